@@ -161,9 +161,8 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.table = dict(table or {})
         self.words = words
-        if (
-            not self.params
-        ):  # the root group has options of its own, which make the session
+        # The root group has options of its own, which make the session.
+        if not self.params:
             _verbose_option(_quiet_option(_hidden_json_option(self)))
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -135,9 +135,8 @@ def human(amount: float, unit: str = "B") -> str:
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
         digits = 1 if prefix else 0
-        if (
-            round(abs(amount), digits) < 1000
-        ):  # a value that rounds to 1000 takes the next prefix
+        # A value that rounds to 1000 takes the next prefix.
+        if round(abs(amount), digits) < 1000:
             return f"{amount:.{digits}f} {prefix}B"
         amount /= 1000
     return f"{amount:.1f} TB"

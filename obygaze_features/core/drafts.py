@@ -216,9 +216,8 @@ def remove_abandoned(path: Path) -> None:
         ):
             continue
         with suppress(OSError):
-            if (
-                left.lstat().st_uid == os.getuid()
-            ):  # in a shared folder anyone can make such a name
+            # In a shared folder anyone can make such a name.
+            if left.lstat().st_uid == os.getuid():
                 _remove_if_abandoned(left, match, path)
 
 

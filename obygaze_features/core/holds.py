@@ -147,9 +147,8 @@ def _kernel() -> str:
     try:
         return _BOOT_ID.read_text("ascii")
     except OSError:
-        return (
-            uuid.uuid4().hex
-        )  # unknown: no other process counts as one of this kernel
+        # Unknown: no other process counts as one of this kernel.
+        return uuid.uuid4().hex
 
 
 def _machine(device: int) -> str:

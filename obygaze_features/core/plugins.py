@@ -110,11 +110,8 @@ def _points(group: str) -> list[EntryPoint]:
     """Return the entry points of a group; a package whose list cannot be read is skipped."""
     try:
         return [*entry_points(group=group)]
-    except (
-        TypeError,
-        ValueError,
-        OSError,
-    ):  # one damaged list hides those of all packages
+    except (TypeError, ValueError, OSError):
+        # One damaged list hides those of all packages.
         points: dict[EntryPoint, None] = {}
     for distribution in distributions():
         read = _reader(distribution, group)

@@ -105,9 +105,8 @@ class Workspace:
 
     def new_store(self, name: str | os.PathLike[str]) -> Path:
         """Return where a new store is written: the folder of a name, or the given path."""
-        if isinstance(
-            name, os.PathLike
-        ):  # never a name: "./new" has become "new" in it
+        # A path is never a name: "./new" has become "new" in it.
+        if isinstance(name, os.PathLike):
             return self.checked(Path(name))
         if is_url(name):
             raise FixUsage(

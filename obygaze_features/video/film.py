@@ -185,9 +185,8 @@ def distrust(film: Film) -> None:
     if film.folder is None:
         return
     for file in film.folder.glob("*.npz"):
-        with suppress(
-            OSError
-        ):  # in a workspace that cannot be written to, the film is read again
+        # In a workspace that cannot be written to, the film is read again.
+        with suppress(OSError):
             file.unlink()
 
 

@@ -44,9 +44,8 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     plausible = sar is not None and Fraction(1, 8) <= sar <= 8
     try:
         side_data = frame.side_data
-    except (
-        ValueError
-    ):  # PyAV does not know the EXIF data that FFmpeg has read the matrix from
+    except ValueError:
+        # PyAV does not know the EXIF data that FFmpeg has read the matrix from.
         side_data = _filtered(frame, "sidedata", f"mode=delete:type={_EXIF}").side_data
     matrix = side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
     rotation = 0

@@ -101,9 +101,9 @@ def estimate(
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
         if minus is None:
             return replicate(predictions, weights, [*names, "prevalence"])
-        found = replicate(predictions, weights, names)
-        other = replicate(minus, weights, names)
-        return {name: found[name] - other[name] for name in names}
+        values = replicate(predictions, weights, names)
+        subtracted = replicate(minus, weights, names)
+        return {name: values[name] - subtracted[name] for name in names}
 
     drawn = resample(
         statistics,
@@ -191,15 +191,15 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
 
     They explain it by a straight line, on the logit scale.
     """
-    known = np.isfinite(values) & np.isfinite(shares)
-    x = shares[known]
-    y = special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-    if factor == 1 or not known.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
+    finite = np.isfinite(values) & np.isfinite(shares)
+    x = shares[finite]
+    y = special.logit(np.clip(values[finite], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+    if factor == 1 or not finite.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
     x = x - x.mean()
-    found = values.copy()
-    found[known] = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
-    return found
+    adjusted = values.copy()
+    adjusted[finite] = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
+    return adjusted
 
 
 def draw(
@@ -212,9 +212,10 @@ def draw(
     blocks = [
         statistics(weights) for weights in draw_weights(codes, n_replicates, seed)
     ]
-    return {
-        name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]
-    }
+    values = {}
+    for name in blocks[0]:
+        values[name] = np.concatenate([block[name] for block in blocks])
+    return values
 
 
 def interval_of(
@@ -232,8 +233,8 @@ def interval_of(
     interval is NaN too if all draws are equal: that shows too few clips, and not a sure value.
     """
     if not 0 < level < 1 or values.size < 2:
-        what = "level must be between 0 and 1 and n_replicates at least 2"
-        raise FixInput(f"{what}, got {level} and {values.size}")
+        message = "level must be between 0 and 1 and n_replicates at least 2"
+        raise FixInput(f"{message}, got {level} and {values.size}")
     draws = values[np.isfinite(values)]
     low = np.nan
     high = np.nan

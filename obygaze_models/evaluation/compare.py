@@ -57,16 +57,16 @@ def sign_flip(
         seed: The seed of the draw.
     """
     d = np.asarray(differences, dtype=np.float64)
-    kept = _finite(d[~np.isnan(d)], "movie differences", at_least=1)
-    k = kept.size
+    per_movie = _finite(d[~np.isnan(d)], "movie differences", at_least=1)
+    k = per_movie.size
     exact = k <= MAX_EXACT
     if exact:
         changed = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
     else:
         changed = np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
-    means = (1 - 2 * changed) @ kept / k
-    observed = float(kept.mean())
-    tie = TIE * float(np.abs(kept).max())
+    means = (1 - 2 * changed) @ per_movie / k
+    observed = float(per_movie.mean())
+    tie = TIE * float(np.abs(per_movie).max())
     extreme = int(np.sum(np.abs(means) >= abs(observed) - tie))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
@@ -85,10 +85,10 @@ def holm(p_values: ArrayLike) -> FloatArray:
     return adjusted
 
 
-def _finite(values: ArrayLike, what: str, at_least: int) -> FloatArray:
+def _finite(values: ArrayLike, noun: str, at_least: int) -> FloatArray:
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1 or row.size < at_least or not np.isfinite(row).all():
         raise FixInput(
-            f"{what} must be at least {at_least} finite numbers, got {values!r:.80}"
+            f"{noun} must be at least {at_least} finite numbers, got {values!r:.80}"
         )
     return row

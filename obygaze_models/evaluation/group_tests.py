@@ -86,19 +86,24 @@ class GroupTest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result, what was tested, and the explanation of the p-values."""
-        return {
+        normal = self.across.normal
+        document: dict[str, Any] = {
             "effect_size": self.effect_size,
-            **{"n_x": len(self.s_x), "n_y": len(self.s_y)},
+            "n_x": len(self.s_x),
+            "n_y": len(self.s_y),
             "p": asdict(self.across),
             "p_blocked": asdict(self.within) if self.within else None,
-            "p_normal": self.across.normal["greater"] if self.across.normal else None,
-            **{name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")},
-            **({"store": self.store} if self.store else {}),
-            "verdict": "blocked" if self.within else "unblocked",
-            "p_holm": self.p_holm,
-            "blocks": asdict(self.films) if self.films else None,
-            "why": self.explain(),
+            "p_normal": normal["greater"] if normal else None,
         }
+        for name in ("x", "y", "a", "b", "tail"):
+            document[name] = getattr(self, name)
+        if self.store:
+            document["store"] = self.store
+        document["verdict"] = "blocked" if self.within else "unblocked"
+        document["p_holm"] = self.p_holm
+        document["blocks"] = asdict(self.films) if self.films else None
+        document["why"] = self.explain()
+        return document
 
     def p_cells(self) -> tuple[object, ...]:
         """Return the cells of a table: p, method, p across films, p after Holm's correction."""
@@ -122,7 +127,7 @@ class GroupTest:
                 "No film has items of both groups, so this p-value cannot separate a difference "
                 f"between films from a difference between {self.x} and {self.y}."
             )
-        both = f"{p_equals(within)} within films, {p_equals(across)} across films"
+        p_values = f"{p_equals(within)} within films, {p_equals(across)} across films"
         part = "nothing"
         if films.share is not None:
             part = f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"
@@ -131,17 +136,17 @@ class GroupTest:
         shared += f" ({films.n_items_shared} items)"
         if across < ALPHA <= within:
             why = f"Only {shared}"
-            what = "is significant across films but not within films"
+            finding = "is significant across films but not within films"
             if films.share is not None and films.share >= MOSTLY:
                 why = f"{self.x} and {self.y} come from the same films in different proportions"
-                what = "is between films"
-            return f"The difference {what}: {both}. {why}, and {part}."
+                finding = "is between films"
+            return f"The difference {finding}: {p_values}. {why}, and {part}."
         if within < ALPHA <= across:
             return (
-                f"The difference is within films and is hidden across films: {both}. Films differ "
-                f"more than {self.x} and {self.y} do within a film, and {part}."
+                f"The difference is within films and is hidden across films: {p_values}. "
+                f"Films differ more than {self.x} and {self.y} do within a film, and {part}."
             )
-        return f"Both ways of exchanging items agree: {both}; {part}, and {shared}."
+        return f"Both ways of exchanging items agree: {p_values}; {part}, and {shared}."
 
 
 def compare_groups(
@@ -223,9 +228,9 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     """
     x = np.asarray(s_x, dtype=np.float64)
     y = np.asarray(s_y, dtype=np.float64)
-    both = np.concatenate([x, y])
-    spread = float(np.std(both, ddof=1))
-    if spread <= 1e-12 * max(1.0, float(np.abs(both).max())):
+    pooled = np.concatenate([x, y])
+    spread = float(np.std(pooled, ddof=1))
+    if spread <= 1e-12 * max(1.0, float(np.abs(pooled).max())):
         return None
     return float(x.mean() - y.mean()) / spread
 

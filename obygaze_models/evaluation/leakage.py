@@ -92,8 +92,8 @@ def count_leak(
     if places is not None:
         unplaced = [clip for clip in ids if clip not in places]
         if unplaced:
-            what = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
-            raise FixInput(what, where=cell)
+            message = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
+            raise FixInput(message, where=cell)
     index = LeakIndex.of(ids, places=places, clip_of=clip_of, copies=copies)
     row_of = {clip: row for row, clip in enumerate(ids)}
     rows = []
@@ -191,12 +191,12 @@ class PlaceNumbers:
     def of(cls, places: Sequence[tuple[str, int]]) -> Self:
         """Return the numbers of the places of clips, which are film and scene."""
         number_of_scene: dict[tuple[str, int], int] = {}
-        for place in places:
-            number_of_scene.setdefault(place, len(number_of_scene))
+        for film_and_scene in places:
+            number_of_scene.setdefault(film_and_scene, len(number_of_scene))
         beside = np.empty((len(places), 3), dtype=np.intp)
         for row, (film, scene) in enumerate(places):
             around = [(film, scene + step) for step in (-1, 0, 1)]
-            beside[row] = [number_of_scene.get(place, -1) for place in around]
+            beside[row] = [number_of_scene.get(neighbour, -1) for neighbour in around]
         return cls(_numbers([film for film, _ in places]), beside[:, 1], beside)
 
     def count(self, clips: IntArray, seen: IntArray) -> tuple[int, int]:

@@ -81,8 +81,8 @@ def fit_logistic(
     # The best coefficients are found for orthogonal columns of equal length.
     base, mix = np.linalg.qr(design)
     size = np.sqrt(len(design))
-    found = _newton(size * base, truth, firth)
-    beta = np.asarray(np.linalg.solve(mix, size * found), dtype=np.float64)
+    coefficients = _newton(size * base, truth, firth)
+    beta = np.asarray(np.linalg.solve(mix, size * coefficients), dtype=np.float64)
     variance, df = _variances(design, truth, beta, firth, clusters)
     se = np.sqrt(variance)
     reach = special.stdtrit(df, (1 + level) / 2) * se
@@ -108,7 +108,7 @@ def recalibrate(score: ArrayLike, y: ArrayLike, movies: ArrayLike) -> FloatArray
     scores = as_scores(score, truth.size)
     names, codes = as_codes(movies, truth.size)
     odds = special.logit(np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-    found = scores.copy()
+    recalibrated = scores.copy()
     n_parts = min(len(names), MOST_FITS)
     for part in range(n_parts):
         inside = codes % n_parts == part
@@ -116,8 +116,8 @@ def recalibrate(score: ArrayLike, y: ArrayLike, movies: ArrayLike) -> FloatArray
             fit = fit_logistic(odds[~inside, None], truth[~inside], method="ml")
         except FixInput:
             continue
-        found[inside] = special.expit(fit.beta[0] + fit.beta[1] * odds[inside])
-    return found
+        recalibrated[inside] = special.expit(fit.beta[0] + fit.beta[1] * odds[inside])
+    return recalibrated
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
@@ -136,10 +136,10 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
         return _is_split(design[:, 1], y)
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
-    found = optimize.linprog(
+    solution = optimize.linprog(
         -scaled.sum(axis=0), A_ub=-scaled, b_ub=np.zeros(len(scaled)), bounds=(-1, 1)
     )
-    return bool(found.status == 0 and -found.fun > 1e-7)
+    return bool(solution.status == 0 and -solution.fun > 1e-7)
 
 
 def _is_split(values: FloatArray, y: BoolArray) -> bool:
@@ -231,18 +231,19 @@ def _variances(
     p = special.expit(design @ beta)
     variance = np.zeros(len(beta))
     for movie in range(k):
-        own = design[codes == movie]
+        design_of_movie = design[codes == movie]
         weight = (p * (1 - p))[codes == movie, None]
         # The fit follows the clips of a movie, so that their residuals are too small.
         left, axes = np.linalg.eigh(
-            np.eye(len(beta)) - root.T @ (own.T @ (own * weight)) @ root
+            np.eye(len(beta))
+            - root.T @ (design_of_movie.T @ (design_of_movie * weight)) @ root
         )
         scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)
         gradient = root.T @ rows[codes == movie].sum(axis=0)
         variance += (root @ (axes * scale) @ axes.T @ gradient) ** 2
-    known = variance > 1e-9 * independent
+    has_variance = variance > 1e-9 * independent
     for i, column in enumerate(design.T):
         values, counts = np.unique(column, return_counts=True)
         varies_in = codes[column != values[np.argmax(counts)]]
-        known[i] &= len(values) == 1 or np.unique(varies_in).size > 1
-    return np.where(known, variance, np.nan), float(k - 1)
+        has_variance[i] &= len(values) == 1 or np.unique(varies_in).size > 1
+    return np.where(has_variance, variance, np.nan), float(k - 1)

@@ -69,8 +69,8 @@ def f1_weighted(c: Confusion) -> FloatArray:
     """Return the mean F1 of both classes, weighted by their numbers of clips."""
     positive = c.tp + c.fn
     negative = c.tn + c.fp
-    both = positive * f1_binary(c) + negative * f1_binary(c.swapped())
-    return divide(both, positive + negative)
+    weighted = positive * f1_binary(c) + negative * f1_binary(c.swapped())
+    return divide(weighted, positive + negative)
 
 
 def f1_macro(c: Confusion) -> FloatArray:
@@ -109,14 +109,11 @@ MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS
-COUNTS = (
-    "prevalence",
-    "share_positive",
-)  # of clips; no value of them is better than another
+# Of clips; no value of them is better than another.
+COUNTS = ("prevalence", "share_positive")
 N_BINS = 10
-MOST_TABLED = (
-    128  # units; of more, sums over the rows take less time than tables of units
-)
+# Units; of more, sums over the rows take less time than tables of units.
+MOST_TABLED = 128
 BLOCK_NUMBERS = 2_000_000
 
 
@@ -293,9 +290,9 @@ class GroupedStats:
             )
             return positive, negative
         order, ends = self.order
-        own = weights[:, self.codes[order]]
-        tp = np.cumsum(own * self.predictions.y[order], axis=1)[:, ends]
-        return tp, np.cumsum(own, axis=1)[:, ends] - tp
+        ordered_weights = weights[:, self.codes[order]]
+        tp = np.cumsum(ordered_weights * self.predictions.y[order], axis=1)[:, ends]
+        return tp, np.cumsum(ordered_weights, axis=1)[:, ends] - tp
 
     def order_metrics(
         self, weights: FloatArray
@@ -307,9 +304,9 @@ class GroupedStats:
         """
         if self._last_order and self._last_order[0][0] is weights:
             return self._last_order[0][1]
-        found = self._order_metrics(weights)
-        self._last_order[:] = [(weights, found)]
-        return found
+        ap_and_pairs = self._order_metrics(weights)
+        self._last_order[:] = [(weights, ap_and_pairs)]
+        return ap_and_pairs
 
     @cached_property
     def _last_order(
@@ -340,43 +337,43 @@ class GroupedStats:
         edges = {"ece": np.quantile(p.score, steps), "ece_width": steps}
         tables = {}
         for name, edge in edges.items():
-            own = np.searchsorted(edge, p.score, side="left")
-            tables[name] = self._by_unit(np.eye(N_BINS)[own] * gap[:, None])
+            bins = np.searchsorted(edge, p.score, side="left")
+            tables[name] = self._by_unit(np.eye(N_BINS)[bins] * gap[:, None])
         return {"brier": self._by_unit(gap**2), **tables}
 
     def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
         """Return some metrics under each row of weights."""
-        found: Values = {}
-        own = weights[:, self.units]
+        values: Values = {}
+        unit_weights = weights[:, self.units]
         of_decisions = decision_metrics(names)
         if of_decisions:
-            counts = Confusion(*(own @ self.outcomes).T)
-            found = {name: metric(counts) for name, metric in of_decisions.items()}
+            counts = Confusion(*(unit_weights @ self.outcomes).T)
+            values = {name: metric(counts) for name, metric in of_decisions.items()}
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.order_metrics(weights)
-            found |= {"ap": ap, "auc": divide(won, pairs)}
+            values |= {"ap": ap, "auc": divide(won, pairs)}
         if not set(names).isdisjoint(CALIBRATION_METRICS):
             total = self.drawn(weights)
-            found |= {
-                name: divide(np.abs(own @ table).sum(axis=1), total)
+            values |= {
+                name: divide(np.abs(unit_weights @ table).sum(axis=1), total)
                 for name, table in self.errors.items()
             }
-        return {name: found[name] for name in names}
+        return {name: values[name] for name in names}
 
     def within_units(self, names: Sequence[str]) -> Values:
         """Return some metrics within each unit, to the bits of weights that draw it alone."""
-        found: Values = {}
+        values: Values = {}
         of_decisions = decision_metrics(names)
         if of_decisions:
             counts = Confusion(*self.outcomes.T)
-            found = {name: metric(counts) for name, metric in of_decisions.items()}
+            values = {name: metric(counts) for name, metric in of_decisions.items()}
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.orders_within_units()
-            found |= {"ap": ap, "auc": divide(won, pairs)}
+            values |= {"ap": ap, "auc": divide(won, pairs)}
         if not set(names).isdisjoint(CALIBRATION_METRICS):
             for name, table in self.errors.items():
-                found[name] = divide(np.abs(table).sum(axis=1), self.sizes)
-        return {name: found[name] for name in names}
+                values[name] = divide(np.abs(table).sum(axis=1), self.sizes)
+        return {name: values[name] for name in names}
 
     def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return `order_metrics` of each unit alone, from its own rows."""

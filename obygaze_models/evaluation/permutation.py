@@ -93,11 +93,12 @@ def permutation_p(
     _check_items(s, first, labels)
     blocks, observed = _exchangeable(s, first, labels)
     halves = _split(blocks) if exact and blocks else None
-    if exact and blocks and halves is None:
+    is_sampled = bool(blocks) and halves is None
+    if is_sampled and exact:
         grid = _value_grid(blocks)
         if grid is not None:
             return _p_on_grid(blocks, grid, observed)
-    if blocks and halves is None:
+    if is_sampled:
         sums = _random_sums(blocks, permutations, seed)
     elif halves is not None:
         sums = _all_sums(*halves)
@@ -106,9 +107,8 @@ def permutation_p(
     mean = sum(block.taken * float(block.values.mean()) for block in blocks)
     # Sums that are equal as fractions differ in their last bits, in proportion to the values.
     tolerance = 1e-10 * float(np.abs(s).sum())
-    # The observed groups count as one of the sampled permutations.
-    is_sampled = bool(blocks) and halves is None
     counts = _count(sums, observed, mean, tolerance)
+    # The observed groups count as one of the sampled permutations.
     greater, less, far, n = (count + is_sampled for count in counts)
     variance = sum(block.variance for block in blocks)
     normal = None
@@ -301,7 +301,7 @@ def _chances_of_sums(numbers: NDArray[np.int64], taken: int) -> Floats:
 def _add(shorter: Floats, longer: Floats) -> Floats:
     """Return the sum of two arrays, of which the shorter one is followed by zeros."""
     if len(shorter) > len(longer):
-        shorter, longer = longer, shorter
+        return _add(longer, shorter)
     longer[: len(shorter)] += shorter
     return longer
 

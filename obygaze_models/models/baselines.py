@@ -144,14 +144,16 @@ class Neighbour(Baseline):
     def _positive(self, X: Floats) -> Floats:
         positive = np.full(len(X), self.prevalence_)
         for film in np.unique(X[:, 0]):
-            here = X[:, 0] == film
-            there = self.places_[:, 0] == film
-            if there.any():
-                apart = np.abs(X[here, 1][:, None] - self.places_[there, 1][None, :])
+            rows = X[:, 0] == film
+            training_rows = self.places_[:, 0] == film
+            if training_rows.any():
+                apart = np.abs(
+                    X[rows, 1][:, None] - self.places_[training_rows, 1][None, :]
+                )
                 # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
                 votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / 2)
-                shares = votes @ self.labels_[there] / votes.sum(axis=1)
-                positive[here] = np.clip(shares, 0.0, 1.0)
+                shares = votes @ self.labels_[training_rows] / votes.sum(axis=1)
+                positive[rows] = np.clip(shares, 0.0, 1.0)
         return positive
 
 
@@ -161,9 +163,8 @@ def oracle() -> LogisticRegression:
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
     choose, and a higher score wherever the video shows more than the concepts.
     """
-    from sklearn.linear_model import (
-        LogisticRegression,
-    )  # late: other baselines start without it
+    # Late: other baselines start without it.
+    from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(class_weight="balanced", max_iter=1000)
 

@@ -71,8 +71,8 @@ class ResidualHead(Head):
         free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
         self.coef_ = free[:-1]
         self.intercept_ = float(free[-1] - mean @ free[:-1])
-        rest = float((X @ self.coef_).var())
-        self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
+        variance = float((X @ self.coef_).var())
+        self.share_ = variance / (variance + float(base.var())) if variance > 0 else 0.0
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
         """Return the logit of the second class for each row: concepts and rest."""
@@ -102,8 +102,8 @@ class Bottleneck(Classifier):
     @property
     def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the fitted attributes, with the residual where there is one."""
-        rest = () if self.residual is None else ("residual_",)
-        return ("classes_", "bank_", "head_", *rest)
+        residual = () if self.residual is None else ("residual_",)
+        return ("classes_", "bank_", "head_", *residual)
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator of a part."""
@@ -122,12 +122,12 @@ class Bottleneck(Classifier):
         X = X if frames is None else mean_of_frames(np.asarray(X))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        kept = (
+        head_rows = (
             np.ones(len(X), dtype=bool)
             if rows is None
             else np.asarray(rows, dtype=bool)
         )
-        self.classes_, _ = encode_classes(y[kept])
+        self.classes_, _ = encode_classes(y[head_rows])
         if concepts is None:
             concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
         targets = np.asarray(concepts, dtype=np.int64)
@@ -136,16 +136,18 @@ class Bottleneck(Classifier):
         self.bank_ = clone(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
         if folds is None:
-            margins = self.bank_.transform(X if frames is None else frames)[kept]
+            margins = self.bank_.transform(X if frames is None else frames)[head_rows]
         else:
             margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[
-                kept
+                head_rows
             ]
-        inside = None if groups is None else groups[kept]
-        self.head_ = clone(self.part("head")).fit(margins, y[kept], groups=inside)
+        inside = None if groups is None else groups[head_rows]
+        self.head_ = clone(self.part("head")).fit(margins, y[head_rows], groups=inside)
         if self.residual is not None:
             offset = self._logit(margins)
-            self.residual_ = clone(self.residual).fit(X[kept], y[kept], offset=offset)
+            self.residual_ = clone(self.residual).fit(
+                X[head_rows], y[head_rows], offset=offset
+            )
         return self
 
     def margins(self, X: Any) -> Floats:
@@ -171,8 +173,8 @@ class Bottleneck(Classifier):
         margins = self.margins(X)
         base, parts = self.head_.contributions(margins)
         if self.residual is not None:
-            rest = self.residual_.decision_function(X)
-            parts = np.column_stack([parts, rest])
+            of_residual = self.residual_.decision_function(X)
+            parts = np.column_stack([parts, of_residual])
         return float(base), parts
 
     def _logit(self, margins: Floats) -> Floats:
@@ -220,8 +222,12 @@ class TrueValues:
                 hint="leave that concept out",
             )
         columns = list(zip(rows.T, truth.T, strict=True))
-        present = [np.quantile(column[there], 0.5) for column, there in columns]
-        absent = [np.quantile(column[~there], 0.5) for column, there in columns]
+        present = [
+            np.quantile(column[is_present], 0.5) for column, is_present in columns
+        ]
+        absent = [
+            np.quantile(column[~is_present], 0.5) for column, is_present in columns
+        ]
         return cls(np.array(present), np.array(absent))
 
 

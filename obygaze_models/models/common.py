@@ -45,14 +45,14 @@ def total_variance(X: Floats) -> float:
     Penalty strengths that are searched are in units of it, so that the search does not depend on
     the scale or the number of the features.
     """
-    found = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
-    return found if found > 0 else 1.0
+    variance = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return variance if variance > 0 else 1.0
 
 
 def column_scales(X: Floats) -> Floats:
     """Return the standard deviation of each column; 1 for a constant one."""
-    found: Floats = X.std(axis=0)
-    return np.where(found > 0, found, 1.0)
+    deviations: Floats = X.std(axis=0)
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def are_frames(X: Any) -> bool:

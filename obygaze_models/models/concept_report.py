@@ -111,9 +111,10 @@ def shift_test(
     mean = 0.0
     variance = 0.0
     for film in np.unique(films):
-        own = films == film
+        of_film = films == film
         shifted = [
-            ranks[own][np.roll(positive[own], by)].sum() for by in range(own.sum())
+            ranks[of_film][np.roll(positive[of_film], by)].sum()
+            for by in range(of_film.sum())
         ]
         mean = mean + np.mean(shifted)
         variance = variance + np.var(shifted)
@@ -125,9 +126,9 @@ def shift_test(
 
 def ranking_quality(scores: Floats, target: Ints) -> dict[str, Floats]:
     """Return AP and AUC of each column of scores without ties; targets below 0 are not used."""
-    known = target >= 0
-    order = np.argsort(-scores[known], axis=0)
-    hits = (target[known] == 1)[order]
+    labelled = target >= 0
+    order = np.argsort(-scores[labelled], axis=0)
+    hits = (target[labelled] == 1)[order]
     n = len(hits)
     n_positive = int(hits[:, 0].sum())
     places = np.arange(1, n + 1)[:, None]
@@ -163,12 +164,12 @@ def leakage_scores(
     of_truth = _information(truth, labels, discrete=True)
     parts = {"": _information(rows, labels, seed=seed)}
     parts["_chance"] = _information(rng.permuted(rows, axis=0), labels, seed=seed)
-    found: dict[str, float] = {}
-    for name, own in parts.items():
-        gains = [a - (0 if name else b) for a, b in zip(own, of_truth, strict=True)]
+    scores: dict[str, float] = {}
+    for name, shares in parts.items():
+        gains = [a - (0 if name else b) for a, b in zip(shares, of_truth, strict=True)]
         ctl, icl = (np.maximum(gain, 0).mean() if gain.size else 0.0 for gain in gains)
-        found |= {f"ctl{name}": float(ctl), f"icl{name}": float(icl)}
-    return found
+        scores |= {f"ctl{name}": float(ctl), f"icl{name}": float(icl)}
+    return scores
 
 
 def _information(
@@ -178,10 +179,10 @@ def _information(
     options = {"discrete_features": discrete, "random_state": seed}
     between = mutual_info_classif if discrete else mutual_info_regression
     table = np.array([between(columns, column, **options) for column in columns.T])
-    own = np.maximum(np.diag(table), 1e-12)  # of a constant column 0
+    self_information = np.maximum(np.diag(table), 1e-12)  # of a constant column 0
     pairs = np.triu_indices(len(table), 1)
     task = mutual_info_classif(columns, y, **options) / mutual_info_score(y, y)
-    return task, (table / np.sqrt(np.outer(own, own)))[pairs]
+    return task, (table / np.sqrt(np.outer(self_information, self_information)))[pairs]
 
 
 def film_leak(
@@ -245,8 +246,8 @@ def sensitivity(
     n = len(names)
     chance = np.abs(relative[n:])
     p = [
-        (1 + int((chance >= abs(own)).sum())) / (1 + len(chance))
-        for own in relative[:n]
+        (1 + int((chance >= abs(slope)).sum())) / (1 + len(chance))
+        for slope in relative[:n]
     ]
     random = {
         "n": len(chance),
@@ -257,7 +258,7 @@ def sensitivity(
         names, shares.tolist(), relative.tolist(), p, holm(p).tolist(), strict=False
     )
     keys = ("name", "share", "slope", "p", "p_holm")
-    return [{**dict(zip(keys, own, strict=True)), "random": random} for own in values]
+    return [{**dict(zip(keys, row, strict=True)), "random": random} for row in values]
 
 
 def scores_and_slopes(probe: Any, X: Floats) -> tuple[Floats, Floats]:

@@ -98,8 +98,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if names is None:
             names = [f"concept{i}" for i in range(n_concepts)]
         if len(names) != n_concepts:
-            what = f"concepts must have {n_concepts} names, one per column of targets"
-            raise FixTraining(f"{what}, got {len(names)}")
+            message = (
+                f"concepts must have {n_concepts} names, one per column of targets"
+            )
+            raise FixTraining(f"{message}, got {len(names)}")
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -111,10 +113,15 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
         with one_thread():
             for column, name in enumerate(names):
-                known = rows[targets[rows, column] >= 0]
+                labelled_rows = rows[targets[rows, column] >= 0]
                 try:
                     self._fit_one(
-                        column, name, gram, known, targets[known, column] == 1, groups
+                        column,
+                        name,
+                        gram,
+                        labelled_rows,
+                        targets[labelled_rows, column] == 1,
+                        groups,
                     )
                 except FixTraining as error:
                     where = f"concept {name}"
@@ -185,9 +192,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
                 f"unknown balance {self.balance!r}", hint="weights, subsample or None"
             )
         if self.balance == "subsample":
-            kept = subsample(positive, seed)
-            rows = rows[kept]
-            positive = positive[kept]
+            drawn = subsample(positive, seed)
+            rows = rows[drawn]
+            positive = positive[drawn]
         codes = positive.astype(np.int64)
         weights = (
             balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
@@ -206,14 +213,25 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
         if self.method in WITHOUT_TOLERANCE:
             return float("nan")
+        if self.C == "inner":
+            return self._inner_tolerance(gram, rows, positive, groups, seed)
         if self.C == "published":
             return published_tolerance(name)
         if isinstance(self.C, Mapping):
             if name not in self.C:
                 raise FixTraining("C has no tolerance for this concept")
             return float(self.C[name])
-        if self.C != "inner":
-            return float(self.C)
+        return float(self.C)
+
+    def _inner_tolerance(
+        self,
+        gram: Gram,
+        rows: Ints,
+        positive: Bools,
+        groups: NDArray[Any] | None,
+        seed: list[int],
+    ) -> float:
+        """Return the tolerance that is the best on inner folds."""
         tolerances = self.tolerances
         if tolerances is None:
             tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
@@ -302,10 +320,15 @@ def inner_folds(
         return []
     folds: list[Bools] = [numbers == number for number in range(n_folds)]
     return [
-        f
-        for f in folds
-        if all(0 < side.mean() < 1 for side in (positive[f], positive[~f]))
+        fold
+        for fold in folds
+        if _has_both(positive[fold]) and _has_both(positive[~fold])
     ]
+
+
+def _has_both(positive: Bools) -> bool:
+    """Return whether some rows are positive and some are not."""
+    return bool(0 < positive.mean() < 1)
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
@@ -348,12 +371,12 @@ def cross_fitted_margins(
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")
-    own = gram.X if frames is None else np.asarray(frames)
-    margins = np.empty((*own.shape[:-1], columns.shape[1]))
+    inputs = gram.X if frames is None else np.asarray(frames)
+    margins = np.empty((*inputs.shape[:-1], columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
         part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
-        margins[inside] = own[inside] @ part.coef_.T + part.intercept_
+        margins[inside] = inputs[inside] @ part.coef_.T + part.intercept_
     return margins
 
 

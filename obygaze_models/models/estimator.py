@@ -230,18 +230,18 @@ def load_state(
 def build_estimator(description: Mapping[str, Any]) -> Savable:
     """Return the unfitted estimator of a description."""
     name = description.get("kind")
-    given = description.get("params", {})
+    stored_params = description.get("params", {})
     if name not in CLASSES:
-        known = ", ".join(sorted(CLASSES))
+        names = ", ".join(sorted(CLASSES))
         raise Corrupt(
-            f"unknown estimator {name!r} in the saved model", hint=f"one of {known}"
+            f"unknown estimator {name!r} in the saved model", hint=f"one of {names}"
         )
     try:
         params = {
             key: build_estimator(value)
             if isinstance(value, dict) and "kind" in value
             else value
-            for key, value in given.items()
+            for key, value in stored_params.items()
         }
         model: Savable = estimator_class(name)(**params)
     except (AttributeError, TypeError) as error:

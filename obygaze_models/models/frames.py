@@ -66,9 +66,9 @@ class StoreRows:
     def __getitem__(self, part: Any) -> Any:
         clips = np.asarray(self.clips)[part]
         if isinstance(part, slice):
-            found = self.store.matrix(self.level, clips=clips)
+            matrix = self.store.matrix(self.level, clips=clips)
             return with_padding(
-                found.values, self.store.real_frames(self.level, found.rows)
+                matrix.values, self.store.real_frames(self.level, matrix.rows)
             )
         return replace(self, clips=clips)
 
@@ -138,8 +138,8 @@ class FrameProbe(Classifier):
         check_is_fitted(self)
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
-        found = [self._attend(block)[0] for block in self._blocks(X)]
-        return np.concatenate(found).reshape(len(X), *np.shape(X[:1])[1:-1], -1)
+        weights = [self._attend(block)[0] for block in self._blocks(X)]
+        return np.concatenate(weights).reshape(len(X), *np.shape(X[:1])[1:-1], -1)
 
     def _pool(self, block: Floats) -> Floats:
         if self.pooling != "attention":
@@ -149,8 +149,8 @@ class FrameProbe(Classifier):
     def _attend(self, block: Floats) -> tuple[Floats, Floats]:
         """Return the weights and the standardised means of the clips of a block."""
         query = self.query_ / self.scale_
-        found = [attend(piece, query) for piece in _pieces(block, self.mean_)]
-        weights, means = map(np.concatenate, zip(*found, strict=True))
+        attended = [attend(piece, query) for piece in _pieces(block, self.mean_)]
+        weights, means = map(np.concatenate, zip(*attended, strict=True))
         return weights, means / self.scale_
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
@@ -192,7 +192,7 @@ class FrameProbe(Classifier):
         if self.queries > 1:  # equal queries would stay equal
             drawn = np.random.default_rng(0).standard_normal(shape[0] * shape[1])
             start[: len(drawn)] = drawn
-        found = minimize(
+        solution = minimize(
             self._loss,
             start,
             args=(X, codes, shape),
@@ -200,7 +200,7 @@ class FrameProbe(Classifier):
             method="L-BFGS-B",
             options={"maxfun": self.max_passes, "gtol": 1e-4},
         )
-        self.query_, self.coef_, self.intercept_ = _unpack(found.x, shape)
+        self.query_, self.coef_, self.intercept_ = _unpack(solution.x, shape)
 
     def _loss(
         self, free: Floats, X: Any, codes: Ints, shape: tuple[int, int, int]
@@ -216,9 +216,9 @@ class FrameProbe(Classifier):
         slope[-shape[2] :] = 0
         for block in blocks_of(X):  # checked by the pass before
             for piece in _pieces(block, self.mean_):
-                own = codes[seen : seen + len(piece)]
+                piece_codes = codes[seen : seen + len(piece)]
                 seen = seen + len(piece)
-                loss, gradient = _piece_loss(piece, own, *weights)
+                loss, gradient = _piece_loss(piece, piece_codes, *weights)
                 value = value + loss
                 slope = slope + gradient / units
         return value, slope
@@ -282,8 +282,10 @@ def attend(z: NDArray[Any], query: Floats) -> tuple[NDArray[Any], Floats]:
     if padding.any():
         z = np.where(padding[:, :, None], 0, z)
     flat = z.reshape(-1, z.shape[-1])
-    own = query.astype(z.dtype)
-    scores = (flat @ own.T / math.sqrt(len(own.T))).reshape(*z.shape[:2], -1)
+    same_type = query.astype(z.dtype)
+    scores = (flat @ same_type.T / math.sqrt(len(same_type.T))).reshape(
+        *z.shape[:2], -1
+    )
     if padding.any():
         scores[padding] = -np.inf
     weights = softmax(scores)

@@ -35,9 +35,9 @@ class Head(Classifier):
 
     two_classes = True
 
-    def predict_proba(self, X: Any, **given: Any) -> Floats:
+    def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probability of both classes for each row."""
-        logit = self.decision_function(X, **given)
+        logit = self.decision_function(X, **options)
         return np.stack([expit(-logit), expit(logit)], axis=1)
 
 
@@ -127,10 +127,10 @@ class TreeHead(Classifier):
         nodes = np.arange(len(left))
         inner = left >= 0
         children = np.stack([left, right])[:, inner]
-        rest = (right, feature, self.threshold_, self.share_, self.n_rows_)
+        node_arrays = (right, feature, self.threshold_, self.share_, self.n_rows_)
         if not (
             len(nodes)
-            and all(np.shape(array) == left.shape for array in rest)
+            and all(np.shape(array) == left.shape for array in node_arrays)
             and all(array.dtype.kind == "i" for array in (left, right, feature))
             # As in scikit-learn, a child has a larger number than its parent: there is no cycle.
             and ((children > nodes[inner]) & (children < len(nodes))).all()
@@ -155,9 +155,8 @@ class TreeHead(Classifier):
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        while len(
-            inner
-        ):  # it ends, because a child has a larger number than its parent
+        # It ends, because a child has a larger number than its parent.
+        while len(inner):
             at = nodes[inner]
             feature = self.feature_[at]
             goes_left = rows[inner, feature] <= self.threshold_[at]
@@ -257,20 +256,19 @@ def proportional_odds(
         np.add.at(by_threshold, ranks[upper], -to_high[upper])
         np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
         tails = np.cumsum(by_threshold[::-1])[::-1]
-        steps = np.append(
-            1.0, np.exp(free[width + 1 :])
-        )  # thresholds are sums of these
+        # Thresholds are sums of these.
+        steps = np.append(1.0, np.exp(free[width + 1 :]))
         slope = np.concatenate([Z.T @ (to_high - to_low) + coef / C, tails * steps])
         return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
 
-    found = minimize(
+    solution = minimize(
         loss,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 2000, "ftol": 1e-13},
     )
-    return found.x[:width], _thresholds(found.x[width:])
+    return solution.x[:width], _thresholds(solution.x[width:])
 
 
 def _thresholds(free: Floats) -> Floats:

@@ -41,18 +41,18 @@ class InstalledProbe(Classifier):
         settings = dict(self.settings or {})
         package = settings.pop(PACKAGE, plugin.package)
         if package != plugin.package:
-            what = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
+            message = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
             raise Mismatch(
-                what, hint=f"pip install '{'=='.join(str(package).split())}'"
+                message, hint=f"pip install '{'=='.join(str(package).split())}'"
             )
-        made: Any = plugin.load()
+        plugin_class: Any = plugin.load()
         for parameter in parameters_of(plugin):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
             if isinstance(default, list | tuple) and isinstance(value, list | tuple):
                 settings[parameter.name] = type(default)(value)
-        return plugin.call(lambda: made(**settings), "failed")
+        return plugin.call(lambda: plugin_class(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         plugin = find_plugin(MODELS, self.plugin)
@@ -115,10 +115,10 @@ class InstalledProbe(Classifier):
         """Return every fitted attribute as an array; an error for one that is not numbers."""
         plugin = find_plugin(MODELS, self.plugin)
         arrays = super().to_arrays()
-        given = plugin.call(
+        params = plugin.call(
             lambda: self.estimator_.get_params(deep=False), "has no get_params()"
         )
-        for name in sorted(vars(self.estimator_).keys() - given.keys()):
+        for name in sorted(vars(self.estimator_).keys() - params.keys()):
             value = np.asarray(getattr(self.estimator_, name))
             if value.dtype.kind not in "biuf":
                 raise FixInput(

@@ -13,13 +13,11 @@ from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
 MAX_ROUNDS = 10
-SMALLEST = (
-    1e-14  # of squared lengths, in units of the largest; smaller ones are rounding
-)
+# Of squared lengths, in units of the largest; smaller ones are rounding.
+SMALLEST = 1e-14
 BLOCK_ROWS = 2_000  # that are solved together where groups are small
-ALPHAS = tuple(
-    float(alpha) for alpha in np.logspace(-5, 5, 21)
-)  # times the total variance
+# Times the total variance.
+ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
 
 class LinearProbe(Classifier):
@@ -149,9 +147,9 @@ class RidgePath:
         squares, vectors = np.linalg.eigh(
             centred @ centred.T if is_wide else centred.T @ centred
         )
-        kept = squares > SMALLEST * squares[-1]
-        self.squares = squares[kept]
-        vectors = vectors[:, kept]
+        large = squares > SMALLEST * squares[-1]
+        self.squares = squares[large]
+        vectors = vectors[:, large]
         self.U = vectors if is_wide else centred @ vectors / np.sqrt(self.squares)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:

@@ -155,7 +155,7 @@ def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
 
 def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
     """Raise an error for invalid settings, and for jobs that do not match the rows of X."""
-    for name, setting in KINDS["mlp"].own.items():
+    for name, setting in KINDS["mlp"].class_settings.items():
         value = getattr(probe, name)
         plain = list(value) if isinstance(value, tuple) else value
         # Protocols have neither weights by class nor a perceptron without a hidden layer.
@@ -280,8 +280,8 @@ def _train_together(
     target = np.eye(n_classes, dtype=np.float32)[codes]
     weight = weights[codes].astype(np.float32)
     stops = [
-        _EarlyStop(own, rows, weights, fit)
-        for own, fit in zip(jobs, probes, strict=True)
+        _EarlyStop(stopped_job, rows, weights, fit)
+        for stopped_job, fit in zip(jobs, probes, strict=True)
     ]
     with one_thread():
         while any(stop.running for stop in stops):

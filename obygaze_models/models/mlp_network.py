@@ -81,9 +81,8 @@ class Network:
         self.slopes = self._carve(self.grad)
         self.n_steps = 0
         for weights in self.layers:
-            bound = 1 / np.sqrt(
-                len(weights) - 1
-            )  # PyTorch's rule, for weights and biases alike
+            # PyTorch's rule, for weights and biases alike.
+            bound = 1 / np.sqrt(len(weights) - 1)
             weights[:] = rng.uniform(-bound, bound, weights.shape)
 
     def _carve(self, flat: Matrix) -> list[Matrix]:
@@ -104,8 +103,8 @@ class Network:
             np.matmul(inputs[-1], weights, out=hidden[:, :-1])
             np.maximum(hidden, 0, out=hidden)
             if dropout and rng is not None:
-                kept = rng.random(hidden[:, :-1].shape, dtype=np.float32) >= dropout
-                hidden[:, :-1] *= kept / np.float32(1 - dropout)
+                passed = rng.random(hidden[:, :-1].shape, dtype=np.float32) >= dropout
+                hidden[:, :-1] *= passed / np.float32(1 - dropout)
             inputs.append(hidden)
         inputs.append(inputs[-1] @ self.layers[-1])
         return inputs

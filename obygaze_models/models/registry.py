@@ -71,10 +71,8 @@ BASELINES = (
     *("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle"),
     "annotator",
 )
-RESERVED = (
-    "kind",
-    "package",
-)  # keys of a model in a protocol that are no parameter of a plugin
+# Keys of a model in a protocol that are no parameter of a plugin.
+RESERVED = ("kind", "package")
 UNTRAINED = ("random", "all_positive", "annotator")
 
 
@@ -95,14 +93,14 @@ class Setting:
 class ModelKind:
     """One kind: the class and the settings of its estimator, or for a bottleneck of its head.
 
-    `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and `own` are
-    the settings of the head (without a head, of the estimator), named as the parameters of the
-    class. `fixed` are parameters that are no settings. `level` is what is read: one vector for each
-    clip, one for each frame, or one for each window of a segment.
+    `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
+    `class_settings` are the settings of the head (without a head, of the estimator), named as the
+    parameters of the class. `fixed` are parameters that are no settings. `level` is what is read:
+    one vector for each clip, one for each frame, or one for each window of a segment.
     """
 
     estimator: str
-    own: Mapping[str, Setting]
+    class_settings: Mapping[str, Setting]
     head: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     level: Literal["clip", "frames", "windows"] = "clip"
@@ -110,7 +108,7 @@ class ModelKind:
     @property
     def settings(self) -> Mapping[str, Setting]:
         """All settings; for a bottleneck those of its concept vectors come first."""
-        return {**BANK, **self.own} if self.head else self.own
+        return {**BANK, **self.class_settings} if self.head else self.class_settings
 
 
 _POSITIVE = number(0, above=True)
@@ -221,14 +219,18 @@ def kind_names() -> list[str]:
 def _installed_kind(name: str) -> ModelKind:
     """Return the kind of a plugin: its settings are the parameters of the class."""
     plugin = find_plugin(MODELS, name)
-    own = {}
+    class_settings = {}
     for parameter in parameters_of(plugin):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
             is_plain = plain_value(parameter.default) is None
-            own[parameter.name] = Setting(plain_value, parameter.default, is_plain)
+            class_settings[parameter.name] = Setting(
+                plain_value, parameter.default, is_plain
+            )
     package = {"package": Setting(choice((plugin.package,)), plugin.package)}
-    return ModelKind("InstalledProbe", {**own, **package}, fixed={"plugin": name})
+    return ModelKind(
+        "InstalledProbe", {**class_settings, **package}, fixed={"plugin": name}
+    )
 
 
 def check_plugin(plugin: Plugin) -> None:
@@ -242,42 +244,45 @@ def check_plugin(plugin: Plugin) -> None:
 
 def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
     """Return the parameters of a plugin's class; an error unless it is one of a classifier."""
-    made: Any = plugin.load()
-    if not isinstance(made, type):
+    plugin_class: Any = plugin.load()
+    if not isinstance(plugin_class, type):
         raise plugin.refuse(
-            f"must be the class of a classifier, got {short_value(made)}"
+            f"must be the class of a classifier, got {short_value(plugin_class)}"
         )
     for method in ("fit", "predict"):
-        if not callable(getattr(made, method, None)):
+        if not callable(getattr(plugin_class, method, None)):
             raise plugin.refuse(
                 f"must be the class of a classifier; it has no {method}()"
             )
     signature = plugin.call(
-        lambda: inspect.signature(made), "has no parameters that can be read"
+        lambda: inspect.signature(plugin_class), "has no parameters that can be read"
     )
     parameters = [*signature.parameters.values()]
     for parameter in parameters:
         if parameter.default is parameter.empty:
-            what = f"the parameter {parameter.name} has no default"
-            raise FixInput(what, where=plugin.where, hint="give it one, in the class")
+            message = f"the parameter {parameter.name} has no default"
+            raise FixInput(
+                message, where=plugin.where, hint="give it one, in the class"
+            )
     return parameters
 
 
 def plain_value(value: Any) -> str | None:
     """Allow what JSON can hold: text, finite numbers, true, false, none, and lists and tables."""
-    if value is None or isinstance(value, str | bool | int):
+    if _is_plain(value):
         return None
-    if isinstance(value, float) and math.isfinite(value):
-        return None
-    if isinstance(value, list | tuple) and all(
-        plain_value(item) is None for item in value
-    ):
-        return None
+    return "must be text, a finite number, true, false, or a list or a table of those"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
     if isinstance(value, Mapping):
         has_names = all(isinstance(key, str) for key in value)
-        if has_names and all(plain_value(item) is None for item in value.values()):
-            return None
-    return "must be text, a finite number, true, false, or a list or a table of those"
+        return has_names and all(_is_plain(item) for item in value.values())
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, str | bool | int)
 
 
 def estimator_class(name: str) -> Any:
@@ -306,35 +311,37 @@ def build(
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
-    found = find_kind(kind)
+    model_kind = find_kind(kind)
     values = default_settings(kind)
     for name, value in (settings or {}).items():
-        setting = found.settings[_known(name, found.settings, f"setting of {kind}")]
+        setting = model_kind.settings[
+            _known(name, model_kind.settings, f"setting of {kind}")
+        ]
         reason = setting.rule(value)
         if reason:
             raise FixInput(
                 f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
             )
         values[name] = value
-    if found.head:
+    if model_kind.head:
+        residual = None
         strength = values.get("residual_C")
+        if strength is not None:
+            residual = estimator_class("ResidualHead")(strength)
         return estimator_class("Bottleneck")(
             build_bank(values, concepts, seed=seed),
             build_head(kind, values),
-            residual=None
-            if strength is None
-            else estimator_class("ResidualHead")(strength),
+            residual=residual,
             cross_fit=values["cross_fit"],
         )
-    if "plugin" in found.fixed:
-        drawn = (
-            {"random_state": seed} if values.get("random_state", seed) is None else {}
-        )
-        return estimator_class(found.estimator)(
-            found.fixed["plugin"], {**values, **drawn}
-        )
+    if "plugin" in model_kind.fixed:
+        if values.get("random_state", seed) is None:
+            values["random_state"] = seed
+        return estimator_class(model_kind.estimator)(model_kind.fixed["plugin"], values)
     seeded = {"random_state": seed} if kind == "mlp" else {}
-    return estimator_class(found.estimator)(**_parameters(found, values), **seeded)
+    return estimator_class(model_kind.estimator)(
+        **_parameters(model_kind, values), **seeded
+    )
 
 
 def build_bank(
@@ -361,11 +368,13 @@ def build_bank(
             "tolerance = 'folds' needs the folds of a published file",
             hint="in a protocol with published splits, or tolerance = 'inner'",
         )
+    names = None if concepts is None else list(concepts)
+    balance = settings["balance"]
     return estimator_class("ConceptBank")(
-        None if concepts is None else list(concepts),
+        names,
         method=settings["method"],
         C=C,
-        balance=None if settings["balance"] == "none" else settings["balance"],
+        balance=None if balance == "none" else balance,
         unit_norm=settings["unit_norm"],
         random_state=seed,
     )
@@ -378,18 +387,20 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
         kind: The name of a kind that is a bottleneck.
         settings: The settings of its head, each with its value; others are ignored.
     """
-    found = find_kind(kind)
-    if not found.head:
+    model_kind = find_kind(kind)
+    if not model_kind.head:
         heads = ", ".join(name for name, other in KINDS.items() if other.head)
         raise FixInput(
             f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}"
         )
-    return estimator_class(found.head)(**_parameters(found, settings))
+    return estimator_class(model_kind.head)(**_parameters(model_kind, settings))
 
 
 def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator or head, from its settings as TOML has them."""
-    parameters = {name: settings[name] for name in kind.own if name != "residual_C"}
+    parameters = {
+        name: settings[name] for name in kind.class_settings if name != "residual_C"
+    }
     for name, value in parameters.items():
         if value == PUBLISHED:
             raise FixInput(
@@ -403,11 +414,12 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**parameters, **kind.fixed}
 
 
-def _known(name: str, known: Iterable[str], what: str) -> str:
-    names = list(known)
+def _known(name: str, names: Iterable[str], noun: str) -> str:
+    """Return a name that is one of some names; an error that lists them for any other."""
+    names = list(names)
     if name not in names:
         meant = near(str(name), names)
         raise FixInput(
-            f"unknown {what} {name!r}{meant}", hint=f"one of {', '.join(names)}"
+            f"unknown {noun} {name!r}{meant}", hint=f"one of {', '.join(names)}"
         )
     return name

@@ -86,14 +86,14 @@ def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
     # A weight is the difference of two parts that are at least 0, so that a weight of 0 is exact.
     bounds = [(0, None)] * (2 * width) + [(None, None)]
     free = np.append(np.zeros(2 * width), np.log(share / (1 - share)))
-    found = []
+    solutions = []
     for C in strengths:
         work = partial(_loss, Z=Z, signs=signs, C=C)
         free = minimize(
             work, free, jac=True, method="L-BFGS-B", bounds=bounds, options=PRECISE
         ).x
-        found.append(free)
-    path = np.stack(found)
+        solutions.append(free)
+    path = np.stack(solutions)
     return path[:, :width] - path[:, width:-1], path[:, -1]
 
 

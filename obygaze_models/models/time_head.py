@@ -25,10 +25,9 @@ from obygaze_models.models.common import (
 from obygaze_models.models.concepts import inner_folds
 from obygaze_models.models.heads import LinearHead, LogisticHead
 
-MAXIMUM, MEAN = (
-    -1,
-    -2,
-)  # other rules are the number of the concept that the peak is compared with
+# Other rules are the number of the concept that the peak is compared with.
+MAXIMUM = -1
+MEAN = -2
 
 
 @dataclass(eq=False, repr=False)

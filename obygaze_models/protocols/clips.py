@@ -37,9 +37,8 @@ class ClipTable:
     everyone: Sequence[Clip] = ()  # the clips before data.where left some out
     # Those that data.where leaves out for their annotator alone, and those that it keeps.
     of_any_annotator: Sequence[Clip] = ()
-    of_segments: bool = (
-        False  # the clips are parts of films, each read from the windows in it
-    )
+    # The clips are parts of films, each read from the windows in it.
+    of_segments: bool = False
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -109,9 +108,8 @@ class ClipTable:
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
         """The two columns that baselines of places read; without positions all scenes are 0."""
-        from obygaze_models.models.baselines import (
-            places,
-        )  # late: it loads scikit-learn
+        # Late: it loads scikit-learn.
+        from obygaze_models.models.baselines import places
 
         if self.scenes is None:
             return places(self.movies, np.zeros(len(self)))
@@ -175,26 +173,26 @@ class _Marked:
     """The rows of one annotator in one film, with their times; NaN where a time is unknown."""
 
     clips: Sequence[Clip]
-    given: NDArray[np.str_]  # ids without the annotator
+    given_ids: NDArray[np.str_]  # without the annotator
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
 
     @classmethod
     def of(cls, clips: Sequence[Clip]) -> Self:
         """Return the rows with their columns."""
-        given = np.array(
+        given_ids = np.array(
             [clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_
         )
         starts = np.array([clip.start_s for clip in clips], dtype=np.float64)
         ends = np.array([clip.end_s for clip in clips], dtype=np.float64)
-        return cls(clips, given, starts, ends)
+        return cls(clips, given_ids, starts, ends)
 
     def about(self, clip: Clip) -> list[Clip]:
         """Return the rows about a clip of another annotator."""
         is_about = np.zeros(len(self.clips), dtype=np.bool_)
-        given = clip.extra.get("given_clip_id")
-        if given:
-            is_about |= self.given == given
+        given_id = clip.extra.get("given_clip_id")
+        if given_id:
+            is_about |= self.given_ids == given_id
         if clip.start_s is not None and clip.end_s is not None:
             shared = np.minimum(clip.end_s, self.end_s) - np.maximum(
                 clip.start_s, self.start_s

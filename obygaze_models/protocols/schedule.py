@@ -40,9 +40,8 @@ from obygaze_models.protocols.splits import (
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
-VALIDATION_SHARE = (
-    5  # one in five films (or clips) validates where only the test clips are given
-)
+# One in five films (or clips) validates where only the test clips are given.
+VALIDATION_SHARE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +265,8 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
 
 def _check_size(clips: _Clips, folds: IntArray) -> None:
     """Raise an error where the row numbers of all splits would not fit into memory."""
-    from obygaze_models.models.linear_solvers import (
-        most_bytes,
-    )  # late: it loads scikit-learn
+    # Late: it loads scikit-learn.
+    from obygaze_models.models.linear_solvers import most_bytes
 
     splits = clips.protocol.splits
     n_splits = len(np.unique(folds))
@@ -342,17 +340,18 @@ def _never_tested(clips: _Clips) -> BoolArray:
     never = np.isin(clips.groups, splits.never)
     # A group may have been left out by data.where.
     everyone = table.everyone or table.clips
-    known = {"|".join(clip.values(splits.group)) for clip in everyone}
-    unknown = [name for name in splits.never if name not in known]
+    known_groups = {"|".join(clip.values(splits.group)) for clip in everyone}
+    unknown = [name for name in splits.never if name not in known_groups]
     if unknown:
+        meant = near(unknown[0], known_groups)
         raise FixInput(
-            f"splits.never: no clip has the {splits.group} {unknown[0]!r}{near(unknown[0], known)}",
+            f"splits.never: no clip has the {splits.group} {unknown[0]!r}{meant}",
             where=table.name,
             hint="obygaze manifest stats lists the films",
         )
     if never.all():
-        what = f"splits.never names every {splits.group}, so that nothing is tested"
-        raise FixInput(what, where=table.name)
+        message = f"splits.never names every {splits.group}, so that nothing is tested"
+        raise FixInput(message, where=table.name)
     return never
 
 
@@ -362,10 +361,10 @@ def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArr
     Without values for validation, every fifth film validates.
     """
     cells = table.column(splits.column)
-    known = sorted(set(cells.tolist()))
-    unknown = sorted({*splits.test, *splits.choose} - set(known))
+    column_values = sorted(set(cells.tolist()))
+    unknown = sorted({*splits.test, *splits.choose} - set(column_values))
     if unknown:
-        values = [value for value in known if value]
+        values = [value for value in column_values if value]
         raise FixInput(
             f"no clip has {unknown[0]!r} in the column {splits.column}",
             where=table.name,

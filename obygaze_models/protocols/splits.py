@@ -83,8 +83,8 @@ def rotated(
             continue
         # The first two are enough: where there is only one, it trains.
         steps = ((test + step) % k for step in range(1, k))
-        both = list(islice((fold for fold in steps if has_both[fold]), 2))
-        chosen = both[0] if validates and len(both) > 1 else OUTSIDE
+        with_both = list(islice((fold for fold in steps if has_both[fold]), 2))
+        chosen = with_both[0] if validates and len(with_both) > 1 else OUTSIDE
         inside = trains & (folds != test) & (folds != OUTSIDE)
         train = np.flatnonzero(inside & (folds != chosen))
         validation = np.flatnonzero(inside & (folds == chosen))

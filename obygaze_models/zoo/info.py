@@ -140,8 +140,12 @@ class TrainingClips:
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
         """Whether each clip has an out-of-fold score."""
-        found = [np.isfinite(values) for values in self.scores.values()]
-        return np.any(found, axis=0) if found else np.zeros(len(self), dtype=np.bool_)
+        has_values = [np.isfinite(values) for values in self.scores.values()]
+        return (
+            np.any(has_values, axis=0)
+            if has_values
+            else np.zeros(len(self), dtype=np.bool_)
+        )
 
     def to_csv(self) -> bytes:
         """Return the table as CSV: `clip_id`, then each column of scores; NaN is an empty cell."""
@@ -169,8 +173,8 @@ class ModelDocument:
 
 
 def _document(**values: Any) -> ModelDocument:
-    rest = {name: values.pop(name) for name in _REST if name in values}
-    return ModelDocument(ModelInfo(**values), **rest)
+    other_keys = {name: values.pop(name) for name in _REST if name in values}
+    return ModelDocument(ModelInfo(**values), **other_keys)
 
 
 _VALUE = any_of(number(), nothing)

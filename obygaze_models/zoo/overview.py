@@ -179,6 +179,6 @@ def verify_models(
         obygaze models verify films-pcbm
         obygaze models verify films-pcbm films-mlp --json
     """
-    place = Workspace.of(workspace)
-    verified = [verify_folder(place.existing("models", model)) for model in models]
+    opened = Workspace.of(workspace)
+    verified = [verify_folder(opened.existing("models", model)) for model in models]
     return VerifiedModels(verified)

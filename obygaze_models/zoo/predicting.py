@@ -24,7 +24,7 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_models.zoo.info import ModelInfo, TrainingClips
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
@@ -303,10 +303,10 @@ def _predict(
     )
     basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
-    kept = [i for i, clip in enumerate(ids) if clip not in refused]
-    ids = [ids[i] for i in kept]
-    basis = [basis[i] for i in kept]
-    X = X[kept]
+    predicted_rows = [i for i, clip in enumerate(ids) if clip not in refused]
+    ids = [ids[i] for i in predicted_rows]
+    basis = [basis[i] for i in predicted_rows]
+    X = X[predicted_rows]
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, ids, trained_on, basis, scores, margins, contributions)
@@ -341,16 +341,7 @@ def read_features(
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
-        segments = [clip for clip in listed if isinstance(clip, Clip)]
-        if not segments or len(segments) < len(listed):
-            raise FixUsage(
-                "this model needs a manifest of segments: the features of a segment are those of"
-                f" its windows, by the rule {wanted.rule!r}",
-                hint="--manifest NAME (in Python, a manifest as `clips`)",
-            )
-        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
-        films = {clip.clip_id: clip.movie_id for clip in segments}
-        matrix = store.segments(segments, wanted.level, **cut)
+        matrix, films = _read_segments(store, wanted, listed)
     elif clips is not None and not listed:
         hint = "ids with commas between, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
@@ -371,15 +362,35 @@ def read_features(
     return matrix, films
 
 
+def _read_segments(
+    store: Store, wanted: FeatureSpec, listed: Sequence[str | Clip]
+) -> tuple[Segments, dict[str, str]]:
+    """Return the features of segments, made from those of their windows, and their films."""
+    segments = [clip for clip in listed if isinstance(clip, Clip)]
+    if not segments or len(segments) < len(listed):
+        raise FixUsage(
+            "this model needs a manifest of segments: the features of a segment are those of"
+            f" its windows, by the rule {wanted.rule!r}",
+            hint="--manifest NAME (in Python, a manifest as `clips`)",
+        )
+    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
+    films = {clip.clip_id: clip.movie_id for clip in segments}
+    return store.segments(segments, wanted.level, **cut), films
+
+
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     """Return the ids of clips; those of the clips themselves where the store has no annotators."""
     ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
     if any(clip in store for clip in ids):
         return ids
-    given = [
+    unannotated = [
         unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed
     ]
-    return list(dict.fromkeys(given)) if any(clip in store for clip in given) else ids
+    return (
+        list(dict.fromkeys(unannotated))
+        if any(clip in store for clip in unannotated)
+        else ids
+    )
 
 
 def _training_rows(clips: TrainingClips, ids: Sequence[str]) -> dict[str, int]:
@@ -415,10 +426,9 @@ def _basis(
     training = model.info.training
     films = set(training.movies)
     if model.clips is None:
-        unnamed = training.n_clips > 0 and not films
-        return [
-            IN_SAMPLE if unnamed or film_of[clip] in films else UNSEEN for clip in ids
-        ]
+        if training.n_clips > 0 and not films:
+            return [IN_SAMPLE] * len(ids)
+        return [IN_SAMPLE if film_of[clip] in films else UNSEEN for clip in ids]
     has_score = model.clips.has_score
     # A store may use other film ids than the manifest of the training.
     films |= {film for clip, film in film_of.items() if clip in trained_on}
@@ -478,8 +488,8 @@ def _put_out_of_fold(
         listed = model.clips.scores.get(name)
         column[out] = np.nan if listed is None else listed[rows]
     if hasattr(model.estimator, "predict_proba") and len(names) == 2:
-        known = scores[out]
-        scores[out] = np.where(np.isnan(known), 1.0 - known[:, ::-1], known)
+        filled = scores[out]
+        scores[out] = np.where(np.isnan(filled), 1.0 - filled[:, ::-1], filled)
 
 
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:

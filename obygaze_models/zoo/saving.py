@@ -158,11 +158,9 @@ def save_model(
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
-    marks = {
-        name: FileMark(len(own), sha256_bytes(own)) for name, own in contents.items()
-    }
-    contents[CROISSANT_FILE] = own = croissant(info, marks, clips)
-    marks[CROISSANT_FILE] = FileMark(len(own), sha256_bytes(own))
+    marks = {name: _mark_of(content) for name, content in contents.items()}
+    contents[CROISSANT_FILE] = croissant(info, marks, clips)
+    marks[CROISSANT_FILE] = _mark_of(contents[CROISSANT_FILE])
     document |= {
         _KEYS[name]: {"bytes": size, "sha256": sha}
         for name, (size, sha) in marks.items()
@@ -220,7 +218,7 @@ def load_folder(folder: Path) -> SavedModel:
         ) from error
     estimator = load_state(document.estimator, arrays)
     bank = getattr(estimator, "bank_", estimator)
-    for what, stated, actual in (
+    for quantity, stated, actual in (
         (
             "features.width",
             info.features.width,
@@ -235,7 +233,7 @@ def load_folder(folder: Path) -> SavedModel:
     ):
         if stated != actual:
             raise Corrupt(
-                f"{what} is {stated}, but {actual} in the estimator", where=where
+                f"{quantity} is {stated}, but {actual} in the estimator", where=where
             )
     clips = None
     if document.training_clips is not None:
@@ -289,10 +287,7 @@ def push_model(
     if not is_url(target):
         _write(Path(target), contents, force=force)
     else:
-        marks = {
-            name: FileMark(len(data), sha256_bytes(data))
-            for name, data in contents.items()
-        }
+        marks = {name: _mark_of(data) for name, data in contents.items()}
         address = open_target(target)
         address.prepare(marks)
         missing = [name for name, mark in marks.items() if not address.has(name, mark)]
@@ -421,6 +416,10 @@ def _fetch(files: Files, name: str, draft: Path) -> None:
         hint = "the folder or address of a saved model, as in obygaze models push"
         raise NotFound(f"no model here: no {name}", where=files.location, hint=hint)
     write_atomic(draft / name, piece.data.data)
+
+
+def _mark_of(content: bytes) -> FileMark:
+    return FileMark(len(content), sha256_bytes(content))
 
 
 def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:
