@@ -114,18 +114,18 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
             metadata_errors="replace",
         )
     except (library.FFmpegError, OSError, ValueError) as error:
-        what = "no permission to read the file"
+        message = "no permission to read the file"
         if not isinstance(error, PermissionError):
             with path.open("rb") as file:
                 head = file.read(16)
-            what = "the file is not a video, or its beginning is damaged"
+            message = "the file is not a video, or its beginning is damaged"
             if not head:
-                what = "the file is empty"
+                message = "the file is empty"
             if b"ftyp" in head:
-                what = (
+                message = (
                     "the file ends before its table of contents (incomplete download)"
                 )
-        raise BadVideo(what, path=path, stage="open", reason="unreadable") from error
+        raise BadVideo(message, path=path, stage="open", reason="unreadable") from error
     with container:
         yield container, _video_stream(container, path)
 
@@ -141,8 +141,8 @@ def _picture_format(path: Path) -> str | None:
         return "apng" if b"acTL" in head.partition(b"IDAT")[0] else "png_pipe"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         if head[12:16] == b"VP8X" and int.from_bytes(head[20:21]) & ANIMATED_WEBP:
-            what = "animated WebP cannot be decoded"
-            raise BadVideo(what, path=path, stage="open", reason="animated")
+            message = "animated WebP cannot be decoded"
+            raise BadVideo(message, path=path, stage="open", reason="animated")
         return "webp_pipe"
     return "jpeg_pipe" if head.startswith(b"\xff\xd8\xff") else None
 

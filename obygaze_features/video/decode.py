@@ -84,21 +84,21 @@ def decode_views(
         raise FixUsage("views must contain at least one view")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
-        what = "ranks must be numbers of pictures from 0"
+        message = "ranks must be numbers of pictures from 0"
         raise FixUsage(
-            f"{what}, got {'none' if not len(picked) else int(picked.min())}"
+            f"{message}, got {'none' if not len(picked) else int(picked.min())}"
         )
     folder = None if indexes is None else Path(indexes)
-    for kept in (folder, folder, None):
+    for index_folder in (folder, folder, None):
         try:
-            with open_film(Path(path), kept, progress) as source:
+            with open_film(Path(path), index_folder, progress) as source:
                 return _ClipDecoder(
                     source, wanted, start_s, end_s, picked, allocate
                 ).clips()
         except FilmChanged as error:
             distrust(error.film)
-    what = "the file changes while it is read"
-    raise BadVideo(what, path=path, stage="decode", reason="unreadable")
+    message = "the file changes while it is read"
+    raise BadVideo(message, path=path, stage="decode", reason="unreadable")
 
 
 class _IndexIsWrong(Exception):
@@ -150,7 +150,8 @@ class _ClipDecoder:
                 source.run(run, canvas.offer_at)
             elif not index.agrees_with(out):
                 raise _IndexIsWrong
-        if missing := canvas.missing():
+        missing = canvas.missing()
+        if missing:
             for run in index.runs(index.order[missing].tolist(), back=2):
                 source.run(run, canvas.offer_at)
             for position in index.order[canvas.missing()].tolist():
@@ -162,11 +163,10 @@ class _ClipDecoder:
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode everything in order, and a second time if another number of pictures comes out."""
         decoded = decoded_order(self.source)
-        if (
-            decoded is not None
-            and (clips := self._by_decoded_order(index, decoded)) is not None
-        ):
-            return clips
+        if decoded is not None:
+            clips = self._by_decoded_order(index, decoded)
+            if clips is not None:
+                return clips
         canvas = self._canvas(index)
         source = self.source
         out = list[int]()
@@ -180,8 +180,10 @@ class _ClipDecoder:
 
         fine = source.run(source.whole, take)
         if fine and (len(out) == index.frames or (ends_early and len(out) > last)):
-            rest = index.order[len(out) :]
-            canvas.index = index.with_order(np.array([*out, *rest], dtype=np.int64))
+            not_decoded = index.order[len(out) :]
+            canvas.index = index.with_order(
+                np.array([*out, *not_decoded], dtype=np.int64)
+            )
             return self._finish(canvas)
         if ends_early:
             out = source.positions()
@@ -208,14 +210,13 @@ class _ClipDecoder:
         damage = decoded.damage
         canvas = self._canvas(index)
         last = max(canvas.wanted)
-        ends_early = canvas.span[1] < index.frames
         # Counting stops after the clip, so that it sees no damage that comes later.
         stop = max(out[: last + 1], default=0) + CHECKED
         if len(set(out)) < len(out):
             return None
-        if (len(out) > last if ends_early else len(out) == index.frames) and not any(
-            at <= stop for at, _ in damage
-        ):
+        ends_early = canvas.span[1] < index.frames
+        comes_out = len(out) > last if ends_early else len(out) == index.frames
+        if comes_out and not any(at <= stop for at, _ in damage):
             order = np.array([*out, *index.order[len(out) :]], dtype=np.int64)
             canvas.index = index.with_order(order)
         else:
@@ -226,33 +227,37 @@ class _ClipDecoder:
         wanted = canvas.index.order[canvas.missing()].tolist()
         if any(canvas.index.is_affected(damage, position) for position in wanted):
             return None
-        for run in canvas.index.runs(wanted):
-            fine = self.source.run(
-                run, partial(canvas.offer_at, nearest=False), record=False
-            )
-            if not fine:
-                return None
-        if canvas.missing():
+        if not self._decode_runs(canvas, wanted):
             return None
         self.source.damage |= {(at, spreads) for at, spreads in damage if at <= stop}
         return self._finish(canvas)
 
+    def _decode_runs(self, canvas: Canvas, positions: list[int]) -> bool:
+        """Decode the pictures at some positions; return whether all come out, without damage."""
+        for run in canvas.index.runs(positions):
+            fine = self.source.run(
+                run, partial(canvas.offer_at, nearest=False), record=False
+            )
+            if not fine:
+                return False
+        return not canvas.missing()
+
     def _canvas(self, index: FrameIndex) -> Canvas:
-        what = f"the part begins at {self.start_s or 0:g} s, after the last picture"
+        message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
             span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
             if self.end_s is not None and (self.start_s is None or self.end_s <= 0):
-                what = f"the part ends at {self.end_s:g} s, before the video begins"
+                message = f"the part ends at {self.end_s:g} s, before the video begins"
         else:
             first = int(self.ranks.min())
             last = int(self.ranks.max())
             span = (first, last + 1) if last < index.frames else (0, 0)
-            what = f"picture {last} is missing; the film has {index.frames}"
+            message = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
             raise self.source.without_pictures()
         if span[0] >= span[1]:
             raise BadVideo(
-                what, path=self.source.path, stage="decode", reason="outside"
+                message, path=self.source.path, stage="decode", reason="outside"
             )
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 

@@ -61,9 +61,9 @@ class View:
             raise FixUsage(f"count must be at least 1, got {self.count}")
         rules = get_args(Sampling)
         if self.sampling not in rules:
-            known = ", ".join(rules)
+            names = ", ".join(rules)
             raise FixUsage(
-                f"unknown sampling {self.sampling!r}", hint=f"one of {known}"
+                f"unknown sampling {self.sampling!r}", hint=f"one of {names}"
             )
 
     @classmethod
@@ -129,13 +129,13 @@ class DecodedClip:
     def check(self, max_substituted: float = MAX_SUBSTITUTED) -> Self:
         """Return this clip, or raise BadVideo if a larger share of it is damaged or missing."""
         if self.missing > max_substituted:
-            what = f"{self.missing:.0%} of the pictures are missing"
-            raise BadVideo(what, path=self.path, stage="decode", reason="truncated")
+            message = f"{self.missing:.0%} of the pictures are missing"
+            raise BadVideo(message, path=self.path, stage="decode", reason="truncated")
         bad = int(self.substituted.sum())
         real = int(self.mask.sum())
         if bad > max_substituted * real:
-            what = f"{bad} of {real} pictures are damaged"
-            raise BadVideo(what, path=self.path, stage="decode", reason="damaged")
+            message = f"{bad} of {real} pictures are damaged"
+            raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
         return self
 
 
@@ -165,30 +165,30 @@ class Canvas:
         for resize, rows in self.rows.items():
             self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
         self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
-        # The wanted ranks, and for each: the rank of the picture there, and the nearest so far.
+        # The wanted ranks, and for each: the rank of the picture drawn, and the nearest so far.
         self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
-        self.there: dict[int, int] = {}
+        self.drawn: dict[int, int] = {}
         self.near: dict[int, tuple[int, Any]] = {}
 
     def _shapes(self) -> list[tuple[int, ...]]:
         size = self.source.geometry.upright
-        shape_of = {
-            resize: (*(resize.shape(*size) if resize else size), 3)
-            for resize in self.rows
-        }
+        shape_of: dict[Resize | None, tuple[int, int, int]] = {}
+        for resize in self.rows:
+            height, width = resize.shape(*size) if resize else size
+            shape_of[resize] = (height, width, 3)
         n_bytes = sum(
             view.count * math.prod(shape_of[view.resize]) for view in self.views
         )
         if n_bytes > MAX_BYTES:
-            what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
+            message = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
             raise BadVideo(
-                what, path=self.source.path, stage="decode", reason="too-large"
+                message, path=self.source.path, stage="decode", reason="too-large"
             )
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
         """Return the wanted ranks for which no picture has come out."""
-        return [rank for rank in self.wanted if rank not in self.there]
+        return [rank for rank in self.wanted if rank not in self.drawn]
 
     def offer_at(self, position: int, frame: Any, *, nearest: bool = True) -> None:
         """Offer the picture of a packet."""
@@ -198,31 +198,33 @@ class Canvas:
         """Take a picture if it is wanted; with `nearest`, keep it if it may replace another."""
         if rank in self.wanted:
             self._draw(rank, frame)
-            self.there[rank] = rank
+            self.drawn[rank] = rank
         if nearest and self.span[0] <= rank < self.span[1]:
-            for other in self.missing():
-                best = self.near.get(other)
-                if best is None or abs(rank - other) < abs(best[0] - other):
-                    self.near[other] = (rank, frame)
+            for gap in self.missing():
+                best = self.near.get(gap)
+                if best is None or abs(rank - gap) < abs(best[0] - gap):
+                    self.near[gap] = (rank, frame)
 
     def substitute(self) -> None:
         """Put the nearest picture of the span where the wanted one did not come out."""
-        present = dict(self.there)
+        present = dict(self.drawn)
         for rank in self.missing():
             layers = [resize for resize, rows in self.rows.items() if rank in rows]
-            others = [
-                there for there in present if all(there in self.rows[r] for r in layers)
-            ]
+            others = [source for source in present if self._has(source, layers)]
             if rank in self.near:
-                self.there[rank], frame = self.near[rank]
+                self.drawn[rank], frame = self.near[rank]
                 self._draw(rank, frame)
             elif others:
-                other = min(others, key=lambda there: abs(there - rank))
+                nearest = min(others, key=lambda source: abs(source - rank))
                 for resize in layers:
                     pictures = self.pictures[resize]
                     rows = self.rows[resize]
-                    pictures[rows[rank]] = pictures[rows[other]]
-                self.there[rank] = present[other]
+                    pictures[rows[rank]] = pictures[rows[nearest]]
+                self.drawn[rank] = present[nearest]
+
+    def _has(self, rank: int, layers: Sequence[Resize | None]) -> bool:
+        """Return whether the pictures of some sizes have a row for a rank."""
+        return all(rank in self.rows[resize] for resize in layers)
 
     def _draw(self, rank: int, frame: Any) -> None:
         picture = self.converter.convert(frame)
@@ -237,14 +239,14 @@ class Canvas:
         index = self.index
         source = self.source
         resize = self.views[number].resize
-        there = np.array(
-            [self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64
+        drawn = np.array(
+            [self.drawn.get(int(rank), -1) for rank in sampled.index], dtype=np.int64
         )
-        there[~sampled.mask] = -1
-        if (there[sampled.mask] < 0).any():
-            what = "no picture can be decoded"
+        drawn[~sampled.mask] = -1
+        if (drawn[sampled.mask] < 0).any():
+            message = "no picture can be decoded"
             path = source.path
-            raise BadVideo(what, path=path, stage="decode", reason="damaged")
+            raise BadVideo(message, path=path, stage="decode", reason="damaged")
         ranks = sampled.index.tolist()
         affected = [
             index.is_affected(source.damage, int(index.order[rank])) for rank in ranks
@@ -253,10 +255,10 @@ class Canvas:
             path=source.path,
             pictures=self.pictures[resize],
             rows=np.array([self.rows[resize].get(rank, 0) for rank in ranks], np.int64),
-            index=there,
-            time_s=np.where(sampled.mask, index.times_s[there], np.nan),
+            index=drawn,
+            time_s=np.where(sampled.mask, index.times_s[drawn], np.nan),
             asked_s=np.where(sampled.mask, index.times_s[sampled.asked], np.nan),
-            substituted=sampled.mask & (np.array(affected) | (there != sampled.index)),
+            substituted=sampled.mask & (np.array(affected) | (drawn != sampled.index)),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
             damaged=source.damaged,

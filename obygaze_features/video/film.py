@@ -33,7 +33,7 @@ SCHEMA = "obygaze-film-index/4"
 _KEYS_ARE_KNOWN = frozenset(
     {"mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vp8", "vp9", "av1"}
 )
-_INDEX = tuple(one.name for one in fields(FrameIndex))
+_INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
 Values = dict[str, Any]
@@ -78,14 +78,15 @@ class VideoInfo:
         shape = self.geometry
         height, width = shape.upright
         stored = f"stored {shape.width} x {shape.height}"
+        times = "not reliable; pictures counted"
+        if index.timed:
+            times = "exact, from packets"
         lines = {
             "pictures": f"{index.frames}, {count(len(index.keys), 'key frame')}",
             "seconds": f"{index.duration_s:.3f}",
             "size": f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees",
             "codec": f"{self.codec} in {self.container}",
-            "times": "exact, from packets"
-            if index.timed
-            else "not reliable; pictures counted",
+            "times": times,
             "damage": "yes" if self.damaged else "none found",
         }
         if self.missing:
@@ -179,7 +180,7 @@ def distrust(film: Film) -> None:
         film.seekable = False
         return
     for identity in [
-        identity for identity, known in list(_FILMS.items()) if known is film
+        identity for identity, remembered in list(_FILMS.items()) if remembered is film
     ]:
         _FILMS.pop(identity, None)
     if film.folder is None:
@@ -275,11 +276,11 @@ def _read(
     path: Path, container: Any, stream: Any, progress: Progress, threads: int = 1
 ) -> VideoSource:
     """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
-    kept: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
-    film = read_packets(path, container, stream, kept, progress)
-    source = VideoSource(path, film, container, stream, threads, progress, kept)
+    packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
+    film = read_packets(path, container, stream, packets, progress)
+    source = VideoSource(path, film, container, stream, threads, progress, packets)
     # A film too large to keep is read a second time for losses, and only if a time is missing.
-    if kept is not None or film.index.holes.any():
+    if packets is not None or film.index.holes.any():
         everything = source.packets(0, source.whole.stop)
         coded = ((position, bytes(packet)) for position, packet in everything)
         lost = lost_before(film.index, source.codec, source.decoder.extradata, coded)
@@ -383,9 +384,9 @@ def _kept(
         if value is not None:
             return value
         values = make()
-        known = {name: value for name, value in values.items() if value is not None}
+        stored = {name: value for name, value in values.items() if value is not None}
         data = io.BytesIO()
-        np.savez_compressed(data, version=np.array(version), **known)
+        np.savez_compressed(data, version=np.array(version), **stored)
         with suppress(OSError):
             write_atomic(file, data.getvalue())
     return unpack(values)

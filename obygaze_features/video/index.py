@@ -235,13 +235,15 @@ def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
     times = pts[positions]
     if (times == NO_PTS).any() or len(np.unique(times)) != len(times):
         return None
+    if len(times) < 2:
+        return positions
     # The running largest, second largest ... of the times: a value that a new largest replaces
     # is a candidate for the next place.
-    rest = times
-    for _ in range(reorder + 1 if len(times) > 1 else 0):
-        largest = np.maximum.accumulate(rest)
-        rest = np.concatenate([[NO_PTS], np.minimum(rest[1:], largest[:-1])])
-    if len(times) > 1 and (largest[:-1] > times[1:]).any():
+    remaining = times
+    for _ in range(reorder + 1):
+        largest = np.maximum.accumulate(remaining)
+        remaining = np.concatenate([[NO_PTS], np.minimum(remaining[1:], largest[:-1])])
+    if (largest[:-1] > times[1:]).any():
         return None
     return positions[np.argsort(times, kind="stable")]
 
@@ -252,14 +254,14 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
     Complete and mostly different times are sorted; incomplete ones give an even step. No picture
     is before 0; without an origin the first one is at 0.
     """
-    (known,) = np.nonzero(ticks != NO_PTS)
-    if len(known) < 2:
+    (with_time,) = np.nonzero(ticks != NO_PTS)
+    if len(with_time) < 2:
         return None
-    if len(known) == len(ticks) and len(np.unique(ticks)) > len(ticks) // 2:
+    if len(with_time) == len(ticks) and len(np.unique(ticks)) > len(ticks) // 2:
         clock = np.sort(ticks).astype(np.float64)
     else:
-        first = int(known[0])
-        last = int(known[-1])
+        first = int(with_time[0])
+        last = int(with_time[-1])
         step = float(ticks[last] - ticks[first]) / (last - first)
         if step <= 0:
             return None
@@ -305,8 +307,8 @@ def span_of(
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
     if not start < end:
-        what = f"the end must be after the start, got {start:g} s to {end:g} s"
-        raise FixUsage(what, hint="an end after the start, in seconds")
+        message = f"the end must be after the start, got {start:g} s to {end:g} s"
+        raise FixUsage(message, hint="an end after the start, in seconds")
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()

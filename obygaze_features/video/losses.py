@@ -59,13 +59,17 @@ def skipped_in_avi(
     the 8 bytes of a chunk's header.
     """
     listed = np.array([offset + 8 for offset, size in entries if size], dtype=np.int64)
-    found = np.array(offsets, dtype=np.int64)
-    lost = listed[~np.isin(listed, found)]
+    packet_offsets = np.array(offsets, dtype=np.int64)
+    lost = listed[~np.isin(listed, packet_offsets)]
     # A table with other offsets, or of another file, is not used.
-    if not len(lost) or len(lost) > len(listed) / 8 or (np.diff(found) <= 0).any():
+    if (
+        not len(lost)
+        or len(lost) > len(listed) / 8
+        or (np.diff(packet_offsets) <= 0).any()
+    ):
         return []
-    after = np.unique(np.searchsorted(found, lost))
-    return [position for position in after.tolist() if position < len(found)]
+    after = np.unique(np.searchsorted(packet_offsets, lost))
+    return [position for position in after.tolist() if position < len(packet_offsets)]
 
 
 def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
@@ -111,7 +115,8 @@ def units_of(data: bytes, length_size: int) -> Iterator[bytes]:
     while at + length_size < len(data):
         start = at + length_size
         at = start + int.from_bytes(data[at:start], "big")
-        if unit := data[start:at]:
+        unit = data[start:at]
+        if unit:
             yield unit
 
 
@@ -171,8 +176,10 @@ def h264_numbering(parameters: bytes) -> H264Numbering:
         bits.code()
         bits.take(1)
         if bits.take(1):
-            for number in range(12 if planes == 3 else 8):
-                _skip_scaling(bits, 16 if number < 6 else 64)
+            n_lists = 12 if planes == 3 else 8
+            for number in range(n_lists):
+                size = 16 if number < 6 else 64
+                _skip_scaling(bits, size)
     count_bits = bits.code() + 4
     order = bits.code()
     if order == 0:
@@ -218,23 +225,36 @@ def h264_numbers(
     )
     numbering: H264Numbering | None = None
     for position, units in itertools.chain([(-1, outside)], packets):
-        for parameters in (unit for unit in units if unit[0] & 31 == 7):
-            found = h264_numbering(parameters)
-            if found.may_skip or found != (numbering or found):
-                raise _NotCountable
-            numbering = found
+        numbering = _numbering_after(units, numbering)
         slices = [unit for unit in units if unit[0] & 31 in (1, 5)]
         if slices and position >= 0 and numbering is not None:
             with suppress(EOFError):
-                bits = _Bits(slices[0][1:24])
-                is_reference = bool(slices[0][0] >> 5 & 3)
-                for _ in range(3):
-                    bits.code()
-                bits.take(2 if numbering.separate_planes else 0)
-                number = bits.take(numbering.bits)
-                yield NumberedPicture(
-                    position, number, 1 << numbering.bits, is_reference
-                )
+                yield _numbered_picture(position, slices[0], numbering)
+
+
+def _numbering_after(
+    units: Iterable[bytes], numbering: H264Numbering | None
+) -> H264Numbering | None:
+    """Return the numbering after the parameter sets in some units; all must agree with it."""
+    for parameters in (unit for unit in units if unit[0] & 31 == 7):
+        stated = h264_numbering(parameters)
+        if stated.may_skip or stated != (numbering or stated):
+            raise _NotCountable
+        numbering = stated
+    return numbering
+
+
+def _numbered_picture(
+    position: int, first_slice: bytes, numbering: H264Numbering
+) -> NumberedPicture:
+    """Return a picture with the number in the header of its first slice."""
+    bits = _Bits(first_slice[1:24])
+    is_reference = bool(first_slice[0] >> 5 & 3)
+    for _ in range(3):
+        bits.code()
+    bits.take(2 if numbering.separate_planes else 0)
+    number = bits.take(numbering.bits)
+    return NumberedPicture(position, number, 1 << numbering.bits, is_reference)
 
 
 def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterator[int]:
@@ -261,19 +281,19 @@ def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterato
 
 def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
     """Return the positions where numbers are missing in a group, or where one is repeated."""
-    groups, found = mpeg_groups(index, coded)
+    groups, losses = mpeg_groups(index, coded)
     holes = index.holes
     for group in groups:
         seen: dict[int, int] = {}
         for picture in group:
             # The two fields of a picture share their number.
             if picture.position - seen.setdefault(picture.number, picture.position) > 1:
-                found.append(picture.position)
+                losses.append(picture.position)
                 break
         ranks = index.ranks[[picture.position for picture in group]]
         if holes[ranks[ranks >= 0]].any():
-            found += _lost_in(group)
-    return found
+            losses += _lost_in(group)
+    return losses
 
 
 def mpeg_groups(
@@ -309,17 +329,13 @@ def _lost_in(group: list[NumberedPicture]) -> list[int]:
     anchors = [picture for picture in group if picture.is_reference]
     for before, after in zip(anchors, [*anchors[1:], None], strict=True):
         end = after.number if after else max(numbers)
-        if all(number in numbers for number in range(before.number + 1, end)):
+        if numbers.issuperset(range(before.number + 1, end)):
             continue
         later = [picture for picture in group if picture.position > before.position]
         between = [picture for picture in later if before.number < picture.number < end]
-        if (
-            after
-            and between
-            and all(picture.position > after.position for picture in between)
-        ):
-            continue  # the lost one was a B picture too, and no other is built on it
-        return [
-            picture.position for picture in later if picture.number > before.number
-        ][:1]
+        # The lost one was a B picture too, and no other is built on it.
+        if after and between and all(b.position > after.position for b in between):
+            continue
+        shown_later = [item.position for item in later if item.number > before.number]
+        return shown_later[:1]
     return []

@@ -93,9 +93,9 @@ class Film:
         sides = (
             np.searchsorted(values, value, side, order) for side in ("left", "right")
         )
-        found = order[slice(*sides)]
-        found = found[self.index.size[found] == packet.size]
-        return int(found[0]) if len(found) == 1 else None
+        candidates = order[slice(*sides)]
+        candidates = candidates[self.index.size[candidates] == packet.size]
+        return int(candidates[0]) if len(candidates) == 1 else None
 
     def missing_share(
         self, index: FrameIndex, span: tuple[int, int], end_s: float | None
@@ -109,18 +109,18 @@ class Film:
 
 
 def read_packets(
-    path: Path, container: Any, stream: Any, kept: list[Any] | None, progress: Progress
+    path: Path,
+    container: Any,
+    stream: Any,
+    packets: list[Any] | None,
+    progress: Progress,
 ) -> Film:
-    """Read all packets of an open video into an index, and into `kept` if it is a list.
+    """Read all packets of an open video into an index, and into `packets` if it is a list.
 
     `progress` is called for each packet.
     """
-    declared_s = (container.duration or 0) / float(av().time_base)
-    if stream.frames and stream.average_rate:
-        declared_s = float(stream.frames / stream.average_rate)
-    elif stream.duration:
-        declared_s = float(stream.duration * stream.time_base)
-    table, damaged, broken = _read_packets(container, stream, kept, progress)
+    declared_s = _declared_s(container, stream)
+    table, damaged, broken = _read_packets(container, stream, packets, progress)
     if not len(table):
         raise BadVideo(
             "no picture in the file", path=path, stage="open", reason="no-frames"
@@ -135,8 +135,17 @@ def read_packets(
     return Film(index, broken or any(damaged), declared_s, table["offset"].copy())
 
 
+def _declared_s(container: Any, stream: Any) -> float:
+    """Return the duration in the header of a file; 0 if it is not there."""
+    if stream.frames and stream.average_rate:
+        return float(stream.frames / stream.average_rate)
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    return (container.duration or 0) / float(av().time_base)
+
+
 def _read_packets(
-    container: Any, stream: Any, kept: list[Any] | None, progress: Progress
+    container: Any, stream: Any, packets: list[Any] | None, progress: Progress
 ) -> tuple[NDArray[np.void], list[bool], bool]:
     """Read every packet of a stream.
 
@@ -152,22 +161,11 @@ def _read_packets(
         try:
             for packet in demux(container, stream):
                 progress()
-                times = (
-                    NO_PTS if time is None else time
-                    for time in (packet.pts, packet.dts)
-                )
-                place = (
-                    packet.size,
-                    -1 if packet.pos is None else packet.pos,
-                    packet.duration or 0,
-                )
-                hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
-                shown = not hidden and not packet.is_discard
-                rows.append((*times, *place, packet.is_keyframe, shown))
+                rows.append(_row_of(packet, codec))
                 damaged.append(packet.is_corrupt)
-                if kept is not None:
-                    packet.pts = packet.dts = len(kept)
-                    kept.append(packet)
+                if packets is not None:
+                    packet.pts = packet.dts = len(packets)
+                    packets.append(packet)
                 if codec not in _UNREPORTED_DAMAGE:
                     continue
                 n_before = n_reported
@@ -182,6 +180,23 @@ def _read_packets(
             cut = True
         cut = cut or count_errors() > 0
     return np.array(rows, dtype=_PACKET), damaged, cut
+
+
+def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
+    """Return the row of a packet in the table of packets."""
+    hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
+    pts = NO_PTS if packet.pts is None else packet.pts
+    dts = NO_PTS if packet.dts is None else packet.dts
+    offset = -1 if packet.pos is None else packet.pos
+    return (
+        pts,
+        dts,
+        packet.size,
+        offset,
+        packet.duration or 0,
+        packet.is_keyframe,
+        not hidden and not packet.is_discard,
+    )
 
 
 def _index_of(

@@ -108,10 +108,10 @@ def _filtered(frame: Any, name: str, settings: str) -> Any:
         format=frame.format,
         time_base=Fraction(1, 25),
     )
-    made = graph.add(name, settings)
+    filtering = graph.add(name, settings)
     sink = graph.add("buffersink")
-    source.link_to(made)
-    made.link_to(sink)
+    source.link_to(filtering)
+    filtering.link_to(sink)
     graph.configure()
     graph.push(frame)
     return graph.pull()

@@ -200,12 +200,12 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 raise ObygazeError(
                     f"a decode worker did not start ({how})", hint=hint
                 ) from None
-            what = f"the decoder crashed on this file ({how})"
+            message = f"the decoder crashed on this file ({how})"
             reason = "crashed"
             if late:
-                what = f"not decoded within {self.timeout_s:g} s"
+                message = f"not decoded within {self.timeout_s:g} s"
                 reason = "timeout"
-            error = BadVideo(what, path=job.path, stage="worker", reason=reason)
+            error = BadVideo(message, path=job.path, stage="worker", reason=reason)
         return DecodeResult(job, clips, error, time.monotonic() - started)
 
     def _clips(
@@ -285,9 +285,9 @@ def _explained(error: Exception) -> Exception:
     ):
         return error
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    what = f"too many open files: the system allows {limit} for a process"
+    message = f"too many open files: the system allows {limit} for a process"
     return ObygazeError(
-        what, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch"
+        message, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch"
     )
 
 
@@ -299,13 +299,13 @@ class _Worker:
     """One worker process and the socket to it."""
 
     def __init__(self) -> None:
-        self.channel, theirs = socket.socketpair()
+        self.channel, worker_channel = socket.socketpair()
         self.received = bytearray()
         command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
-        with theirs:
+        with worker_channel:
             self.process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [*command, str(worker_channel.fileno())],
+                pass_fds=[worker_channel.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("OBYGAZE_DEBUG") else subprocess.DEVNULL,
@@ -359,8 +359,8 @@ class _Worker:
             self.received += received
             left = timeout_s
         line, _, self.received = self.received.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def end(self, wait_s: float = 0) -> str:
         """Kill the process if it does not end within some time; return how it ended."""

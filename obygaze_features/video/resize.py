@@ -122,8 +122,8 @@ def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
     part = at - first.astype(np.float32)
     if not down:
         part = np.where((first < 0) | (first >= n_in - 1), np.float32(0), part)
-    one = np.float32(1 << _OPENCV_BITS)
-    weight = np.rint(np.stack([(np.float32(1) - part) * one, part * one], axis=1))
+    scale = np.float32(1 << _OPENCV_BITS)
+    weight = np.rint(np.stack([(np.float32(1) - part) * scale, part * scale], axis=1))
     index = np.clip(np.stack([first, first + 1], axis=1), 0, n_in - 1)
     return index, weight.astype(np.int32)
 

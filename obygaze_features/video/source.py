@@ -51,8 +51,8 @@ class VideoSource:
     """An open video and what is known of it; each picture decoded has the position of its packet.
 
     A packet is given its position in the file as its time, whatever the times in the file were, so
-    that the picture decoded from it names its packet. `kept` are the packets of a small file, which
-    stay in memory after the pass over them. `first` is the picture that was decoded to read the
+    that the picture decoded from it names its packet. `in_memory` are the packets of a small file,
+    which stay there after the pass over them. `first` is the picture that was decoded to read the
     geometry, with its position.
     """
 
@@ -67,13 +67,13 @@ class VideoSource:
         stream: Any,
         threads: int,
         progress: Progress,
-        kept: Sequence[Any] | None = None,
+        in_memory: Sequence[Any] | None = None,
     ) -> None:
         self.path = path
         self.film = film
         self.container = container
         self.stream = stream
-        self.kept = kept
+        self.in_memory = in_memory
         self.progress = progress
         self.decoder = stream.codec_context
         self.decoder.thread_count = threads
@@ -98,30 +98,30 @@ class VideoSource:
 
     def read_geometry(self) -> None:
         """Decode the first picture that can be decoded, which sets `geometry` and `first`."""
-        found: list[tuple[int, Any]] = []
+        pictures: list[tuple[int, Any]] = []
 
         def take(position: int, frame: Any) -> bool:
-            found.append((position, frame))
+            pictures.append((position, frame))
             return True
 
         for start in self.film.index.keys[:TRIES].tolist() or [0]:
             stop = min(start + CHECKED, self.whole.stop)
             fine = self.run(PacketRun(start, stop, frozenset()), take, record=False)
-            if found:
-                self.first = found[0] if fine else None
-                self.geometry = geometry_of(found[0][1], self.stream)
+            if pictures:
+                self.first = pictures[0] if fine else None
+                self.geometry = geometry_of(pictures[0][1], self.stream)
                 return
         raise self.without_pictures()
 
     def without_pictures(self) -> BadVideo:
         """Return the error for a video in which no picture can be decoded."""
-        what = "no picture can be decoded"
-        return BadVideo(what, path=self.path, stage="decode", reason="no-frames")
+        message = "no picture can be decoded"
+        return BadVideo(message, path=self.path, stage="decode", reason="no-frames")
 
     def packets(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
         """Yield the packets at positions start to stop, both included, in the order of the file."""
-        if self.kept is not None:
-            yield from enumerate(self.kept[start : stop + 1], start)
+        if self.in_memory is not None:
+            yield from enumerate(self.in_memory[start : stop + 1], start)
             return
         for position, packet in self._read_again(start):
             if packet.size != self.film.index.size[position]:
@@ -134,7 +134,7 @@ class VideoSource:
 
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
         """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
-        for packets in self._seeks(start) if self.film.seekable else ():
+        for packets in self._seeks(start):
             # The first packets after seeking may be parts of pictures.
             for packet in islice(packets, 2 * BEFORE[-1]):
                 position = self.film.position_of(packet)
@@ -150,18 +150,20 @@ class VideoSource:
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
         """Yield the packets after seeking to where a packet is in the file, and to its time."""
         film = self.film
+        if not film.seekable:
+            return
         formats = self.container.format.name.split(",")
-        places = [int(film.offset[max(0, start - n)]) for n in (0, *BEFORE)]
+        offsets = [int(film.offset[max(0, start - n)]) for n in (0, *BEFORE)]
         if any(name in _WITHOUT_BYTES for name in formats):
-            places = []
-        seeks = [(place, True) for place in places if place >= 0]
-        seeks += [
-            (pts, False) for pts in (int(film.index.pts[start]),) if pts != NO_PTS
-        ]
-        for place, in_bytes in seeks:
+            offsets = []
+        seeks = [(offset, True) for offset in offsets if offset >= 0]
+        pts = int(film.index.pts[start])
+        if pts != NO_PTS:
+            seeks.append((pts, False))
+        for target, in_bytes in seeks:
             with suppress(av().FFmpegError):
                 self.container.seek(
-                    place,
+                    target,
                     stream=self.stream,
                     backward=True,
                     unsupported_byte_offset=in_bytes,
@@ -176,15 +178,15 @@ class VideoSource:
         With `skip`, pictures on which no other is built are left out unless they are wanted.
         Without `record`, new damage is not kept.
         """
-        known = set(self.damage)
+        damage_before = set(self.damage)
         try:
             self._run(run, sink, skip)
         finally:
             self.decoder.skip_frame = "DEFAULT"
             self.decoder.flush_buffers()
-        fine = self.damage == known
+        fine = self.damage == damage_before
         if not record:
-            self.damage = known
+            self.damage = damage_before
         return fine
 
     def _run(self, run: PacketRun, sink: Sink, skip: bool) -> None:

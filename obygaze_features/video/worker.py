@@ -103,7 +103,7 @@ def _decode(
         )
         return _packed(clips)
     except Exception as error:  # noqa: BLE001 - no file may end the worker
-        what = (
+        message = (
             error.what
             if isinstance(error, ObygazeError)
             else f"{type(error).__name__}: {error}"
@@ -113,7 +113,9 @@ def _decode(
         if isinstance(error, BadVideo):
             stage = error.stage
             reason = error.reason
-        return {"error": {"what": what, "path": path, "stage": stage, "reason": reason}}
+        return {
+            "error": {"what": message, "path": path, "stage": stage, "reason": reason}
+        }
 
 
 class SharedMemory:
@@ -177,13 +179,13 @@ def unpacked(
     reply: Mapping[str, Any], views: Iterable[View], layers: Sequence[Pixels]
 ) -> dict[View, DecodedClip]:
     """Return the clips of a reply to a request for views, given the pictures of its shapes."""
-    found = {}
+    clips = {}
     for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):
         facts: dict[str, Any] = packed
         facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
         facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
-        found[view] = DecodedClip(**facts)
-    return found
+        clips[view] = DecodedClip(**facts)
+    return clips
 
 
 if __name__ == "__main__":
