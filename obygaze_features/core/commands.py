@@ -167,9 +167,9 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table, then those of extensions."""
-        own = [*self.table, *super().list_commands(ctx)]
+        listed = [*self.table, *super().list_commands(ctx)]
         added = [name for name in self.lazy_table() if name not in self.table]
-        return [*own, *added]
+        return [*listed, *added]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command that was asked for."""
@@ -202,9 +202,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names; an error suggests a similar one."""
         name = args[0]
-        known = self.list_commands(ctx)
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no command {name!r}{near(name, known)}")
+        names = self.list_commands(ctx)
+        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no command {name!r}{near(name, names)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(

@@ -42,8 +42,8 @@ def printable(text: str) -> str:
     return "".join(parts)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
@@ -52,7 +52,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     text = json.dumps(
         json_values(value), indent=indent, ensure_ascii=False, allow_nan=False
     )
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class Progress:
@@ -83,7 +83,7 @@ class _Lines(Progress):
         self.label = label
         self.total = total
         self.unit = unit
-        self.done = 0
+        self.n_done = 0
         self.text = ""
         self.started = self.last_line = time.monotonic()
 
@@ -92,16 +92,18 @@ class _Lines(Progress):
         self.unit = unit
 
     def advance(self, amount: int = 1) -> None:
-        self.done += amount
+        self.n_done += amount
         now = time.monotonic()
         if now - self.last_line < SECONDS_BETWEEN_LINES:
             return
         self.last_line = now
         spent = now - self.started
-        done = human(self.done) if self.unit == "B" else f"{self.done:,}"
-        text = f"{self.label}: {done} of {human(self.total, self.unit)}, {spent:.0f} s"
-        if self.done:
-            text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
+        n_done = human(self.n_done) if self.unit == "B" else f"{self.n_done:,}"
+        text = (
+            f"{self.label}: {n_done} of {human(self.total, self.unit)}, {spent:.0f} s"
+        )
+        if self.n_done:
+            text += f", {spent / self.n_done * (self.total - self.n_done):.0f} s to go"
         click.echo(f"{text} {self.text}".rstrip(), err=True)
 
     def remark(self, text: str) -> None:

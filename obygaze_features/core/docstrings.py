@@ -32,8 +32,8 @@ def parse_docstring(function: Callable[..., Any]) -> Docstring:
     )
 
 
-def described_as_in(other: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator that completes a docstring: what `Args:` lacks is said as in `other`.
+def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator that completes a docstring: what `Args:` lacks is as in `documented`.
 
     The types and defaults must be the same in both functions, as the text must be true of both.
 
@@ -49,20 +49,22 @@ def described_as_in(other: Callable[..., Any]) -> Callable[[F], F]:
     """
 
     def complete(function: F) -> F:
-        here = inspect.signature(function).parameters
-        there = inspect.signature(other).parameters
+        parameters = inspect.signature(function).parameters
+        documented_parameters = inspect.signature(documented).parameters
         texts = dict(parse_docstring(function).parameters)
-        for name, text in parse_docstring(other).parameters.items():
-            if name not in here or name in texts:
+        for name, text in parse_docstring(documented).parameters.items():
+            if name not in parameters or name in texts:
                 continue
-            if _type_and_default(here[name]) != _type_and_default(there[name]):
+            if _type_and_default(parameters[name]) != _type_and_default(
+                documented_parameters[name]
+            ):
                 raise TypeError(
-                    f"{name!r} of {function.__qualname__} is not that of {other.__qualname__}"
+                    f"{name!r} of {function.__qualname__} is not that of {documented.__qualname__}"
                 )
             texts[name] = text
         sections = _sections(function)
         sections["Args"] = [
-            f"    {name}: {texts[name]}" for name in here if name in texts
+            f"    {name}: {texts[name]}" for name in parameters if name in texts
         ]
         function.__doc__ = _joined(sections)
         return function

@@ -47,12 +47,12 @@ class OwnFolder:
     refusal: Callable[[Path], str]
 
     @classmethod
-    def marked(cls, kind: str, what: str, mark: bytes) -> Self:
+    def marked(cls, kind: str, marked_part: str, mark: bytes) -> Self:
         """Return a kind of files: their first or last bytes match a regular expression.
 
         Args:
             kind: The name of the kind.
-            what: What has the mark, such as `the columns`.
+            marked_part: What has the mark, such as `the columns`.
             mark: The regular expression.
         """
 
@@ -61,7 +61,7 @@ class OwnFolder:
                 head = stream.read(_MARK_BYTES)
                 stream.seek(max(0, file.stat().st_size - _MARK_BYTES))
                 is_own = re.search(mark, head) or re.search(mark, stream.read())
-            return "" if is_own else f"it does not have {what} of one"
+            return "" if is_own else f"it does not have {marked_part} of one"
 
         return cls(kind, refusal)
 
@@ -79,37 +79,41 @@ def made_by_obygaze(document: Path) -> bool:
 
 def check_name(path: Path) -> Path:
     """Return the path without links; an error for the current folder and those above it."""
-    place = Path(os.path.realpath(path))
-    if path.name in ("", "..") or Path.cwd().is_relative_to(place):
+    resolved = Path(os.path.realpath(path))
+    if path.name in ("", "..") or Path.cwd().is_relative_to(resolved):
         raise FixUsage(
             f"{str(path)!r} cannot be the name of a result",
-            where=str(place),
+            where=str(resolved),
             hint="choose another name",
         )
-    return place
+    return resolved
 
 
-def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
+def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
     """Return the path to write to, which must be free, empty or, with `force`, of the same kind."""
-    place = check_name(folder)
-    if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
-        return place
-    _check_own(folder, own, own.refusal(place) if place.is_dir() else "it is a file")
+    target = check_name(folder)
+    if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
+        return target
+    _check_own(
+        folder,
+        expected,
+        expected.refusal(target) if target.is_dir() else "it is a file",
+    )
     if not force:
-        raise taken(f"another {own.kind} has this name", folder)
-    return place
+        raise taken(f"another {expected.kind} has this name", folder)
+    return target
 
 
-def _check_own(path: Path, own: OwnFolder, refusal: str) -> None:
+def _check_own(path: Path, expected: OwnFolder, refusal: str) -> None:
     if refusal:
         raise AlreadyThere(
-            f"this is not an obygaze {own.kind}: {refusal}",
+            f"this is not an obygaze {expected.kind}: {refusal}",
             where=str(path),
             hint="choose another name, or rename this one",
         )
 
 
-def check_file(path: Path, *, force: bool, own: OwnFolder | None = None) -> None:
+def check_file(path: Path, *, force: bool, expected: OwnFolder | None = None) -> None:
     """Raise an error unless the path is free or, with `force`, a file of the same kind."""
     check_name(path)
     if path.is_dir():
@@ -118,46 +122,48 @@ def check_file(path: Path, *, force: bool, own: OwnFolder | None = None) -> None
         )
     if os.path.lexists(path) and not force:
         raise taken("this file exists", path)
-    if os.path.lexists(path) and own is not None:
+    if os.path.lexists(path) and expected is not None:
         _check_own(
             path,
-            own,
-            own.refusal(path) if path.is_file() else "it is not a regular file",
+            expected,
+            expected.refusal(path) if path.is_file() else "it is not a regular file",
         )
 
 
 @contextmanager
-def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator[Path]:
+def new_folder(
+    folder: Path, expected: OwnFolder, *, force: bool = False
+) -> Iterator[Path]:
     """Yield an empty folder to fill; when the block ends, it gets its name in one step.
 
     If the file system can exchange two names, the old folder or the new one has the name at every
     time. Otherwise a process that is killed between two renames leaves the old folder under a
     hidden name, and the next call renames it back.
     """
-    place = check_folder(folder, own, force=force)
-    with draft_beside(place) as draft:
+    target = check_folder(folder, expected, force=force)
+    with draft_beside(target) as draft:
         draft.mkdir()
-        if place.is_dir():
-            shutil.copymode(place, draft)
+        if target.is_dir():
+            shutil.copymode(target, draft)
         yield draft
-        check_folder(folder, own, force=force)
-        _take_folder_name(draft, place)
+        check_folder(folder, expected, force=force)
+        _take_folder_name(draft, target)
 
 
 @contextmanager
 def new_file(
-    path: Path, own: OwnFolder | None = None, *, force: bool = False
+    path: Path, expected: OwnFolder | None = None, *, force: bool = False
 ) -> Iterator[Path]:
     """Yield a hidden name to write to; when the block ends, the file gets its name in one step.
 
     With `force` it may replace a file, but only one of its own kind if that is given.
     """
-    check_file(path, force=force, own=own)
+    check_file(path, force=force, expected=expected)
     with draft_beside(path) as draft:
         yield draft
         _sync(draft)
         if force:
-            check_file(path, force=True, own=own)
+            check_file(path, force=True, expected=expected)
             draft.replace(path)
         elif not take_name(draft, path):
             check_file(path, force=False)
@@ -251,24 +257,25 @@ def short_name(path: Path) -> str:
     )
 
 
-def _take_folder_name(draft: Path, place: Path) -> None:
-    replaces = place.is_dir() and any(place.iterdir())
+def _take_folder_name(draft: Path, target: Path) -> None:
+    replaces = target.is_dir() and any(target.iterdir())
     for parent, _, names in os.walk(draft):
         # Files that replace others must be on the disk before the old ones are removed.
-        for name in names if replaces else ():
-            _sync(Path(parent, name))
+        if replaces:
+            for name in names:
+                _sync(Path(parent, name))
         sync_dir(Path(parent))
     if not replaces:
-        draft.rename(place)
-    elif not _exchange(draft, place):
+        draft.rename(target)
+    elif not _exchange(draft, target):
         old = draft.with_name(OLD)
-        place.rename(old)
+        target.rename(old)
         try:
-            draft.rename(place)
+            draft.rename(target)
         except OSError:
-            old.rename(place)
+            old.rename(target)
             raise
-    sync_dir(place.parent)
+    sync_dir(target.parent)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -111,17 +111,12 @@ def draw_bars(
     """
     from matplotlib.collections import PolyCollection
 
-    corners = [
-        [
-            (x, bottom),
-            (x, bottom + height),
-            (x + width, bottom + height),
-            (x + width, bottom),
-        ]
-        for x, height in zip(
-            (place - width / 2 for place in places), heights, strict=True
-        )
-    ]
+    corners = []
+    for middle, height in zip(places, heights, strict=True):
+        left = middle - width / 2
+        top = bottom + height
+        right = left + width
+        corners.append([(left, bottom), (left, top), (right, top), (right, bottom)])
     axes.add_collection(
         PolyCollection(corners, facecolors=colors, linewidths=0, zorder=zorder),
         autolim=False,
@@ -144,8 +139,8 @@ def spread_dots(values: Sequence[float], least: float) -> list[float]:
             clusters.append([i])
     moved = [0.0] * len(values)
     for cluster in clusters:
-        for place, i in enumerate(sorted(cluster)):
-            moved[i] = place - (len(cluster) - 1) / 2
+        for rank, i in enumerate(sorted(cluster)):
+            moved[i] = rank - (len(cluster) - 1) / 2
     return moved
 
 

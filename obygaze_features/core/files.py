@@ -164,7 +164,7 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        inside = ", ".join(sorted(one.name for one in path.glob("[!.]*.*"))[:3])
+        inside = ", ".join(sorted(entry.name for entry in path.glob("[!.]*.*"))[:3])
         hint = "name a file in it" + (f", such as {inside}" if inside else "")
         raise FixInput("expected a file, got a folder", where=str(path), hint=hint)
 
@@ -204,7 +204,7 @@ def is_listed(path: Path) -> bool:
     On a network file system `exists` may return False for 30 s after another machine made a file.
     """
     try:
-        return any(there.name == path.name for there in path.parent.iterdir())
+        return any(entry.name == path.name for entry in path.parent.iterdir())
     except FileNotFoundError:
         return False
 
@@ -344,10 +344,10 @@ def free_for(path: Path, data: bytes) -> bool:
     raise taken("this file exists and has other contents", path)
 
 
-def taken(what: str, path: Path) -> AlreadyThere:
+def taken(message: str, path: Path) -> AlreadyThere:
     """Return the error that something has the name of a result, which --force would replace."""
     hint = "choose another name, or replace it with --force"
-    return AlreadyThere(what, where=str(path), hint=hint)
+    return AlreadyThere(message, where=str(path), hint=hint)
 
 
 def is_printable_name(name: str) -> bool:
@@ -381,10 +381,8 @@ def confined(root: Path, relative: str) -> Path:
     path = root / pure
     try:
         inside = path.resolve().is_relative_to(root.resolve())
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # a name that is too long, or circular links
+    except (OSError, RuntimeError) as error:
+        # A name that is too long, or circular links.
         raise FixInput(
             f"the path {relative!r} is too long or has circular links", where=str(root)
         ) from error

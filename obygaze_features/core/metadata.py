@@ -86,9 +86,14 @@ def spdx_of(licence: str) -> str:
     >>> spdx_of("cc-by-4.0"), spdx_of("odbl"), spdx_of("by hand")
     ('CC-BY-4.0', 'ODbL-1.0', '')
     """
-    given = licence.lower()
+    folded = licence.lower()
     return next(
-        (known for known in LICENCES if known.lower() in (given, f"{given}-1.0")), ""
+        (
+            identifier
+            for identifier in LICENCES
+            if identifier.lower() in (folded, f"{folded}-1.0")
+        ),
+        "",
     )
 
 
@@ -109,7 +114,7 @@ def environment(package: str) -> Environment:
         select_autoescape,
     )
 
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader(package),
         autoescape=select_autoescape(["html"], default=False),
         undefined=StrictUndefined,
@@ -117,14 +122,14 @@ def environment(package: str) -> Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "number": _number,
         "markdown": _markdown,
         "json": _json,
         "code": _code,
         "quote": _quoted,
     }
-    return made
+    return templates
 
 
 # How values are made safe in the templates of each extension. Those of other formats (JSON, YAML,

@@ -41,13 +41,13 @@ def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -
 
 
 def unknown_name(
-    what: str, name: object, known: Sequence[str], where: str
+    noun: str, name: object, names: Sequence[str], where: str
 ) -> UnknownName:
-    """Return the error that an object has no `what` of a name; it suggests the most similar one."""
-    shown = f"one of {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}"
-    hint = shown if known else f"it has no {what}"
+    """Return the error that an object has no `noun` of a name; it suggests the most similar one."""
+    shown = f"one of {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
+    hint = shown if names else f"it has no {noun}"
     return UnknownName(
-        f"no {what} {name!r}{near(str(name), known)}", where=where, hint=hint
+        f"no {noun} {name!r}{near(str(name), names)}", where=where, hint=hint
     )
 
 

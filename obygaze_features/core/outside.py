@@ -42,8 +42,8 @@ def safe_text(text: object, medium: Medium) -> str:
     start = _LINE_START.match(marked)
     if start is not None:
         # Of "1." the dot is escaped, since a backslash before a digit would be shown.
-        place = start.end() if start[0].isdigit() else start.start()
-        marked = f"{marked[:place]}\\{marked[place:]}"
+        position = start.end() if start[0].isdigit() else start.start()
+        marked = f"{marked[:position]}\\{marked[position:]}"
     # Not all programs accept a backslash before "<".
     return escape(marked, quote=False)
 

@@ -52,25 +52,25 @@ class Plugin:
         """Return what the entry point names."""
         return self.call(self.point.load, "cannot be loaded")
 
-    def call(self, function: Callable[[], T], what: str) -> T:
-        """Return the result of the plugin's code; every error names the plugin and `what`."""
+    def call(self, function: Callable[[], T], failure: str) -> T:
+        """Return the result of the plugin's code; every error names the plugin and `failure`."""
         try:
-            return call_foreign(function, f"{self.where} {what}")
+            return call_foreign(function, f"{self.where} {failure}")
         except ObygazeError as error:
             if self.where in str(error):
                 raise
             raise FixInput(
-                f"{self.where} {what}: {error.what}",
+                f"{self.where} {failure}: {error.what}",
                 where=error.where,
                 hint=error.hint,
                 details=error.details,
             ) from error
         except RuntimeError as error:  # too little memory, by its words
-            raise FixInput(f"{self.where} {what}: {first_line(error)}") from error
+            raise FixInput(f"{self.where} {failure}: {first_line(error)}") from error
 
-    def refuse(self, what: str) -> FixInput:
+    def refuse(self, reason: str) -> FixInput:
         """Return the error that the plugin, or what it returned, is not as it must be."""
-        return FixInput(f"the plugin {what}", where=self.where)
+        return FixInput(f"the plugin {reason}", where=self.where)
 
 
 def plugins(group: str) -> list[Plugin]:
@@ -116,11 +116,13 @@ def _points(group: str) -> list[EntryPoint]:
     for distribution in distributions():
         read = _reader(distribution, group)
         try:
-            found = call_foreign(read, f"the entry points of {_package(distribution)}")
+            of_package = call_foreign(
+                read, f"the entry points of {_package(distribution)}"
+            )
         except ObygazeError as error:
             warn_once(f"a package is skipped: {error.what}")
             continue
-        points.update(dict.fromkeys(found))
+        points.update(dict.fromkeys(of_package))
     return [*points]
 
 
@@ -144,8 +146,8 @@ def short_value(value: object) -> str:
 
 def skip(error: ObygazeError) -> None:
     """Warn that a plugin is skipped, once in a process; the error names it."""
-    place = f" ({error.where})" if error.where else ""
-    warn_once(f"a plugin is skipped: {error.what}{place}")
+    where = f" ({error.where})" if error.where else ""
+    warn_once(f"a plugin is skipped: {error.what}{where}")
 
 
 @cache
@@ -156,22 +158,22 @@ def warn_once(text: str) -> None:
 
 def find_plugin(group: str, name: str) -> Plugin:
     """Return the plugin of a name; an error where there is none, or where two packages have it."""
-    there = plugins(group)
-    found = [plugin for plugin in there if plugin.name == name]
-    if not found:
-        names = [plugin.name for plugin in there]
+    installed = plugins(group)
+    with_name = [plugin for plugin in installed if plugin.name == name]
+    if not with_name:
+        names = [plugin.name for plugin in installed]
         hint = f"install its package; installed are {', '.join(names) or 'none'}"
         raise NotFound(f"no plugin {name!r}{near(name, names)}", where=group, hint=hint)
-    if len(found) > 1:
-        places = " and ".join(plugin.where for plugin in found)
+    if len(with_name) > 1:
+        places = " and ".join(plugin.where for plugin in with_name)
         raise FixInput(
             f"two packages add {name!r}", where=places, hint="uninstall one of them"
         )
-    return found[0]
+    return with_name[0]
 
 
-def call_foreign(function: Callable[[], T], what: str, hint: str = "") -> T:
-    """Return the result of code that is not ours; any error but too little memory names `what`."""
+def call_foreign(function: Callable[[], T], subject: str, hint: str = "") -> T:
+    """Return the result of code that is not ours; errors, but for memory, name the `subject`."""
     try:
         return function()
     except (ObygazeError, MemoryError):
@@ -179,5 +181,5 @@ def call_foreign(function: Callable[[], T], what: str, hint: str = "") -> T:
     except (Exception, SystemExit) as error:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
-        found = f"{what}: {type(error).__name__}: {first_line(error)}"
-        raise FixInput(found, hint=hint or None) from error
+        message = f"{subject}: {type(error).__name__}: {first_line(error)}"
+        raise FixInput(message, hint=hint or None) from error

@@ -88,14 +88,17 @@ class Violations:
         self.lines.append(f"{where}: {message}")
 
     def raise_if_any(
-        self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput
+        self,
+        summary: str,
+        hint: str | None = None,
+        error: type[ObygazeError] = FixInput,
     ) -> None:
         """Raise one error that lists all violations, if there are any."""
-        raise_together(what, self, hint=hint, error=error)
+        raise_together(summary, self, hint=hint, error=error)
 
 
 def raise_together(
-    what: str,
+    summary: str,
     *files: Violations,
     hint: str | None = None,
     error: type[ObygazeError] = FixInput,
@@ -112,7 +115,7 @@ def raise_together(
     paths = dict.fromkeys(violations.path for violations in files if violations)
     n_violations = "1 violation" if len(lines) == 1 else f"{len(lines)} violations"
     raise error(
-        f"{what}: {n_violations}",
+        f"{summary}: {n_violations}",
         where=", ".join(paths),
         hint=hint or "correct what is listed above, then the same command again",
         details=details,
@@ -178,7 +181,7 @@ class Document:
         self.overrides = overrides or {}
 
     def require_schema(
-        self, schema: str, what: str, *, error: type[ObygazeError] = FixInput
+        self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
     ) -> None:
         """Raise an error unless the file has `schema`, such as "obygaze-film/1", as that key."""
         got = self.tree.pop("schema", None)
@@ -187,23 +190,23 @@ class Document:
         family = schema.rpartition("/")[0]
         if isinstance(got, str) and got.startswith(f"{family}/"):
             raise Mismatch(
-                f"this {what} has schema {got!r}, this version of obygaze reads {schema!r}",
+                f"this {noun} has schema {got!r}, this version of obygaze reads {schema!r}",
                 where=self.where,
                 hint="pip install --upgrade obygaze",
             )
         raise error(
-            f"not a {what}: schema must be {schema!r}, got {got!r}",
+            f"not a {noun}: schema must be {schema!r}, got {got!r}",
             where=self.where,
-            hint=f'schema = "{schema}" as the first line, if the file is a {what}',
+            hint=f'schema = "{schema}" as the first line, if the file is a {noun}',
         )
 
-    def add(self, place: str, message: str) -> None:
-        """Add a violation at a place."""
+    def add(self, key_path: str, message: str) -> None:
+        """Add a violation at a key, such as `tasks.train[0].level`."""
         for key, source in self.overrides.items():
-            if place == key or key.startswith(f"{place}."):
+            if key_path == key or key.startswith(f"{key_path}."):
                 self.violations.lines.append(f"{source}: {message}")
                 return
-        self.violations.add(self._line_of(place), None, f"{place}: {message}")
+        self.violations.add(self._line_of(key_path), None, f"{key_path}: {message}")
 
     def check(self, table: Table) -> Any:
         """Return the values that keep the rules of a table; the others become violations.
@@ -214,81 +217,83 @@ class Document:
         return None if values is _INVALID else values
 
     def unknown(
-        self, place: str, name: str, known: Iterable[str], what: str = "key"
+        self, key_path: str, name: str, names: Iterable[str], noun: str = "key"
     ) -> None:
-        """Add the violation that `name` is not one of the `known` names."""
-        names = list(known)
+        """Add the violation that `name` is not one of the `names`."""
+        names = list(names)
         meant = near(name, names) or f"; known: {', '.join(names)}"
-        self.add(place, f"unknown {what} {name!r}{meant}")
+        self.add(key_path, f"unknown {noun} {name!r}{meant}")
 
-    def _table(self, value: Any, table: Table, place: str) -> Any:
+    def _table(self, value: Any, table: Table, key_path: str) -> Any:
         if not isinstance(value, Mapping):
-            self.add(place, f"must be a table, got {value!r}")
+            self.add(key_path, f"must be a table, got {value!r}")
             return _INVALID
         values = {}
         for key, item in value.items():
-            inner = f"{place}.{key}" if place else str(key)
+            inner = f"{key_path}.{key}" if key_path else str(key)
             checked = self._item(key, item, table, inner)
             if checked is not _INVALID:
                 values[key] = checked
         for key in table.required:
             if key not in value:
-                self.add(f"{place}.{key}" if place else key, "required key is missing")
+                self.add(
+                    f"{key_path}.{key}" if key_path else key, "required key is missing"
+                )
         if not values.keys() >= set(table.required):
             return _INVALID
         return table.build(**values)
 
-    def _item(self, key: str, value: Any, table: Table, place: str) -> Any:
+    def _item(self, key: str, value: Any, table: Table, key_path: str) -> Any:
         """Return the value of one key of a table, _INVALID if it is left out."""
         rule = table.keys.get(key, table.others)
         if rule is None:
             if not table.ignore_unknown:
-                self.unknown(place, key, table.keys)
+                self.unknown(key_path, key, table.keys)
             return _INVALID
         if key not in table.keys and table.names:
             reason = table.names(key)
             if reason:
-                self.add(place, f"the name {reason}, got {key!r}")
-        return self._value(value, rule, place)
+                self.add(key_path, f"the name {reason}, got {key!r}")
+        return self._value(value, rule, key_path)
 
-    def _value(self, value: Any, rule: AnyRule, place: str) -> Any:
+    def _value(self, value: Any, rule: AnyRule, key_path: str) -> Any:
         if isinstance(rule, Table):
-            return self._table(value, rule, place)
+            return self._table(value, rule, key_path)
         if isinstance(rule, Rows):
-            return self._rows(value, rule, place)
+            return self._rows(value, rule, key_path)
         if isinstance(rule, Converted):
-            return self._converted(value, rule, place)
+            return self._converted(value, rule, key_path)
         reason = rule(value)
         if reason:
-            self.add(place, f"{reason}, got {value!r}")
+            self.add(key_path, f"{reason}, got {value!r}")
             return _INVALID
         return tuple(value) if isinstance(value, list) else value
 
-    def _rows(self, value: Any, rows: Rows, place: str) -> Any:
+    def _rows(self, value: Any, rows: Rows, key_path: str) -> Any:
         if not isinstance(value, list) or len(value) < rows.least:
             least = f" of at least {rows.least}" if rows.least else ""
-            self.add(place, f"must be a list of tables{least}, got {value!r}")
+            self.add(key_path, f"must be a list of tables{least}, got {value!r}")
             return _INVALID
         tables = []
         for index, item in enumerate(value):
-            checked = self._table(item, rows.table, f"{place}[{index}]")
+            checked = self._table(item, rows.table, f"{key_path}[{index}]")
             if checked is not _INVALID:
                 tables.append(checked)
         return tuple(tables)
 
-    def _converted(self, value: Any, rule: Converted, place: str) -> Any:
+    def _converted(self, value: Any, rule: Converted, key_path: str) -> Any:
         try:
             return rule.load(value)
         except NOT_LOADED as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            self.add(place, f"{kind}{error}")
+            self.add(key_path, f"{kind}{error}")
             return _INVALID
 
-    def _line_of(self, place: str) -> int | None:
+    def _line_of(self, key_path: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
-        while place and place not in self.lines:
-            place = place[: max(place.rfind("."), place.rfind("["), 0)]
-        return self.lines.get(place)
+        while key_path and key_path not in self.lines:
+            key_path = key_path[: max(key_path.rfind("."), key_path.rfind("["), 0)]
+        return self.lines.get(key_path)
 
 
 def read_toml(
@@ -323,12 +328,12 @@ def read_json(
     """Return the document of a JSON file, from its bytes."""
     try:
         tree = parse_json(data)
-        what = "not a JSON object"
+        message = "not a JSON object"
     except ValueError as wrong:
         tree = None
-        what = f"not valid JSON: {wrong}"
+        message = f"not valid JSON: {wrong}"
     if not isinstance(tree, dict):
-        raise error(what, where=where, hint="make the file again, or copy it again")
+        raise error(message, where=where, hint="make the file again, or copy it again")
     return Document(tree, where)
 
 

@@ -51,15 +51,15 @@ def boolean(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be true or false"
 
 
-def matching(form: str, what: str) -> Rule:
-    """Allow strings that match a regular expression; `what` names them in messages."""
+def matching(form: str, expected: str) -> Rule:
+    """Allow strings that match a regular expression; `expected` names them in messages."""
     pattern = re.compile(form)
 
     def check(value: Any) -> str | None:
         return (
             None
             if isinstance(value, str) and pattern.fullmatch(value)
-            else f"must be {what}"
+            else f"must be {expected}"
         )
 
     return check
@@ -174,8 +174,8 @@ def any_of(*rules: Rule) -> Rule:
     return check
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def near(word: str, words: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``."""
-    folded = {item.casefold(): item for item in known}
-    found = difflib.get_close_matches(word.casefold(), folded, 1, 0.6)
-    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+    folded = {item.casefold(): item for item in words}
+    similar = difflib.get_close_matches(word.casefold(), folded, 1, 0.6)
+    return f" (did you mean {folded[similar[0]]!r}?)" if similar else ""

@@ -185,17 +185,17 @@ class Workspace:
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
         folder = self.folder(kind)
-        known = self.names(kind)
+        names = self.names(kind)
         if kind == "stores":
-            known = [store for store in known if _is_store(folder, store)]
+            names = [store for store in names if _is_store(folder, store)]
         if Path(name).exists():
             hint = f"./{name} for the file or folder here"
-        elif known:
-            hint = f"one of {few(known)}"
+        elif names:
+            hint = f"one of {few(names)}"
         else:
             hint = f"{MAKERS[kind]}, or -C WORKSPACE"
-        what = f"no {kind.removesuffix('s')} called {name!r}{near(name, known)}"
-        return NotFound(what, where=str(path), hint=hint)
+        message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
+        return NotFound(message, where=str(path), hint=hint)
 
     @staticmethod
     def _is_bare(name: str) -> bool:

@@ -106,7 +106,7 @@ def write_report(
         raise FixUsage("no run given", hint="obygaze report RUN")
     page = out or folders[0] / "report.html"
     if out is not None:
-        check_file(out, force=True, own=PAGE)
+        check_file(out, force=True, expected=PAGE)
     chapters = []
     written = []
     figure_files = []
