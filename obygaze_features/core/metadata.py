@@ -87,14 +87,10 @@ def spdx_of(licence: str) -> str:
     ('CC-BY-4.0', 'ODbL-1.0', '')
     """
     folded = licence.lower()
-    return next(
-        (
-            identifier
-            for identifier in LICENCES
-            if identifier.lower() in (folded, f"{folded}-1.0")
-        ),
-        "",
-    )
+    for identifier in LICENCES:
+        if identifier.lower() in (folded, f"{folded}-1.0"):
+            return identifier
+    return ""
 
 
 def render(template: str, package: str = CORE, **facts: Any) -> str:

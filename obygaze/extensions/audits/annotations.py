@@ -163,12 +163,7 @@ def audit_annotations(
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
-    if column != CONCEPTS and column not in manifest.columns:
-        known = ", ".join((CONCEPTS, *manifest.columns))
-        hint = "name one of these, or add columns with obygaze manifest join"
-        raise NotFound(
-            f"no column {column!r}; found {known}", where=manifest.name, hint=hint
-        )
+    _check_column(manifest, column)
     (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
     cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]
     cells_y = [frozenset(manifest[clip].values(column)) for clip in ids_y]
@@ -177,9 +172,9 @@ def audit_annotations(
     counts = Counter(chain.from_iterable([*cells_x, *cells_y]))
     values = sorted(value for value, n in counts.items() if n >= min_count)
     if not values:
-        what_is_wrong = f"no clip of the groups has a value in column {column!r}"
+        message = f"no clip of the groups has a value in column {column!r}"
         hint = "--min-count" if counts else "--column"
-        raise FixInput(what_is_wrong, where=manifest.name, hint=hint)
+        raise FixInput(message, where=manifest.name, hint=hint)
     films = np.array([*films_x, *films_y])
     tests = []
     intervals = []
@@ -200,6 +195,16 @@ def audit_annotations(
         n_left_out=len(counts) - len(values),
         tests=with_holm(tests),
         intervals=tuple(intervals),
+    )
+
+
+def _check_column(manifest: Manifest, column: str) -> None:
+    if column == CONCEPTS or column in manifest.columns:
+        return
+    names = ", ".join((CONCEPTS, *manifest.columns))
+    hint = "name one of these, or add columns with obygaze manifest join"
+    raise NotFound(
+        f"no column {column!r}; found {names}", where=manifest.name, hint=hint
     )
 
 

@@ -187,9 +187,9 @@ def audit_eat(
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):
-        given = "neither" if store is None else "both"
+        sources = "neither" if store is None else "both"
         raise FixUsage(
-            f"expected a store or a file of vectors (--vectors), got {given}"
+            f"expected a store or a file of vectors (--vectors), got {sources}"
         )
     draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
     if vectors is not None:
@@ -202,11 +202,7 @@ def audit_eat(
             "text": text,
             "view": view,
         }
-        for name, value in selections.items():
-            if value:
-                raise FixUsage(
-                    f"--{name} is for a store; a file of vectors has its own groups"
-                )
+        _check_vectors_alone(selections)
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
         tests_of_arrays = run_tests(*read_vectors(vectors, single=single), **draws)
         return EatAudit(tests_of_arrays, source)
@@ -237,6 +233,15 @@ def audit_eat(
                 tests.append(replace(test, store=shown_name))
     # Corrected together: stores, groups and attributes are one family of tests.
     return EatAudit(with_holm(tests), ", ".join(names))
+
+
+def _check_vectors_alone(selections: Mapping[str, object]) -> None:
+    """Raise an error if a file of vectors is combined with a selection from a store."""
+    for name, value in selections.items():
+        if value:
+            raise FixUsage(
+                f"--{name} is for a store; a file of vectors has its own groups"
+            )
 
 
 def _store_labels(stores: Sequence[Store]) -> list[str]:

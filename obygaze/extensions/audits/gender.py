@@ -246,8 +246,8 @@ def audit_gender_score(
     """
     path = Path(captions)
     violations = Violations(path)
-    given = ("prob",) if store is None else ("clip_id", "visual")
-    read = read_table(path, required=given, violations=violations)
+    required = ("prob",) if store is None else ("clip_id", "visual")
+    read = read_table(path, required=required, violations=violations)
     _check_columns(read.columns, by, violations)
     lines = read.rows
     context = None
@@ -260,13 +260,7 @@ def audit_gender_score(
             level=level,
             assume_space=assume_space,
         )
-        for row in lines:
-            if row["visual"] not in chances[0]:
-                row.add("visual", f"the texts have no attribute {row['visual']!r}")
-        violations.raise_if_any("the texts do not have every visual word")
-        prob = [
-            chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)
-        ]
+        prob = _visual_probabilities(lines, chances, violations)
         context = {"logit_scale": scale, "words": list(chances[0]), "prob": prob}
         lines = tuple(
             replace(row, cells={**row.cells, "prob": repr(p)})
@@ -283,6 +277,19 @@ def audit_gender_score(
         objects = tuple(row[by] for row in read.rows)
     scored = tuple(row for row in rows if row is not None)
     return GenderAudit(scored, path.name, objects, context)
+
+
+def _visual_probabilities(
+    lines: Sequence[TableRow],
+    chances: Sequence[Mapping[str, float]],
+    violations: Violations,
+) -> list[float]:
+    """Return the probability of the visual word of each caption; all words must be known."""
+    for row in lines:
+        if row["visual"] not in chances[0]:
+            row.add("visual", f"the texts have no attribute {row['visual']!r}")
+    violations.raise_if_any("the texts do not have every visual word")
+    return [chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)]
 
 
 def _check_columns(

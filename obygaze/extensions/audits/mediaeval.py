@@ -159,8 +159,8 @@ def audit_mediaeval(
         obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
     """
     if (qrels is None) == (manifest is None):
-        given = "neither" if qrels is None else "both"
-        raise FixUsage(f"expected --qrels or --manifest, got {given}")
+        sources = "neither" if qrels is None else "both"
+        raise FixUsage(f"expected --qrels or --manifest, got {sources}")
     if not runs:
         raise FixInput("expected at least one run, got none")
     grades = read_qrels(qrels) if qrels is not None else None

@@ -116,8 +116,8 @@ def audit_pixels(
         rows = _rows(features, level, clips)
         ids = [clip for clip in clips if clip in rows and clip in targets]
         if len({film_of[clip] for clip in ids}) < 2:
-            what = "clips of at least 2 films must have features and pictures"
-            raise FixInput(what, where=f"{features.location}: {level}")
+            message = "clips of at least 2 films must have features and pictures"
+            raise FixInput(message, where=f"{features.location}: {level}")
         X = np.stack([rows[clip] for clip in ids])
         Y = np.stack([targets[clip] for clip in ids])
         films_of_clips = [film_of[clip] for clip in ids]

@@ -162,9 +162,9 @@ class Audit(ABC):
         if report is not None:
             run = Workspace.of(workspace).existing("runs", report)
             if not Path(run, "run.json").is_file():
-                what = "not a run folder: run.json is missing"
+                message = "not a run folder: run.json is missing"
                 hint = "obygaze run --help"
-                raise NotFound(what, where=str(run), hint=hint)
+                raise NotFound(message, where=str(run), hint=hint)
             document_path = _path_in_run(Path(run, FOLDER), finding, force=force)
             svg, png = self.draw(document_path.with_suffix(""), force=force)
             written += [document_path, svg, png]

@@ -56,9 +56,9 @@ def read_texts(
     for cells, where in _records(source, names, workspace):
         for column in (text, *columns, *cluster):
             if column not in cells:
-                what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
+                message = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
                 raise NotFound(
-                    what, where=where, hint="--text COLUMN, and --group or --cluster"
+                    message, where=where, hint="--text COLUMN, and --group or --cluster"
                 )
         cluster_name = where
         if cluster:  # cells have no NUL, so that other cells are never the same text

@@ -1,6 +1,7 @@
 """Write embedded prompts to a store or a file; add prior and similarity to a captions table."""
 
 import io
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,15 @@ def add_texts(store: Path, table: TextTable) -> Path:
             where=str(store),
             hint="use a store of a backbone with a text model, such as clip-b16",
         )
-    known = [space for space in spaces if space is not None]
-    if known and not any(same_space(space, table.space_id) for space in known):
+    named_spaces = [space for space in spaces if space is not None]
+    if named_spaces and not any(
+        same_space(space, table.space_id) for space in named_spaces
+    ):
         raise Mismatch(
             "the texts are in another embedding space than the store's clips",
             where=str(store),
             hint="use the backbone and weights of the store",
-            details=[f"clips: {known[0]}", f"texts: {table.space_id}"],
+            details=[f"clips: {named_spaces[0]}", f"texts: {table.space_id}"],
         )
     try:
         writer.add_text(table)
@@ -97,13 +100,7 @@ def score_table(
     new_columns = []
     for ending in endings:
         new_columns += [f"lm{ending}", f"sim{ending}"]
-    for column in new_columns:
-        if column in captions.columns:
-            raise FixInput(
-                f"the table already has a column {column!r}",
-                where=str(table),
-                hint="rename or remove the column",
-            )
+    _check_free(table, captions.columns, new_columns)
     visual = [row["visual"] for row in captions.rows]
     scores: dict[str, list[float]] = {}
     for ending in endings:
@@ -118,3 +115,16 @@ def score_table(
         rows.append([*row.cells.values(), *row_scores])
     write_new(out, csv_bytes([*captions.columns, *new_columns], rows), force=force)
     return len(captions.rows)
+
+
+def _check_free(
+    table: Path, columns: Sequence[str], new_columns: Sequence[str]
+) -> None:
+    """Raise an error if a table has one of the columns that are to be added."""
+    for column in new_columns:
+        if column in columns:
+            raise FixInput(
+                f"the table already has a column {column!r}",
+                where=str(table),
+                hint="rename or remove the column",
+            )
