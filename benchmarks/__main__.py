@@ -71,8 +71,8 @@ def main(
         section = measure_section(name, settings, out.resolve() if out else None)
         console.note(f"{name}: {section.why_not or f'{section.seconds:.0f} s'}")
         sections.append(section)
-    made = time.strftime("%Y-%m-%d", time.gmtime())
-    page = Page(sections, this_machine(PACKAGES).line(), made, quick)
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    page = Page(sections, this_machine(PACKAGES).line(), date, quick)
     if out is not None:
         write_atomic(out, page.as_markdown().encode("utf-8"))
         console.note(f"wrote {out}")

@@ -174,13 +174,20 @@ class Page:
     def as_markdown(self) -> str:
         """Return the whole page."""
         minutes = round(sum(section.seconds for section in self.sections) / 60)
-        made = f"Made {self.made} in {count(minutes, 'minute')} on {self.machine}."
+        when_and_where = (
+            f"Made {self.made} in {count(minutes, 'minute')} on {self.machine}."
+        )
         if self.is_quick:
-            made += (
+            when_and_where += (
                 " Small sizes and single rounds: this only shows that everything works."
             )
         return "\n".join(
-            [HEAD, _filled(made), "", *(one.as_markdown() for one in self.sections)]
+            [
+                HEAD,
+                _filled(when_and_where),
+                "",
+                *(section.as_markdown() for section in self.sections),
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -190,15 +197,16 @@ class Page:
 
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the named benchmarks in the order of the page, or the default ones for no names."""
-    if unknown := [name for name in names if name not in BENCHMARKS]:
-        known = ", ".join(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        names_of_all = ", ".join(BENCHMARKS)
         raise FixUsage(
-            f"no benchmark called {', '.join(unknown)}", hint=f"one of {known}"
+            f"no benchmark called {', '.join(unknown)}", hint=f"one of {names_of_all}"
         )
     return [
         n
-        for n, one in BENCHMARKS.items()
-        if n in names or (not names and one.is_default)
+        for n, benchmark in BENCHMARKS.items()
+        if n in names or (not names and benchmark.is_default)
     ]
 
 
@@ -207,23 +215,23 @@ def measure_section(name: str, settings: Settings, page: Path | None = None) -> 
     benchmark = BENCHMARKS[name]
     started = time.monotonic()
     try:
-        found: Mapping[str, Any] = run_apart(
+        measured: Mapping[str, Any] = run_apart(
             "benchmarks.pages:measure_here",
             limit_s=benchmark.limit_s,
             name=name,
             **asdict(settings),
         )[0]
     except FixInput as error:
-        found = {
+        measured = {
             "failed": True,
             "why_not": f"{error.what}: {error.hint or ''}".rstrip(": "),
         }
     figure = None
-    if benchmark.has_figure and settings.figure is not None and "text" in found:
+    if benchmark.has_figure and settings.figure is not None and "text" in measured:
         folder = page.parent if page else Path.cwd()
         figure = Path(os.path.relpath(settings.figure, folder)).as_posix()
     seconds = round(time.monotonic() - started, 1)
-    return Section(name, benchmark.meaning, seconds, figure=figure, **found)
+    return Section(name, benchmark.meaning, seconds, figure=figure, **measured)
 
 
 def measure_here(name: str, **settings: Any) -> dict[str, Any]:

@@ -161,6 +161,10 @@ def measure(folder: Path) -> Density:
     return density
 
 
+def _is_room(path: Path) -> bool:
+    return path.is_dir() and path.name != "__pycache__"
+
+
 @click.command(help=__doc__)
 @click.argument(
     "folders", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
@@ -170,8 +174,9 @@ def main(folders: tuple[Path, ...], rooms: bool) -> None:
     """Print the table."""
     trees = list(folders)
     if rooms:
-        inner = [path for folder in folders for path in sorted(folder.iterdir())]
-        trees = [path for path in inner if path.is_dir() and path.name != "__pycache__"]
+        trees = []
+        for folder in folders:
+            trees += [path for path in sorted(folder.iterdir()) if _is_room(path)]
     rows = [[str(tree), *measure(tree).cells()] for tree in trees]
     click.echo(table(HEADERS, rows))
 

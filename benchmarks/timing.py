@@ -176,12 +176,7 @@ def compare(
 ) -> Comparison:
     """Time all contestants in turns (A B A B ...), after warm-up rounds that do not count."""
     names = [contestant.name for contestant in contestants]
-    if reference not in names:
-        raise FixUsage(
-            f"reference {reference!r} is not a contestant: {', '.join(names)}"
-        )
-    if len(set(names)) < len(names):
-        raise FixUsage(f"contestants need different names, got {', '.join(names)}")
+    _check_names(names, reference)
     if rounds < 1:
         raise FixUsage(f"rounds must be at least 1, got {rounds}")
     measured: dict[str, list[Measured]] = {name: [] for name in names}
@@ -199,6 +194,15 @@ def compare(
         machine=this_machine(packages),
         facts=dict(facts or {}),
     )
+
+
+def _check_names(names: Sequence[str], reference: str) -> None:
+    if reference not in names:
+        raise FixUsage(
+            f"reference {reference!r} is not a contestant: {', '.join(names)}"
+        )
+    if len(set(names)) < len(names):
+        raise FixUsage(f"contestants need different names, got {', '.join(names)}")
 
 
 @dataclass(frozen=True)
@@ -220,11 +224,13 @@ def _measure(contestant: Contestant) -> Measured:
 
 
 def _timing(name: str, results: Sequence[Measured]) -> Timing:
-    peaks = [one.peak_rss_bytes for one in results if one.peak_rss_bytes is not None]
+    peaks = [
+        result.peak_rss_bytes for result in results if result.peak_rss_bytes is not None
+    ]
     return Timing(
         name=name,
-        wall_s=tuple(one.wall_s for one in results),
-        cpu_s=tuple(one.cpu_s for one in results),
+        wall_s=tuple(result.wall_s for result in results),
+        cpu_s=tuple(result.cpu_s for result in results),
         peak_rss_bytes=max(peaks) if peaks else None,
     )
 

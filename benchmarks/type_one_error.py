@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -106,12 +107,12 @@ class Design:
     def load(self, metric: str) -> Protocol:
         """The protocol, judged by one metric."""
         common = (f"report.primary={metric}", "grid.baselines=[]")
-        found = load_protocol(
+        protocol = load_protocol(
             self.protocol, ["report.concepts=false", *common, *self.changes]
         )
         if self.model:
-            found = replace(found, models={self.model: Model(self.model, {})})
-        return found
+            protocol = replace(protocol, models={self.model: Model(self.model, {})})
+        return protocol
 
 
 DESIGNS: Mapping[str, Design] = {
@@ -188,38 +189,46 @@ def simulate(
     Without a manifest, the films of each world are drawn anew from a population.
     """
     rng = np.random.default_rng(seed)
-    own = DESIGNS[design]
+    chosen_design = DESIGNS[design]
     counts: dict[str, list[bool]] = defaultdict(list)
     estimates: dict[str, list[Record]] = defaultdict(list)
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
-            clips, protocol = _films(own, manifest, metric, rng, population)
-            table = clip_table(clips, protocol.data)
-            used = {name for pair in protocol.pairs for name in pair}
-            labels = {
-                name: task_labels(name, protocol.tasks[name], table) for name in used
-            }
-            stores = ["a"] if design == "concepts" else ["a", "b"]
-            features = [
-                _store(name, table, protocol, rng, signal, look) for name in stores
-            ]
-            inputs = Inputs(protocol, clips, "", table, labels, features)
+            clips, protocol = _films(chosen_design, manifest, metric, rng, population)
+            inputs = _inputs(design, clips, protocol, rng, signal, look)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             if design != "concepts" or not signal:
                 for quantity, is_rejected in _decisions(run, metric):
                     counts[quantity].append(is_rejected)
-            if not own.even:
+            if not chosen_design.even:
                 for whose, record in _estimates(run):
                     estimates[whose].append(record)
     for whose, records in estimates.items():
-        counts[f"truth outside the interval of {whose.partition(',')[0]}"] += _misses(
-            records
-        )
+        quantity = f"truth outside the interval of {whose.partition(',')[0]}"
+        counts[quantity] += _misses(records)
     return [
-        Rate(design, metric, signal, quantity, sum(found), len(found))
-        for quantity, found in counts.items()
-        if found
+        Rate(design, metric, signal, quantity, sum(decisions), len(decisions))
+        for quantity, decisions in counts.items()
+        if decisions
     ]
+
+
+def _inputs(
+    design: str,
+    clips: Manifest,
+    protocol: Protocol,
+    rng: np.random.Generator,
+    signal: float,
+    look: float,
+) -> Inputs:
+    """The labels of the clips of a world, and their features in one or two stores."""
+    table = clip_table(clips, protocol.data)
+    labels = {}
+    for name in set(chain.from_iterable(protocol.pairs)):
+        labels[name] = task_labels(name, protocol.tasks[name], table)
+    stores = ["a"] if design == "concepts" else ["a", "b"]
+    features = [_store(name, table, protocol, rng, signal, look) for name in stores]
+    return Inputs(protocol, clips, "", table, labels, features)
 
 
 def _films(
@@ -231,9 +240,9 @@ def _films(
 ) -> tuple[Manifest, Protocol]:
     """The clips of a world, and the protocol that reads their levels."""
     if manifest is None:
-        made, _ = make_manifest(rng, population)
+        everyone, _ = make_manifest(rng, population)
         every = design.every if population == CHANCE else 1
-        manifest = replace(made, clips=made.clips[::every])
+        manifest = replace(everyone, clips=everyone.clips[::every])
     if design.even:
         manifest = _evenly(manifest, rng)
     if design.marked:
@@ -257,10 +266,12 @@ def _evenly(manifest: Manifest, rng: np.random.Generator) -> Manifest:
         level = clip.level if clip.level == "S" else LEVELS[number % 2]
         concepts = () if level == "EN" else clip.concepts or ("Body",)
         clips.append(replace(clip, level=level, concepts=concepts))
-    found = replace(manifest, clips=tuple(clips))
+    with_folds = replace(manifest, clips=tuple(clips))
     for name, levels in FOLDS.items():
-        found = found.with_column(FOLD_PREFIX + name, folds_of(clips, levels, rng))
-    return found
+        with_folds = with_folds.with_column(
+            FOLD_PREFIX + name, folds_of(clips, levels, rng)
+        )
+    return with_folds
 
 
 def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
@@ -269,10 +280,12 @@ def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
     for clip in manifest:
         level = "NS" if clip.level == "HN" and rng.random() < 1 / 3 else clip.level
         other = str(rng.choice(ALL_LEVELS)) if rng.random() < 1 / 4 else level
-        for name, own in (("ada", level), ("ben", other)):
+        for name, own_level in (("ada", level), ("ben", other)):
             extra = {"annotator": name, "given_clip_id": clip.clip_id}
             clips.append(
-                replace(clip, clip_id=f"{clip.clip_id}.{name}", level=own, extra=extra)
+                replace(
+                    clip, clip_id=f"{clip.clip_id}.{name}", level=own_level, extra=extra
+                )
             )
     return replace(manifest, clips=tuple(clips), columns=("annotator", "given_clip_id"))
 
@@ -280,18 +293,18 @@ def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
 def _marked(manifest: Manifest, rng: np.random.Generator) -> Manifest:
     """Return the clips with concepts at random, at rates of their film; EN clips have none."""
     names = list(manifest.header.of_modality("visual"))[:N_CONCEPTS]
-    rates = {
-        film: rng.beta(1, 2, len(names))
-        for film in sorted({c.movie_id for c in manifest})
-    }
+    films = sorted({clip.movie_id for clip in manifest})
+    rates = {film: rng.beta(1, 2, len(names)) for film in films}
     clips = []
     for clip in manifest:
-        own = [
+        concepts = [
             n
             for n, rate in zip(names, rates[clip.movie_id], strict=True)
             if rng.random() < rate
         ]
-        clips.append(replace(clip, concepts=tuple(own) if clip.level != "EN" else ()))
+        clips.append(
+            replace(clip, concepts=tuple(concepts) if clip.level != "EN" else ())
+        )
     return replace(manifest, clips=tuple(clips))
 
 
@@ -306,9 +319,11 @@ def _one_after_another(manifest: Manifest) -> Iterator[Clip]:
 
 def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Return whether each interval leaves out the truth, which is the mean over all worlds."""
-    truth = float(np.mean([one["value"] for one in estimates]))
-    given = [one["ci"] for one in estimates if one["ci"][0] is not None]
-    return [not low <= truth <= high for low, high in given]
+    truth = float(np.mean([estimate["value"] for estimate in estimates]))
+    intervals = [
+        estimate["ci"] for estimate in estimates if estimate["ci"][0] is not None
+    ]
+    return [not low <= truth <= high for low, high in intervals]
 
 
 def _store(
@@ -371,35 +386,44 @@ def _world(
 def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
     for record in run.of("comparison"):
-        if record["first"]["model"] != record["second"]["model"]:
-            continue  # two models can differ
-        for name in ("p_sign_flip", "p_corrected_t"):
-            if record[name] is not None:
-                yield name, record[name] <= NOMINAL
-        low, high = record["ci"]
-        if low is not None:
-            yield "0 outside the interval", not low <= 0 <= high
-    for record in (one for one in run.of("contrast") if one["metric"] == metric):
+        # Two models can differ.
+        if record["first"]["model"] == record["second"]["model"]:
+            yield from _of_comparison(record)
+    for record in run.of("contrast"):
         # Where one side's training clips are tested, the null is not true.
-        if not record["leaked"] or record["test"] == "ENHN_S":
-            if record["p"] is not None:
-                yield "p of a contrast", record["p"] <= NOMINAL
-            if record["ci"] is not None:
-                low, high = record["ci"]
-                yield "0 outside the interval of a contrast", not low <= 0 <= high
+        is_null = not record["leaked"] or record["test"] == "ENHN_S"
+        if record["metric"] == metric and is_null:
+            yield from _of_contrast(record)
     for concept in _concepts(run):
         yield "p of a concept", concept["p"] <= NOMINAL
-    for record in (one for one in run.of("analysis") if one["film"] == ALL_FILMS):
+    for record in (item for item in run.of("analysis") if item["film"] == ALL_FILMS):
         for factor in record["factors"]:
             if factor["p"] is not None and not factor["name"].startswith("level"):
                 yield "p of a factor", factor["p"] <= NOMINAL
+
+
+def _of_comparison(record: Record) -> Iterator[tuple[str, bool]]:
+    for name in ("p_sign_flip", "p_corrected_t"):
+        if record[name] is not None:
+            yield name, record[name] <= NOMINAL
+    low, high = record["ci"]
+    if low is not None:
+        yield "0 outside the interval", not low <= 0 <= high
+
+
+def _of_contrast(record: Record) -> Iterator[tuple[str, bool]]:
+    if record["p"] is not None:
+        yield "p of a contrast", record["p"] <= NOMINAL
+    if record["ci"] is not None:
+        low, high = record["ci"]
+        yield "0 outside the interval of a contrast", not low <= 0 <= high
 
 
 def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
     """What has an interval, with a name; what has the same name estimates the same truth."""
     of_cells = {} if run.of("anatomy") else COVERED
     for kind, names in of_cells.items():
-        for record in (one for one in run.of(kind) if one["feature"]):
+        for record in (item for item in run.of(kind) if item["feature"]):
             for name in (name for name in names if name in record):
                 yield f"{name}, {record['model']}", record[name]
     for concept in _concepts(run):
@@ -418,11 +442,18 @@ def to_text(rates: Sequence[Rate]) -> str:
     headers = ("design", "metric", "signal", "quantity", "rejected", "of", "rate", "")
     rows = [
         (
-            *(one.design, one.metric, one.signal, one.quantity, one.rejected, one.n),
-            f"{one.rate:.3f} +- {one.error:.3f}",
-            "" if one.is_in_range else "*",
+            *(
+                rate.design,
+                rate.metric,
+                rate.signal,
+                rate.quantity,
+                rate.rejected,
+                rate.n,
+            ),
+            f"{rate.rate:.3f} +- {rate.error:.3f}",
+            "" if rate.is_in_range else "*",
         )
-        for one in rates
+        for rate in rates
     ]
     ranges = "{} to {} (p) or {} to {} (intervals)".format(*RANGE, *MISS_RANGE)
     return table(headers, rows) + f"\n* not within {ranges}"
@@ -476,7 +507,7 @@ def main(
                     population=population,
                 )
     if as_json:
-        console.json({"rates": [asdict(one) for one in rates]})
+        console.json({"rates": [asdict(rate) for rate in rates]})
     else:
         console.result(to_text(rates))
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,12 @@ class Headline:
 
     def to_text(self) -> str:
         """Return a row for each film, and the medians below."""
-        films = list(
-            dict.fromkeys(film for ratios in self.ratios.values() for film in ratios)
-        )
-        rows = [
-            [film, *(_times(ratios.get(film)) for ratios in self.ratios.values())]
-            for film in films
-        ]
+        by_reader = self.ratios.values()
+        films = list(dict.fromkeys(chain.from_iterable(by_reader)))
+        rows: list[list[str | None]] = []
+        for film in films:
+            times = [_times(ratios.get(film)) for ratios in by_reader]
+            rows.append([film, *times])
         rows.append(["median", *(_times(ratio) for ratio in self.medians.values())])
         title = f"CPU time, as a multiple of that of {self.reference!r}"
         return f"{title}\n{table(['film', *self.ratios], rows)}"
@@ -95,15 +95,17 @@ class DecodeComparison:
 
     def headlines(self) -> list[Headline]:
         """Return the CPU time of others over that of obygaze: exact pictures, then key frames."""
-        found = [self._headline(reference) for reference in (REFERENCE, KEY_FRAMES)]
-        return [headline for headline in found if headline.ratios]
+        headlines = [self._headline(reference) for reference in (REFERENCE, KEY_FRAMES)]
+        return [headline for headline in headlines if headline.ratios]
 
     def _headline(self, reference: str) -> Headline:
         ratios: dict[str, dict[str, float]] = {}
         for film, result in self.timed.items():
             names = [timing.name for timing in result.timings]
+            if reference not in names:
+                continue
             compared = replace(result, reference=reference)
-            for name in names if reference in names else ():
+            for name in names:
                 if name not in (REFERENCE, KEY_FRAMES):
                     ratios.setdefault(name, {})[film] = compared.ratio(name, "cpu_s")
         return Headline(reference, ratios)
@@ -119,17 +121,17 @@ class DecodeComparison:
 
     def to_text(self) -> str:
         """Return tables: ratios of all films, times of each, then correct pictures."""
-        about = [(name, one.words) for name, one in CHARACTERS.items()]
+        about = [(name, character.words) for name, character in CHARACTERS.items()]
         parts = ["Characters of films\n" + table(("", "what is in it"), about)]
         parts += [headline.to_text() for headline in self.headlines()]
         parts += [result.to_text() for result in self.timed.values()]
         readers = list(dict.fromkeys(reading.reader for reading in self.readings))
-        cells = {(one.film, one.reader): one for one in self.readings}
+        cells = {(reading.film, reading.reader): reading for reading in self.readings}
         films = list(dict.fromkeys(reading.film for reading in self.readings))
-        rows = [
-            [film, *(_exactness(cells.get((film, reader))) for reader in readers)]
-            for film in films
-        ]
+        rows: list[list[str | None]] = []
+        for film in films:
+            correct = [_exactness(cells.get((film, reader))) for reader in readers]
+            rows.append([film, *correct])
         parts.append(
             "Correct pictures, by the number in their pixels\n"
             + table(["film", *readers], rows)
@@ -191,10 +193,12 @@ def compare_readers(
             path = make_film(spec, folder)
             is_timed = number < len(films)
             turns = list(readers) * rounds if is_timed else odd_readers
-            found = _read_in_turns(spec, path, count, turns, environment, absent)
-            readings += found
+            film_readings = _read_in_turns(
+                spec, path, count, turns, environment, absent
+            )
+            readings += film_readings
             if is_timed:
-                timed[spec.name] = _as_result(spec, path, count, found)
+                timed[spec.name] = _as_result(spec, path, count, film_readings)
     return DecodeComparison(timed, tuple(readings), absent)
 
 
@@ -226,7 +230,7 @@ def _one_reading(
 ) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.decoding.readers", name, str(path)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, str(count)],
             cwd=ROOT,
             env=environment,
@@ -237,9 +241,9 @@ def _one_reading(
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"not done after {LIMIT_S:g} s"}
-    if done.returncode != 0:
-        return {"failed": f"ended with exit code {done.returncode}"}
-    result: dict[str, Any] = json.loads(done.stdout)
+    if process.returncode != 0:
+        return {"failed": f"ended with exit code {process.returncode}"}
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 
@@ -276,9 +280,9 @@ def _as_result(
     spec: FilmSpec, path: Path, count: int, readings: Sequence[Reading]
 ) -> Comparison:
     timings = tuple(
-        Timing(one.reader, one.wall_s, one.cpu_s, one.peak_rss_bytes)
-        for one in readings
-        if not one.failed
+        Timing(reading.reader, reading.wall_s, reading.cpu_s, reading.peak_rss_bytes)
+        for reading in readings
+        if not reading.failed
     )
     size = f"{spec.width} x {spec.height}, {spec.n_frames / RATE:g} s"
     rate = path.stat().st_size * 8 * RATE / spec.n_frames / 1e6
@@ -300,8 +304,10 @@ def _environment(libraries: Path) -> dict[str, str]:
         name = library.name.split("-")[0]
         version = library.name.split(".so.")[1].split(".")[0]
         (libraries / f"{name}.so.{version}").symlink_to(library)
-    known = os.environ.get("LD_LIBRARY_PATH")
-    paths = [str(libraries), str(home), *([known] if known else [])]
+    library_path = os.environ.get("LD_LIBRARY_PATH")
+    paths = [str(libraries), str(home)]
+    if library_path:
+        paths.append(library_path)
     return os.environ | {
         "LD_LIBRARY_PATH": os.pathsep.join(paths),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),

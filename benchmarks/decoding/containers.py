@@ -100,19 +100,19 @@ class ContainerCosts:
         )
         rows = [
             (
-                one.container,
-                one.codec,
-                f"{one.n_bytes / 1e6:.0f}",
-                f"{one.separate.cpu_s:.3f}",
-                f"{one.film.cpu_s:.3f}",
-                f"{one.film.cpu_s / one.separate.cpu_s:.2f}",
-                f"{one.film.n_bytes / 1e6:.1f}",
-                f"{one.without.cpu_s:.2f}",
-                f"{one.without.n_bytes / 1e6:.0f}",
-                f"{one.index.cpu_s:.1f}",
-                f"{one.n_same} of {one.n_clips}",
+                cost.container,
+                cost.codec,
+                f"{cost.n_bytes / 1e6:.0f}",
+                f"{cost.separate.cpu_s:.3f}",
+                f"{cost.film.cpu_s:.3f}",
+                f"{cost.film.cpu_s / cost.separate.cpu_s:.2f}",
+                f"{cost.film.n_bytes / 1e6:.1f}",
+                f"{cost.without.cpu_s:.2f}",
+                f"{cost.without.n_bytes / 1e6:.0f}",
+                f"{cost.index.cpu_s:.1f}",
+                f"{cost.n_same} of {cost.n_clips}",
             )
-            for one in self.costs
+            for cost in self.costs
         ]
         title = f"CPU time and bytes read for {VIEW.count} pictures of {CLIP_S} s of a film of"
         return f"{title} {self.minutes:g} minutes\n\n{table(headers, rows)}\n"
@@ -132,10 +132,9 @@ def measure(settings: Settings) -> ContainerCosts:
 
 def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
     codec, options = CONTAINERS[container]
-    suffix = (
-        ".webm" if container == "webm" else ".mp4" if codec == "libx264" else ".avi"
-    )
-    suffix = ".mpg" if container == "mpg" else suffix
+    suffix = ".mp4" if codec == "libx264" else ".avi"
+    if container in ("webm", "mpg"):
+        suffix = f".{container}"
     spec = FilmSpec(
         "part", suffix, codec, options=options, n_frames=CLIP_S * RATE, width=640
     )
@@ -175,7 +174,7 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
         _typical([cost for _, cost in pairs]),
         _mean(without),
         index,
-        sum(np.array_equal(found.frames, wanted.frames) for found, _ in pairs),
+        sum(np.array_equal(decoded.frames, wanted.frames) for decoded, _ in pairs),
         len(pairs),
     )
 
@@ -213,7 +212,7 @@ def repeat(part: Path, target: Path, times: int, seconds: int) -> Path:
         stream = old.streams.video[0]
         packets = [packet for packet in old.demux(stream) if packet.size]
         ticks = int(Fraction(seconds) / stream.time_base)
-        known = all(packet.dts is not None for packet in packets)
+        has_times = all(packet.dts is not None for packet in packets)
         with av().open(str(target), "w") as new:
             copy = new.add_stream_from_template(stream)
             for number in range(times):
@@ -223,7 +222,7 @@ def repeat(part: Path, target: Path, times: int, seconds: int) -> Path:
                     again.is_keyframe = packet.is_keyframe
                     again.duration = packet.duration
                     shift = number * ticks
-                    again.dts = shift + (packet.dts if known else order)
+                    again.dts = shift + (packet.dts if has_times else order)
                     if packet.pts is not None:
                         again.pts = shift + packet.pts
                     again.stream = copy

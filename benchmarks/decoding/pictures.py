@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,11 +143,9 @@ class _Sheet:
         self.height = height
         self.width = width
         fine = _texture(draw, 2 * height, 2 * width, drawn)
-        self.luma = {
-            (dy, dx): np.ascontiguousarray(fine[dy::2, dx::2])
-            for dy in (0, 1)
-            for dx in (0, 1)
-        }
+        self.luma: dict[tuple[int, int], Pixels] = {}
+        for dy, dx in product((0, 1), repeat=2):
+            self.luma[dy, dx] = np.ascontiguousarray(fine[dy::2, dx::2])
         tint = draw.uniform(-30, 30, (2, 1, 1)) + GREY
         shade = (fine[::4, ::4].astype(np.float64) - GREY) * draw.uniform(
             -0.3, 0.3, (2, 1, 1)

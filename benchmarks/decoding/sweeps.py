@@ -51,28 +51,32 @@ class SweepCosts:
 
     def to_text(self) -> str:
         """Return the tables."""
-        return "\n\n".join(one.to_text() for one in self.comparisons) + "\n"
+        return (
+            "\n\n".join(comparison.to_text() for comparison in self.comparisons) + "\n"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return every single time."""
-        return {"comparisons": [one.to_json() for one in self.comparisons]}
+        return {
+            "comparisons": [comparison.to_json() for comparison in self.comparisons]
+        }
 
 
 def measure(settings: Settings) -> SweepCosts:
     """Measure sweeps over a film that is one part of 20 s, again and again."""
     spec = FilmSpec("part", n_frames=PART_S * RATE, width=WIDTH, height=HEIGHT)
-    found = []
+    comparisons = []
     with TemporaryDirectory() as folder:
         part = make_film(spec, Path(folder))
         for size in SIZES:
             n_parts = 1 if settings.quick else size.n_parts
-            place = Path(folder) / size.name
-            place.mkdir()
-            film = repeat(part, place / "film.mp4", n_parts, PART_S)
-            found.append(
+            size_folder = Path(folder) / size.name
+            size_folder.mkdir()
+            film = repeat(part, size_folder / "film.mp4", n_parts, PART_S)
+            comparisons.append(
                 compare_ways(film, size, n_parts * PART_S, settings.rounds_or(1))
             )
-    return SweepCosts(tuple(found))
+    return SweepCosts(tuple(comparisons))
 
 
 def compare_ways(

@@ -67,12 +67,12 @@ class WayTimes:
     def ratio(self, other: WayTimes) -> float:
         """Return the time of a block over that of another way: the median over rounds."""
         pairs = zip(self.block_s, other.block_s, strict=True)
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+        return statistics.median(ours / reference for ours, reference in pairs)
 
     def overhead_s(self, work: WayTimes) -> float:
         """Return the time of a block minus that of its work: the median over rounds."""
         pairs = zip(self.block_s, work.block_s, strict=True)
-        return statistics.median(ours - theirs for ours, theirs in pairs)
+        return statistics.median(ours - reference for ours, reference in pairs)
 
 
 @dataclass(frozen=True)
@@ -92,26 +92,15 @@ class KindTimes:
         """The speed of a block with two workers over that with one, by engine."""
         names = {taken.name for taken in self.taken}
         return {
-            one: 1 / self.of(two).ratio(self.of(one))
-            for one, two in PAIRS.items()
-            if two in names
+            faster: 1 / self.of(slower).ratio(self.of(faster))
+            for faster, slower in PAIRS.items()
+            if slower in names
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return the times of every round as JSON."""
         work = self.of(ALONE)
-        ways = [
-            {
-                "name": taken.name,
-                "runs": [asdict(run) for run in taken.runs],
-                "first_s": taken.median_of("first_s"),
-                "block_s": taken.median_of("block_s"),
-                "end_s": taken.median_of("end_s"),
-                "to_work": taken.ratio(work),
-                "overhead_to_work": taken.ratio(work) - 1,
-            }
-            for taken in self.taken
-        ]
+        ways = [_way_to_json(taken, work) for taken in self.taken]
         return {
             "kind": self.kind,
             "n_blocks": self.n_blocks,
@@ -157,6 +146,18 @@ def _more(taken: WayTimes, work: WayTimes) -> str:
     return f"{sign}{duration(abs(seconds))} ({ratio:+.0%})"
 
 
+def _way_to_json(taken: WayTimes, work: WayTimes) -> dict[str, Any]:
+    return {
+        "name": taken.name,
+        "runs": [asdict(run) for run in taken.runs],
+        "first_s": taken.median_of("first_s"),
+        "block_s": taken.median_of("block_s"),
+        "end_s": taken.median_of("end_s"),
+        "to_work": taken.ratio(work),
+        "overhead_to_work": taken.ratio(work) - 1,
+    }
+
+
 @dataclass(frozen=True)
 class EngineComparison:
     """Both kinds of block, and what could not be measured here."""
@@ -189,29 +190,30 @@ class EngineComparison:
 def measure(settings: Settings) -> EngineComparison:
     """Time every way on this machine; raise Corrupt if one of them makes other bytes."""
     need("av", "video", "measuring engines")
-    found, absent = ways()
+    possible, absent = ways()
     kinds = []
-    for kind in QUICK if settings.quick else KINDS:
+    chosen = QUICK if settings.quick else KINDS
+    for kind in chosen:
         with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
-            kinds.append(_one_kind(kind, found, Path(folder), settings.rounds_or(3)))
+            kinds.append(_one_kind(kind, possible, Path(folder), settings.rounds_or(3)))
     return EngineComparison(kinds, absent, this_machine(PACKAGES))
 
 
 def _one_kind(
-    kind: Kind, found: Mapping[str, Way], folder: Path, rounds: int
+    kind: Kind, possible: Mapping[str, Way], folder: Path, rounds: int
 ) -> KindTimes:
-    runs: dict[str, list[RunTimes]] = {name: [] for name in found}
+    runs: dict[str, list[RunTimes]] = {name: [] for name in possible}
     # A warm-up run: imports, films, the cache of the system.
-    expected = _run(kind, ALONE, found[ALONE], folder)[1]
+    expected = _run(kind, ALONE, possible[ALONE], folder)[1]
     for _ in range(rounds):
-        for name, way in found.items():
-            run, made = _run(kind, name, way, folder)
-            if made != expected:
+        for name, way in possible.items():
+            run, written = _run(kind, name, way, folder)
+            if written != expected:
                 raise Corrupt(
                     f"{name!r} writes other bytes than {ALONE!r}", where=kind.title
                 )
             runs[name].append(run)
-    taken = [WayTimes(name, tuple(found)) for name, found in runs.items()]
+    taken = [WayTimes(name, tuple(times)) for name, times in runs.items()]
     return KindTimes(kind.title, kind.n_blocks, taken)
 
 

@@ -38,7 +38,7 @@ class GpuResult:
         """Return all tables and facts."""
         parts = []
         for title, rows in self.tables.items():
-            values = [[_text(value) for value in row.values()] for row in rows]
+            values = [list(map(_text, row.values())) for row in rows]
             parts.append(f"{title}, on {self.device}\n{table(tuple(rows[0]), values)}")
         parts += [f"{name}: {value}" for name, value in self.facts.items()]
         return "\n\n".join([*parts, self.machine.line()])
@@ -54,18 +54,18 @@ def measure(settings: Settings) -> GpuResult:
     """Measure every family and whole runs on a device; small models if quick."""
     device = settings.device
     quick = settings.quick
-    if device.startswith("cuda") and (why_not := no_gpu()):
-        raise NotMeasured(why_not)
+    if device.startswith("cuda"):
+        why_not = no_gpu()
+        if why_not:
+            raise NotMeasured(why_not)
     with tempfile.TemporaryDirectory(prefix="obygaze-gpu-") as name:
         folder = Path(name)
         chosen = list(models(folder, small=quick, names=settings.backbones))
         batches = (2,) if quick else BATCHES
         rounds = settings.rounds_or(3)
-        rows = [
-            row
-            for m in chosen
-            for row in _precisions(m, folder, device, batches, rounds)
-        ]
+        rows: list[dict[str, Any]] = []
+        for model in chosen:
+            rows += _precisions(model, folder, device, batches, rounds)
         bench = Bench.make(folder, device, quick=quick)
         runs = list(memory_rows(bench, chosen))
         tables = {
@@ -97,9 +97,9 @@ def _precisions(
     expected = as_arrays(reference.forward(pixels))
     for name, (_, _, peak) in PRECISIONS.items():
         backbone = model.load(device, folder, name)
-        found = as_arrays(backbone.forward(pixels))
+        outputs = as_arrays(backbone.forward(pixels))
         worst = max(
-            np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items()
+            np.abs(outputs[n] - x).max() / np.abs(x).max() for n, x in expected.items()
         )
         runs = forward_runs(backbone, batches, rounds)[1:]
         best = max(runs, key=lambda run: run["clips_per_s"])

@@ -104,16 +104,18 @@ def cached_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
         films = [_timed(bench, bench.plan([target])) for target in targets]
         pictures = _keep_pictures(bench, model)
         again = [replace(target, store=f"{target.store}-kept") for target in targets]
-        kept = [_timed(bench, bench.plan([target])) for target in again]
+        from_pictures = [_timed(bench, bench.plan([target])) for target in again]
         same = [digest(a) == digest(b) for a, b in zip(targets, again, strict=True)]
         for target in (pictures, *targets, *again):
             shutil.rmtree(target.store)
-        for name, one, two, is_same in zip(PRECISIONS, films, kept, same, strict=True):
+        for name, from_film, two, is_same in zip(
+            PRECISIONS, films, from_pictures, same, strict=True
+        ):
             yield {
                 "backbone": model.card,
                 "precision": name,
-                "clips/s from films": one["clips/s"],
-                "GPU busy": one["GPU busy"],
+                "clips/s from films": from_film["clips/s"],
+                "GPU busy": from_film["GPU busy"],
                 "clips/s from cache": two["clips/s"],
                 "GPU busy, cache": two["GPU busy"],
                 "copies beside, cache": two["copies beside"],
@@ -135,26 +137,26 @@ def _keep_pictures(bench: Bench, model: Model) -> Target:
 
 def memory_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
     """Yield runs of one backbone, of two in one pass, and of one whose batch does not fit."""
-    one = bench.target(models[0], "one")
-    two = [bench.target(model, f"two-{i}") for i, model in enumerate(models[:2])]
+    alone = bench.target(models[0], "one")
+    together = [bench.target(model, f"two-{i}") for i, model in enumerate(models[:2])]
     large = bench.target(models[0], "large")
     yield {
         "run": "one backbone",
-        **_timed(bench, bench.plan([one])),
+        **_timed(bench, bench.plan([alone])),
         "difference": None,
     }
-    row = _timed(bench, bench.plan(two))
+    row = _timed(bench, bench.plan(together))
     yield {
         "run": "two backbones, one pass",
         **row,
-        "difference": difference(two[0], one),
+        "difference": difference(together[0], alone),
     }
     with _too_little_memory(bench, models[0]):
         row = _timed(bench, bench.plan([large]), BLOCK_ROWS)
     yield {
         "run": "a batch that does not fit",
         **row,
-        "difference": difference(large, one),
+        "difference": difference(large, alone),
     }
 
 
@@ -289,8 +291,8 @@ def _blocks_that_differ(long: Path, short: Path, n_blocks: int) -> int:
     for level in open_store(long).levels:
         folder = f"data.zarr/{level}"
         for path in (long / folder).glob("c.*"):
-            _, block, *rest = path.name.split(".")
-            name = ".".join(["c", str(int(block) % n_blocks), *rest])
+            _, block, *suffixes = path.name.split(".")
+            name = ".".join(["c", str(int(block) % n_blocks), *suffixes])
             wrong += path.read_bytes() != (short / folder / name).read_bytes()
     return wrong
 
@@ -298,10 +300,10 @@ def _blocks_that_differ(long: Path, short: Path, n_blocks: int) -> int:
 def digest(target: Target) -> str:
     """Return a hash of all arrays of a store."""
     root = Path(target.store) / "data.zarr"
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in sorted(root.rglob("c.*")):
-        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return found.hexdigest()
+        sha256.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return sha256.hexdigest()
 
 
 def difference(target: Target, reference: Target) -> float:
@@ -309,31 +311,31 @@ def difference(target: Target, reference: Target) -> float:
     stores = open_store(target.store), open_store(reference.store)
     worst = 0.0
     for level in stores[0].levels:
-        ours, theirs = (
+        first, second = (
             store.matrix(level).values.astype(np.float64) for store in stores
         )
-        worst = max(worst, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
+        worst = max(worst, float(np.abs(first - second).max() / np.abs(second).max()))
     return worst
 
 
 @contextmanager
 def busy(device: str) -> Iterator[dict[str, float]]:
     """Return the share of time with a kernel, and that of the copies' time beside a kernel."""
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     if not device.startswith("cuda"):
-        yield found
+        yield shares
         return
     torch = need("torch", "extract", "measuring on a GPU")
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CUDA]
     ) as profile:
-        yield found
+        yield shares
     spans: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for event in profile.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             is_copy = event.name.lower().startswith("memcpy")
             spans[is_copy].append((event.time_range.start, event.time_range.end))
-    found |= overlap(spans[False], spans[True])
+    shares |= overlap(spans[False], spans[True])
 
 
 def overlap(
@@ -349,12 +351,12 @@ def overlap(
         else:
             merged.append((start, end))
     starts, ends = np.array(merged).T
-    found = {"share": float((ends - starts).sum() / (ends[-1] - starts[0]))}
+    shares = {"share": float((ends - starts).sum() / (ends[-1] - starts[0]))}
     copied = sum(end - start for start, end in copies)
     if copied:
         common = sum(
             np.clip(np.minimum(ends, end) - np.maximum(starts, start), 0, None).sum()
             for start, end in copies
         )
-        found["beside"] = float(common / copied)
-    return found
+        shares["beside"] = float(common / copied)
+    return shares

@@ -51,10 +51,10 @@ def hardware_rows(
     )
     for name, (codec, options) in CODECS.items():
         suffix = ".avi" if codec == "mpeg4" else ".mp4"
-        made = FilmSpec(
+        spec = FilmSpec(
             name, suffix, codec, options=options, n_frames=n_frames, width=width
         )
-        film = make_film(made, folder)
+        film = make_film(spec, folder)
         row: Row = {"codec": name, "decoded by": None, "same pictures": None}
         row |= dict.fromkeys(
             ("mean difference, levels", "largest", "clips/s", "clips/s by CPU")
@@ -68,16 +68,16 @@ def hardware_rows(
 
 def _compared(film: Path, device: str, n_clips: int, workers: int) -> Row:
     """Return the pictures and colours that a device decodes beside ours, and both speeds."""
-    ours = decode_clip(film, View(COUNT))
-    theirs = decode_on(device, film)
-    gaps = np.abs(ours.frames.astype(int) - theirs.pictures)
+    of_cpu = decode_clip(film, View(COUNT))
+    of_device = decode_on(device, film)
+    gaps = np.abs(of_cpu.frames.astype(int) - of_device.pictures)
     same = sum(
         read_stamp(a) == read_stamp(b)
-        for a, b in zip(ours.frames, theirs.pictures, strict=True)
+        for a, b in zip(of_cpu.frames, of_device.pictures, strict=True)
     )
     films = [film] * n_clips
     return {
-        "decoded by": "the device" if theirs.on_device else "the CPU (fallback)",
+        "decoded by": "the device" if of_device.on_device else "the CPU (fallback)",
         "same pictures": f"{same} of {COUNT}",
         "mean difference, levels": float(gaps.mean()),
         "largest": int(gaps.max()),

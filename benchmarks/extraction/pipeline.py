@@ -130,8 +130,8 @@ class Plans:
     """A plan for one backbone and one for two, and the decoded frames of the clips."""
 
     folder: Path
-    one: ExtractPlan
-    two: ExtractPlan
+    plan_of_one: ExtractPlan
+    plan_of_two: ExtractPlan
     loaded_one: Sequence[LoadedTarget]
     loaded_two: Sequence[LoadedTarget]
     decoded: Sequence[DecodedClip]
@@ -209,18 +209,20 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
         Contestant("decode alone", lambda: _decode(plans, resources)),
         Contestant("forward alone", lambda: _forward(first, plans.decoded, resources)),
         Contestant(
-            "pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)
+            "pipeline",
+            pipeline(plans.loaded_one, plans.plan_of_one),
+            fresh(plans.loaded_one),
         ),
         Contestant("forward of two", forward_both),
         Contestant(
             "two, one pass",
-            pipeline(plans.loaded_two, plans.two),
+            pipeline(plans.loaded_two, plans.plan_of_two),
             fresh(plans.loaded_two),
         ),
         Contestant("one clip at a time", lambda: _one_at_a_time(plans, first.backbone)),
         Contestant(
             "reading back",
-            lambda: open_store(plans.one.targets[0].store).matrix("frames"),
+            lambda: open_store(plans.plan_of_one.targets[0].store).matrix("frames"),
         ),
     ]
 
@@ -238,7 +240,7 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
     total = ratio(
         "pipeline", lambda i: wall["decode alone"][i] + wall["forward alone"][i]
     )
-    both = ratio(
+    two_in_one_pass = ratio(
         "two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i]
     )
     cpu = {timing.name: statistics.median(timing.cpu_s) for timing in result.timings}
@@ -249,7 +251,7 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
         "pipeline / its own computing": f"{wall['pipeline'][-1] / _busy_s(plans):.2f}",
         "pipeline / sum of decode and forward": total,
         "CPU of the pipeline / CPU of decode and forward": f"{cpu['pipeline'] / stages:.2f}",
-        "two in one pass / one decode + both forwards": both,
+        "two in one pass / one decode + both forwards": two_in_one_pass,
         "clips a second": f"{rate:.2f}",
     }
 
@@ -260,9 +262,11 @@ def _busy_s(plans: Plans) -> float:
     The rest of it is waiting, most of all for the first picture. Unlike other ratios it is of one
     run, so it does not vary with the speed of the machine.
     """
-    store = open_store(plans.one.targets[0].store)
+    store = open_store(plans.plan_of_one.targets[0].store)
     markers = filter(None, map(store.commits.marker, range(store.plan.n_blocks)))
-    return sum(one.seconds["preprocess"] + one.seconds["forward"] for one in markers)
+    return sum(
+        marker.seconds["preprocess"] + marker.seconds["forward"] for marker in markers
+    )
 
 
 def _make_plans(folder: Path, size: Size, resources: Resources) -> Plans:
@@ -284,13 +288,18 @@ def _make_plans(folder: Path, size: Size, resources: Resources) -> Plans:
         for model in MODELS
     ]
     alone = replace(targets[0], store=str(folder / "stores" / "alone"))
-    one = ExtractPlan("bench", "", "", rows, (alone,), workspace=str(folder))
-    two = ExtractPlan("bench", "", "", rows, tuple(targets), workspace=str(folder))
-    loaded = load_targets(one, resources.device), load_targets(two, resources.device)
+    plan_of_one = ExtractPlan("bench", "", "", rows, (alone,), workspace=str(folder))
+    plan_of_two = ExtractPlan(
+        "bench", "", "", rows, tuple(targets), workspace=str(folder)
+    )
+    loaded = (
+        load_targets(plan_of_one, resources.device),
+        load_targets(plan_of_two, resources.device),
+    )
     view = loaded[0][0].view
-    clips = [found.clips[view] for found in _decoded(one, view, resources)]
+    clips = [row.clips[view] for row in _decoded(plan_of_one, view, resources)]
     decoded = [clip for clip in clips if isinstance(clip, DecodedClip)]
-    return Plans(folder, one, two, *loaded, decoded)
+    return Plans(folder, plan_of_one, plan_of_two, *loaded, decoded)
 
 
 def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
@@ -328,7 +337,7 @@ def _decoded(
 
 
 def _decode(plans: Plans, resources: Resources) -> None:
-    for _ in _decoded(plans.one, plans.loaded_one[0].view, resources):
+    for _ in _decoded(plans.plan_of_one, plans.loaded_one[0].view, resources):
         pass
 
 
@@ -352,7 +361,7 @@ def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:
     """Read every frame in order, keep some, one clip a forward pass, one .pth a clip."""
     av = need("av", "video", "measuring the extraction")
     torch = need("torch", "extract", "measuring the extraction")
-    for row in plans.one.rows:
+    for row in plans.plan_of_one.rows:
         with av.open(row.video) as source:
             frames = [
                 frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)
@@ -364,8 +373,8 @@ def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:
 
 
 def _empty_stores(loaded: Sequence[LoadedTarget]) -> None:
-    for one in loaded:
-        store = Path(one.target.store)
+    for target in loaded:
+        store = Path(target.target.store)
         for marker in (store / "commits").glob("block-*.json"):
             marker.unlink()
         for chunk in (store / "data.zarr").glob("*/c.*"):

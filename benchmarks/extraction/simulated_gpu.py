@@ -182,15 +182,21 @@ class SimulatedGpu(TorchFunctionMode):
         if name in _READS and _is_on(first):
             self.wait(name, self.current.ready)
             return func(*args, **options)
+        return self._compute(func, args, options)
+
+    def _compute(self, func: Any, args: Any, options: dict[str, Any]) -> Any:
+        """Run a function on the CPU; its result is where its arguments or its device are."""
         wanted = options.get("device")
         to_device = wanted is not None and torch.device(wanted).type == "cuda"
         if to_device:
             options["device"] = "cpu"
         pinned = options.pop("pin_memory", False)
         result = func(*args, **options)
-        on = to_device or any(map(_is_on, _tensors((args, tuple(options.values())))))
+        mark = "pinned" if pinned else ""
+        if to_device or any(map(_is_on, _tensors((args, tuple(options.values()))))):
+            mark = "on_device"
         for tensor in _tensors(result):
-            _mark(tensor, "on_device" if on else "pinned" if pinned else "")
+            _mark(tensor, mark)
         return result
 
     def _to(self, func: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -209,9 +215,9 @@ class SimulatedGpu(TorchFunctionMode):
             overlaps = options.get("non_blocking") and (
                 hasattr(source, "pinned") or not on
             )
-            done = self.work(self.copy_s)
+            ready_at = self.work(self.copy_s)
             if not overlaps or not on:
-                self.wait("copy", done)
+                self.wait("copy", ready_at)
             result = source.detach().clone()
             result = result if dtype == source.dtype else func(result, dtype)
         return _mark(result, "on_device") if on else result
@@ -219,11 +225,11 @@ class SimulatedGpu(TorchFunctionMode):
     def _copy_out(
         self, target: torch.Tensor, source: torch.Tensor, options: Any
     ) -> torch.Tensor:
-        done = self.work(self.copy_s)
+        ready_at = self.work(self.copy_s)
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
-            self.wait("copy", done)
+            self.wait("copy", ready_at)
         target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan
-        self._landing.append((done, target, source.detach().clone()))
+        self._landing.append((ready_at, target, source.detach().clone()))
         return target
 
 
@@ -241,8 +247,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
 class TimedBackbone:

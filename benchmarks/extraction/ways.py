@@ -97,20 +97,20 @@ def film(folder: Path, number: int) -> Path:
 
 def ways() -> tuple[dict[str, Way], dict[str, str]]:
     """Return every way that is possible on this machine, and why others are not."""
-    found: dict[str, Way] = {ALONE: alone, LOCAL: local}
+    possible: dict[str, Way] = {ALONE: alone, LOCAL: local}
     absent: dict[str, str] = {}
-    found |= {
+    possible |= {
         SLICE: lambda plan: slices(plan, 1),
         TWO_SLICES: lambda plan: slices(plan, 2),
     }
     if why := no_slurm():
         absent["Slurm"] = why
     else:
-        found |= {
+        possible |= {
             SLURM: lambda plan: slurm(plan, 1),
             TWO_SLURM: lambda plan: slurm(plan, 2),
         }
-    return found, absent
+    return possible, absent
 
 
 def alone(plan: ExtractPlan) -> None:
@@ -188,14 +188,14 @@ def no_slurm() -> str:
         return "there is no sbatch on this machine"
     words = [sinfo, "--noheader", "--states=idle,mixed", "--format=%D"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             words, capture_output=True, text=True, check=False, timeout=20
         )
     except subprocess.TimeoutExpired:
         return "Slurm does not answer in time"
-    if done.returncode:
+    if process.returncode:
         return "Slurm does not answer"
-    return "" if done.stdout.split() else "Slurm has no idle node"
+    return "" if process.stdout.split() else "Slurm has no idle node"
 
 
 @contextlib.contextmanager

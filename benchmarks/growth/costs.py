@@ -78,27 +78,26 @@ class Growth:
 
     def to_json(self) -> dict[str, Any]:
         """Return every single run as JSON."""
-        costs = [
-            {
-                "name": cost.name,
-                "unit": cost.unit,
-                "runs": [list(runs.wall_s) for runs in cost.runs],
-                "cpu_runs": [list(runs.cpu_s) for runs in cost.runs],
-                "medians": list(cost.medians),
-                "cpu_medians": list(cost.cpu_medians),
-                "steps": self.steps(cost),
-                "exponent": self.exponent(cost),
-                "growth": growth_word(self.exponent(cost)),
-            }
-            for cost in self.costs
-        ]
         return {
             "title": self.title,
             "axis": self.axis,
             "sizes": list(self.sizes),
             "machine": self.machine.to_json(),
             "facts": dict(self.facts),
-            "costs": costs,
+            "costs": [self._cost_to_json(cost) for cost in self.costs],
+        }
+
+    def _cost_to_json(self, cost: Cost) -> dict[str, Any]:
+        return {
+            "name": cost.name,
+            "unit": cost.unit,
+            "runs": [list(runs.wall_s) for runs in cost.runs],
+            "cpu_runs": [list(runs.cpu_s) for runs in cost.runs],
+            "medians": list(cost.medians),
+            "cpu_medians": list(cost.cpu_medians),
+            "steps": self.steps(cost),
+            "exponent": self.exponent(cost),
+            "growth": growth_word(self.exponent(cost)),
         }
 
     def to_text(self) -> str:
@@ -106,15 +105,16 @@ class Growth:
         sizes = [f"{size:,}" for size in self.sizes]
         rows = [self._row(cost) for cost in self.costs]
         facts = [f"{name}: {value}" for name, value in self.facts.items()]
-        lengths = [
-            len(r.wall_s) for cost in self.costs if cost.unit == "s" for r in cost.runs
-        ]
+        lengths: list[int] = []
+        for cost in self.costs:
+            if cost.unit == "s":
+                lengths += [len(runs.wall_s) for runs in cost.runs]
         most = max(lengths, default=1)
         fewest = min(lengths, default=1)
         n_runs = f"{most} runs" if fewest == most > 1 else f"{fewest} to {most} runs"
-        runs = "single runs" if most == 1 else f"medians of {n_runs}"
+        how = "single runs" if most == 1 else f"medians of {n_runs}"
         ratios = " to ".join(f"{ratio:.3g}" for ratio in sorted(set(self._ratios())))
-        about = f"{runs}; in brackets, times the size before it, which is {ratios} times smaller"
+        about = f"{how}; in brackets, times the size before it, which is {ratios} times smaller"
         headers = (self.axis, *sizes, "power", "growth", "spread")
         return "\n".join(
             [
@@ -129,10 +129,10 @@ class Growth:
 
     def _row(self, cost: Cost) -> list[object]:
         text = human if cost.unit == "B" else duration
-        first, *rest = (text(median) for median in cost.medians)
+        first, *larger = (text(median) for median in cost.medians)
         steps = [
-            f"{one} ({step:.3g}x)"
-            for one, step in zip(rest, self.steps(cost), strict=True)
+            f"{median} ({step:.3g}x)"
+            for median, step in zip(larger, self.steps(cost), strict=True)
         ]
         power = self.exponent(cost)
         spread = "-" if cost.spread is None else f"{cost.spread:.0%}"
@@ -186,11 +186,8 @@ def merged(
     parts: Sequence[Mapping[str, Sequence[Any]]], units: Mapping[str, str]
 ) -> list[Cost]:
     """Return the costs by name from what was measured at each size; runs may be JSON lists."""
-    return [
-        Cost(
-            name,
-            tuple(Runs(*map(tuple, part[name])) for part in parts),
-            units.get(name, "s"),
-        )
-        for name in parts[0]
-    ]
+    costs = []
+    for name in parts[0]:
+        runs = tuple(Runs(*map(tuple, part[name])) for part in parts)
+        costs.append(Cost(name, runs, units.get(name, "s")))
+    return costs

@@ -42,12 +42,12 @@ def _panel(axes: Any, growth: Growth) -> None:
     ordered = sorted(timed, key=lambda cost: -cost.cpu_medians[-1])
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for place, cost in enumerate(ordered):
+    for series, cost in enumerate(ordered):
         axes.plot(
             sizes,
             np.maximum(cost.cpu_medians, TICK_S),
-            color=COLORS[place % len(COLORS)],
-            ls=DASHES[place // len(COLORS) % len(DASHES)],
+            color=COLORS[series % len(COLORS)],
+            ls=DASHES[series // len(COLORS) % len(DASHES)],
             marker="o",
             ms=3,
             lw=1.3,

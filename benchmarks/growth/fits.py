@@ -156,15 +156,18 @@ def by_workers(settings: Settings) -> Comparison:
     if not settings.quick:
         perceptron = replace(PERCEPTRON, min_epochs=10, max_epochs=10)
     work = [*jobs, *(replace(j, seed=j.seed + 100) for j in jobs)]
-    found: dict[int, list[bytes]] = {}
+    layers_of: dict[int, list[bytes]] = {}
 
     def fit(n_jobs: int) -> None:
-        done = map_parts(
+        fitted = map_parts(
             lambda part: fit_many(X, work[part : part + 1], perceptron),
             len(work),
             n_jobs,
         )
-        found[n_jobs] = [layer.tobytes() for (one,) in done for layer in one.layers_]
+        layers = []
+        for (fit_of_job,) in fitted:
+            layers += [layer.tobytes() for layer in fit_of_job.layers_]
+        layers_of[n_jobs] = layers
 
     names = {
         1: f"{len(work)} perceptrons, one process",
@@ -177,7 +180,7 @@ def by_workers(settings: Settings) -> Comparison:
         rounds=settings.rounds_or(ROUNDS),
         packages=PACKAGES,
     )
-    if found[1] != found[2]:
+    if layers_of[1] != layers_of[2]:
         raise Corrupt("perceptrons from two processes differ from those of one process")
     facts = {
         "two processes against one": f"{1 / result.ratio(names[2]):.2f} times as quick,"

@@ -52,14 +52,14 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
         clips, movies = layouts.ids(n_clips)
         rows = np.random.default_rng(0).permutation(n_clips)[:N_READ]
         wanted = [clips[row] for row in rows.tolist()]
-        made = Activations(clips, movies, {})
+        activations = Activations(clips, movies, {})
         specs = [ArraySpec(LEVEL, (WIDTH,))]
 
         def remove() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
         def plan_it() -> None:
-            layouts.plan(path, made, specs=specs)
+            layouts.plan(path, activations, specs=specs)
 
         def read() -> None:
             open_store(path).matrix(LEVEL, clips=wanted)

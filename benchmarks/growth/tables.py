@@ -67,7 +67,7 @@ def measure(settings: Settings) -> GrowthTables:
             tables[name] = measure_one(settings)
         except InstallExtra as error:
             absent[name] = error.what
-    found = GrowthTables(tables, absent)
+    growth_tables = GrowthTables(tables, absent)
     if settings.figure is not None:
-        draw_growth(found.growths, figure_stem(Path(settings.figure)))
-    return found
+        draw_growth(growth_tables.growths, figure_stem(Path(settings.figure)))
+    return growth_tables

@@ -66,10 +66,10 @@ class StoreComparison:
         """Return the tables, one below the other."""
         reading = [result for result in self.results if result.reference == OBYGAZE]
         names = [timing.name for timing in reading[0].timings]
-        rows = [
-            [result.title, *(_cell(result, name) for name in names)]
-            for result in reading
-        ]
+        rows = []
+        for result in reading:
+            cells = [_cell(result, name) for name in names]
+            rows.append([result.title, *cells])
         about = f"medians, and in brackets how many times that of {OBYGAZE!r}, pairs of one round"
         parts = [f"{table(['', *names], rows)}\n{about}"]
         parts += [result.to_text() for result in self.results if result not in reading]
@@ -102,12 +102,12 @@ def measure(settings: Settings) -> StoreComparison:
 
 def measure_sizes(sizes: Sizes) -> StoreComparison:
     """Measure reading, writing, opening and reading over http."""
-    made = layouts.make_up(sizes.n_clips, sizes.n_frames)
+    activations = layouts.make_up(sizes.n_clips, sizes.n_frames)
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as name:
         root = Path(name)
-        readers = layouts.write_all(root / "layouts", made)
-        results = list(_reading(made, readers, root / "layouts", sizes))
-        results.append(_writing(root / "written", made, sizes))
+        readers = layouts.write_all(root / "layouts", activations)
+        results = list(_reading(activations, readers, root / "layouts", sizes))
+        results.append(_writing(root / "written", activations, sizes))
         results.append(_opening(root / "opened", sizes))
         link = measure_link(root / "layouts" / "store") if _has_obstore() else []
         return StoreComparison(results, link)
@@ -122,7 +122,7 @@ def _has_obstore() -> bool:
 
 
 def _reading(
-    made: Activations, readers: dict[str, Read], root: Path, sizes: Sizes
+    activations: Activations, readers: dict[str, Read], root: Path, sizes: Sizes
 ) -> Iterator[Comparison]:
     tenth = (
         np.random.default_rng(1)
@@ -134,23 +134,28 @@ def _reading(
         "a random tenth": tenth,
         "one clip": [min(MIDDLE, sizes.n_clips - 1)],
     }
-    for level, values in made.levels.items():
-        for what, rows in parts.items():
+    for level, values in activations.levels.items():
+        for part, rows in parts.items():
             _check_equal(readers, level, rows, values)
-            for cold in (False, True):
-                yield compare(
-                    f"Reading {level}, {what}, {'cold' if cold else 'warm'}",
-                    list(_contestants(readers, level, rows, root if cold else None)),
-                    reference=OBYGAZE,
-                    rounds=sizes.cold_rounds if cold else sizes.rounds,
-                    warmups=0 if cold else 1,
-                    packages=PACKAGES,
-                    facts={
-                        "bytes": human(
-                            (values if rows is None else values[rows]).nbytes
-                        )
-                    },
-                )
+            chosen = values if rows is None else values[rows]
+            options: dict[str, Any] = {
+                "reference": OBYGAZE,
+                "packages": PACKAGES,
+                "facts": {"bytes": human(chosen.nbytes)},
+            }
+            yield compare(
+                f"Reading {level}, {part}, warm",
+                list(_contestants(readers, level, rows, None)),
+                rounds=sizes.rounds,
+                **options,
+            )
+            yield compare(
+                f"Reading {level}, {part}, cold",
+                list(_contestants(readers, level, rows, root)),
+                rounds=sizes.cold_rounds,
+                warmups=0,
+                **options,
+            )
 
 
 def _check_equal(
@@ -174,10 +179,10 @@ def _bound(read: Read, level: str, rows: list[int] | None) -> Callable[[], objec
     return lambda: read(level, rows)
 
 
-def _writing(root: Path, made: Activations, sizes: Sizes) -> Comparison:
+def _writing(root: Path, activations: Activations, sizes: Sizes) -> Comparison:
     """Time writing one block, into a store and as plain files."""
     root.mkdir()
-    layouts.plan(root / "store", made)
+    layouts.plan(root / "store", activations)
     writer = StoreWriter(root / "store")
     raw = root / "raw"
     raw.mkdir()
@@ -185,7 +190,8 @@ def _writing(root: Path, made: Activations, sizes: Sizes) -> Comparison:
     files = iter(range(10**9))
     rows = slice(*writer.plan.block_range(0))
     values = {
-        name: np.ascontiguousarray(array[rows]) for name, array in made.levels.items()
+        name: np.ascontiguousarray(array[rows])
+        for name, array in activations.levels.items()
     }
 
     def commit() -> None:
@@ -248,9 +254,9 @@ def _plan_only(path: Path, n_clips: int) -> None:
     ]
     layouts.plan(path, empty, specs=arrays)
     plan = open_store(path).plan
-    names = [
-        plan.block_key(spec.name, b) for spec in arrays for b in range(plan.n_blocks)
-    ]
+    names = []
+    for spec in arrays:
+        names += [plan.block_key(spec.name, block) for block in range(plan.n_blocks)]
     marks = {name: FileMark(1, f"{row:064x}") for row, name in enumerate(names)}
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,

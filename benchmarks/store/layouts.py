@@ -68,28 +68,30 @@ def ids(n_clips: int) -> tuple[list[str], list[str]]:
     ], movies
 
 
-def plan(path: Path, made: Activations, specs: Sequence[ArraySpec] = ()) -> None:
+def plan(path: Path, activations: Activations, specs: Sequence[ArraySpec] = ()) -> None:
     """Create an empty store for them."""
     create_store(
         path,
         recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
         manifest_name="made-up",
         manifest_sha256="0" * 64,
-        clip_ids=made.clip_ids,
-        movie_ids=made.movie_ids,
-        arrays=specs or made.specs,
+        clip_ids=activations.clip_ids,
+        movie_ids=activations.movie_ids,
+        arrays=specs or activations.specs,
         licence="CC0-1.0",
         citation="",
     )
 
 
-def write_all(root: Path, made: Activations) -> dict[str, Read]:
+def write_all(root: Path, activations: Activations) -> dict[str, Read]:
     """Write each layout below `root` and return its reader; skip those whose package is absent."""
-    _write_store(root / "store", made)
-    readers = {OBYGAZE: _store_reader(root / "store", made)}
+    _write_store(root / "store", activations)
+    readers = {OBYGAZE: _store_reader(root / "store", activations)}
     for name, write in ((NPY, _npy), (PTH, _pth), (HDF5, _hdf5), (ZARR, _zarr)):
         try:
-            readers[name] = write(root / name.split()[0].strip(",.").lower(), made)
+            readers[name] = write(
+                root / name.split()[0].strip(",.").lower(), activations
+            )
         except InstallExtra:
             continue
     os.sync()
@@ -108,28 +110,28 @@ def forget(root: Path) -> None:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _write_store(path: Path, made: Activations) -> None:
-    plan(path, made)
+def _write_store(path: Path, activations: Activations) -> None:
+    plan(path, activations)
     writer = StoreWriter(path)
     for block in range(writer.plan.n_blocks):
         rows = slice(*writer.plan.block_range(block))
         writer.commit_block(
-            block, {name: values[rows] for name, values in made.levels.items()}
+            block, {name: values[rows] for name, values in activations.levels.items()}
         )
     writer.seal()
 
 
-def _store_reader(path: Path, made: Activations) -> Read:
+def _store_reader(path: Path, activations: Activations) -> Read:
     def read(level: str, rows: Sequence[int] | None) -> Array:
-        clips = None if rows is None else [made.clip_ids[row] for row in rows]
+        clips = None if rows is None else [activations.clip_ids[row] for row in rows]
         return open_store(path).matrix(level, clips=clips).values
 
     return read
 
 
-def _npy(root: Path, made: Activations) -> Read:
+def _npy(root: Path, activations: Activations) -> Read:
     root.mkdir()
-    for name, values in made.levels.items():
+    for name, values in activations.levels.items():
         np.save(root / f"{name}.npy", values)
 
     def read(level: str, rows: Sequence[int] | None) -> Array:
@@ -142,20 +144,24 @@ def _npy(root: Path, made: Activations) -> Read:
     return read
 
 
-def _pth(root: Path, made: Activations) -> Read:
+def _pth(root: Path, activations: Activations) -> Read:
     torch = need("torch", "mlp", "writing .pth files")
-    for name, values in made.levels.items():
-        for clip, movie, row in zip(made.clip_ids, made.movie_ids, values, strict=True):
+    for name, values in activations.levels.items():
+        for clip, movie, row in zip(
+            activations.clip_ids, activations.movie_ids, values, strict=True
+        ):
             folder = root / name / movie
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(torch.from_numpy(row[None].copy()), folder / f"{clip}.pth")
 
     def read(level: str, rows: Sequence[int] | None) -> Array:
-        wanted = range(len(made.clip_ids)) if rows is None else rows
+        wanted = range(len(activations.clip_ids)) if rows is None else rows
         folder = root / level
         tensors = [
             torch.load(
-                folder / made.movie_ids[row] / f"{made.clip_ids[row]}.pth",
+                folder
+                / activations.movie_ids[row]
+                / f"{activations.clip_ids[row]}.pth",
                 weights_only=True,
             )
             for row in wanted
@@ -165,27 +171,27 @@ def _pth(root: Path, made: Activations) -> Read:
     return read
 
 
-def _hdf5(root: Path, made: Activations) -> Read:
+def _hdf5(root: Path, activations: Activations) -> Read:
     import h5py
 
     root.mkdir()
-    for name, values in made.levels.items():
+    for name, values in activations.levels.items():
         with h5py.File(root / f"{name}.h5", "w") as file:
-            for clip, row in zip(made.clip_ids, values, strict=True):
+            for clip, row in zip(activations.clip_ids, values, strict=True):
                 file[clip] = row
 
     def read(level: str, rows: Sequence[int] | None) -> Array:
-        wanted = range(len(made.clip_ids)) if rows is None else rows
+        wanted = range(len(activations.clip_ids)) if rows is None else rows
         with h5py.File(root / f"{level}.h5", "r") as file:
-            return np.stack([file[made.clip_ids[row]][()] for row in wanted])
+            return np.stack([file[activations.clip_ids[row]][()] for row in wanted])
 
     return read
 
 
-def _zarr(root: Path, made: Activations) -> Read:
+def _zarr(root: Path, activations: Activations) -> Read:
     import zarr
 
-    for name, values in made.levels.items():
+    for name, values in activations.levels.items():
         array = zarr.create_array(
             root / name,
             shape=values.shape,

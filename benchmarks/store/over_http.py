@@ -45,12 +45,12 @@ def measure_link(store: Path, latency_s: float = LATENCY_S) -> list[LinkCost]:
     }
     costs = []
     with serve(store, latency_s) as url:
-        for what, read in ways.items():
+        for way, read in ways.items():
             files = CountedFiles(open_files(url))
             started = time.perf_counter()
             read(open_store(files))
             seconds = time.perf_counter() - started
-            costs.append(LinkCost(what, files.n_requests, files.n_bytes, seconds))
+            costs.append(LinkCost(way, files.n_requests, files.n_bytes, seconds))
     return costs
 
 
@@ -90,7 +90,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = self.root / self.path.lstrip("/")
         data = path.read_bytes() if ".." not in path.parts and path.is_file() else None
         requested = _RANGE.fullmatch(self.headers.get("Range", ""))
-        self.send_response(404 if data is None else 206 if requested else 200)
+        status = 206 if requested else 200
+        if data is None:
+            status = 404
+        self.send_response(status)
         body = data or b""
         if requested and data is not None:
             first = int(requested[1])

@@ -81,7 +81,7 @@ def measure(settings: Settings) -> Comparison:
             warmups=0,
             packages=("numpy", "scikit-learn", "torch"),
         )
-        done = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        samples = [json.loads(file.read_text(encoding="utf-8")) for file in files]
         steps = count_steps(workspace)
         parts = {
             folder.name: read_run(folder).about["seconds"]
@@ -94,7 +94,7 @@ def measure(settings: Settings) -> Comparison:
     facts["every fit of a loop"] = (
         "an estimate: the time of one of its steps, times the steps of all fits"
     )
-    for loop, sample in zip(loops, done, strict=True):
+    for loop, sample in zip(loops, samples, strict=True):
         whole_s = sample["seconds"] / sample["steps"] * steps
         times = whole_s / result.timing(OURS).median_s
         facts[f"{loop.name}, every fit"] = (

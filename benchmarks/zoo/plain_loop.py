@@ -51,12 +51,13 @@ def count_steps(workspace: Path) -> int:
     """Count the optimisation steps of all fits of the finished runs; shared steps count twice."""
     steps = 0
     for folder in sorted((workspace / "runs").iterdir()):
-        fits = {
-            (c["feature"], c["train"], f["fold"]): (f["chosen"]["epochs"], f["n_train"])
-            for c in read_run(folder).cells
-            for f in c["folds"]
-        }
-        steps += sum(epochs * -(-n_train // 16) for epochs, n_train in fits.values())
+        steps_of_fit: dict[tuple[str, str, int], int] = {}
+        for cell in read_run(folder).cells:
+            for fold in cell["folds"]:
+                fit = (cell["feature"], cell["train"], fold["fold"])
+                n_batches = -(-fold["n_train"] // SETTINGS.batch_size)
+                steps_of_fit[fit] = fold["chosen"]["epochs"] * n_batches
+        steps += sum(steps_of_fit.values())
     return steps
 
 
@@ -93,16 +94,16 @@ def loop(
     seconds = 0.0
     with TemporaryDirectory(prefix="obygaze-bench-") as folder:
         for table in tables(workspace):
-            place = Path(folder) / table.name if source == "files" else None
-            if place is not None:
-                place.mkdir()
+            files = Path(folder) / table.name if source == "files" else None
+            if files is not None:
+                files.mkdir()
                 for row, values in enumerate(table.X):
                     torch.save(
-                        torch.from_numpy(values[None].copy()), place / f"{row}.pth"
+                        torch.from_numpy(values[None].copy()), files / f"{row}.pth"
                     )
             started = time.perf_counter()
             for job in table.jobs[::every]:
-                n_epochs = _plain_fit(torch, table.X, job, place, workers, max_epochs)
+                n_epochs = _plain_fit(torch, table.X, job, files, workers, max_epochs)
                 steps += n_epochs * _batches(job)
             seconds += time.perf_counter() - started
     return {"steps": steps, "seconds": seconds}
@@ -116,7 +117,7 @@ def _plain_fit(
     torch: Any,
     X: NDArray[Any],
     job: Job,
-    place: Path | None,
+    files: Path | None,
     workers: int,
     max_epochs: int,
 ) -> int:
@@ -134,9 +135,9 @@ def _plain_fit(
             label = torch.nn.functional.one_hot(
                 torch.tensor(int(job.labels[row])), 2
             ).float()
-            if place is None:
+            if files is None:
                 return torch.from_numpy(X[row]), label
-            file = place / f"{row}.pth"
+            file = files / f"{row}.pth"
             if not file.exists():
                 raise FileNotFoundError(file)
             return torch.load(file, map_location="cpu", weights_only=True)[0], label
@@ -162,7 +163,10 @@ def _plain_fit(
         with torch.no_grad():
             rows, target = next(iter(validation))
             loss = float(criterion(torch.softmax(model(rows), dim=1), target))
-        best, waited = (loss, 0) if loss < best else (best, waited + 1)
+        waited += 1
+        if loss < best:
+            best = loss
+            waited = 0
         if waited >= SETTINGS.patience and epoch >= SETTINGS.min_epochs:
             return epoch
     return max_epochs
@@ -170,8 +174,8 @@ def _plain_fit(
 
 def main(argv: list[str]) -> None:
     """Run with `WORKSPACE EVERY SOURCE WORKERS EPOCHS OUT`; write steps and seconds to OUT."""
-    done = loop(Path(argv[0]), int(argv[1]), argv[2], int(argv[3]), int(argv[4]))
-    Path(argv[-1]).write_text(json.dumps(done), encoding="utf-8")
+    costs = loop(Path(argv[0]), int(argv[1]), argv[2], int(argv[3]), int(argv[4]))
+    Path(argv[-1]).write_text(json.dumps(costs), encoding="utf-8")
 
 
 if __name__ == "__main__":

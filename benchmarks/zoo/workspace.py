@@ -127,10 +127,10 @@ def make_manifest(
             FOLD_PREFIX + name, folds_of(clips, levels, rng)
         )
     for name, levels in FILM_FOLDS.items():
-        kept = [
+        chosen = [
             c for c in clips if c.level in levels.split() and c.clip_id not in without
         ]
-        folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in kept}
+        folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in chosen}
         manifest = manifest.with_column(FOLD_PREFIX + name, folds)
     return manifest, without
 
@@ -140,8 +140,8 @@ def _clips(rng: np.random.Generator) -> list[Clip]:
     films = rng.choice(FILMS, len(levels))
     clips = []
     for film in FILMS:
-        own = rng.permutation(levels[films == film]).tolist()
-        for scene, level in enumerate(own, start=1):
+        levels_of_film = rng.permutation(levels[films == film]).tolist()
+        for scene, level in enumerate(levels_of_film, start=1):
             clip = Clip(f"{film}-{scene:03d}", film, scene, level=level)
             clips.append(clip if level == "EN" else replace(clip, concepts=("Body",)))
     return clips
@@ -185,8 +185,8 @@ def folds_of(
     """Return one of ten folds for each clip of some annotation levels, of equal sizes by level."""
     folds: dict[str, str] = {}
     for level in levels.split():
-        own = rng.permutation([clip.clip_id for clip in clips if clip.level == level])
-        folds |= {clip: str(place % 10) for place, clip in enumerate(own.tolist())}
+        drawn = rng.permutation([clip.clip_id for clip in clips if clip.level == level])
+        folds |= {clip: str(rank % 10) for rank, clip in enumerate(drawn.tolist())}
     return folds
 
 
