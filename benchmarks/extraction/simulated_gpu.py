@@ -209,17 +209,13 @@ class SimulatedGpu(TorchFunctionMode):
         on = devices[0].startswith("cuda") if devices else _is_on(source)
         if not on and not _is_on(source):
             return func(*args, **options)
-        if on == _is_on(source):
-            result = source if dtype == source.dtype else func(source, dtype)
-        else:
-            overlaps = options.get("non_blocking") and (
-                hasattr(source, "pinned") or not on
-            )
+        if on != _is_on(source):
+            overlaps = options.get("non_blocking") and hasattr(source, "pinned")
             ready_at = self.work(self.copy_s)
             if not overlaps or not on:
                 self.wait("copy", ready_at)
-            result = source.detach().clone()
-            result = result if dtype == source.dtype else func(result, dtype)
+            source = source.detach().clone()
+        result = source if dtype == source.dtype else func(source, dtype)
         return _mark(result, "on_device") if on else result
 
     def _copy_out(
