@@ -22,8 +22,14 @@ from obygaze_features.core.console import table
 VAGUE = frozenset({"found", "kept", "one", "own", "place", "rest", "told", "what"})
 COMPREHENSIONS = (ast.DictComp, ast.GeneratorExp, ast.ListComp, ast.SetComp)
 BRANCHES = (
-    *(ast.BoolOp, ast.ExceptHandler, ast.For, ast.If, ast.IfExp, ast.While),
-    *(ast.comprehension, ast.match_case),
+    ast.BoolOp,
+    ast.ExceptHandler,
+    ast.For,
+    ast.If,
+    ast.IfExp,
+    ast.While,
+    ast.comprehension,
+    ast.match_case,
 )
 FUNCTIONS = (ast.AsyncFunctionDef, ast.FunctionDef)
 MANY_BRANCHES = 10
@@ -127,8 +133,13 @@ def code_lines(path: Path) -> int:
     """Return the number of lines with code: no blank lines, comments or docstrings."""
     lines: set[int] = set()
     skipped = {
-        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT),
-        *(tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER),
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENCODING,
+        tokenize.ENDMARKER,
     }
     with path.open("rb") as file:
         for token in tokenize.tokenize(file.readline):

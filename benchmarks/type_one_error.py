@@ -442,14 +442,12 @@ def to_text(rates: Sequence[Rate]) -> str:
     headers = ("design", "metric", "signal", "quantity", "rejected", "of", "rate", "")
     rows = [
         (
-            *(
-                rate.design,
-                rate.metric,
-                rate.signal,
-                rate.quantity,
-                rate.rejected,
-                rate.n,
-            ),
+            rate.design,
+            rate.metric,
+            rate.signal,
+            rate.quantity,
+            rate.rejected,
+            rate.n,
             f"{rate.rate:.3f} +- {rate.error:.3f}",
             "" if rate.is_in_range else "*",
         )

@@ -87,16 +87,17 @@ class ContainerCosts:
     def to_text(self) -> str:
         """Return the table."""
         headers = (
-            *(
-                "container",
-                "codec",
-                "film MB",
-                "separate s",
-                "film s",
-                "ratio",
-                "film MB/clip",
-            ),
-            *("no index s", "no index MB/clip", "index s", "same"),
+            "container",
+            "codec",
+            "film MB",
+            "separate s",
+            "film s",
+            "ratio",
+            "film MB/clip",
+            "no index s",
+            "no index MB/clip",
+            "index s",
+            "same",
         )
         rows = [
             (

@@ -127,8 +127,13 @@ class KindTimes:
             for taken in self.taken
         ]
         headers = (
-            *("way", "to the first block", "after the last", "a block", "from to"),
-            *("to the work", "overhead a block"),
+            "way",
+            "to the first block",
+            "after the last",
+            "a block",
+            "from to",
+            "to the work",
+            "overhead a block",
         )
         gains = [
             f"two workers against one, {name}: {times:.2f} times as quick a block; ideal 2"

@@ -123,7 +123,8 @@ def models(folder: Path, *, small: bool, names: Sequence[str] = ()) -> Iterator[
 
     The cards of small models go to the folder `backbones`.
     """
-    if unknown := [name for name in names if name not in SIZES]:
+    unknown = [name for name in names if name not in SIZES]
+    if unknown:
         hint = f"one of {', '.join(SIZES)}"
         raise FixUsage(f"no random weights for {', '.join(unknown)}", hint=hint)
     for name, sizes in SIZES.items():

@@ -103,7 +103,8 @@ def ways() -> tuple[dict[str, Way], dict[str, str]]:
         SLICE: lambda plan: slices(plan, 1),
         TWO_SLICES: lambda plan: slices(plan, 2),
     }
-    if why := no_slurm():
+    why = no_slurm()
+    if why:
         absent["Slurm"] = why
     else:
         possible |= {

@@ -25,8 +25,16 @@ CORE = "obygaze_features.core"
 CROISSANT_FILE = "croissant.json"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
-    *("Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),
-    *("CC-BY-NC-SA-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT", "ODbL-1.0"),
+    "Apache-2.0",
+    "BSD-3-Clause",
+    "CC-BY-4.0",
+    "CC-BY-NC-4.0",
+    "CC-BY-NC-ND-4.0",
+    "CC-BY-NC-SA-4.0",
+    "CC-BY-SA-4.0",
+    "CC0-1.0",
+    "MIT",
+    "ODbL-1.0",
 )
 
 

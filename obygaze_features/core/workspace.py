@@ -13,8 +13,15 @@ from obygaze_features.core.schema_rules import near
 PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
 KINDS = (
-    *("manifests", "stores", "runs", "models", "texts", "backbones", "indexes"),
-    *("segments", "proxies"),
+    "manifests",
+    "stores",
+    "runs",
+    "models",
+    "texts",
+    "backbones",
+    "indexes",
+    "segments",
+    "proxies",
 )
 MAKERS = {
     "manifests": "obygaze manifest import --help",

@@ -214,7 +214,9 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
         damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
         return DecodedOrder(values["positions"], values["key"], damage)
 
-    film.decoded = _kept(film.folder / "decoded.npz", make, unpack, source.progress)
+    film.decoded = _read_or_make(
+        film.folder / "decoded.npz", make, unpack, source.progress
+    )
     return film.decoded
 
 
@@ -269,7 +271,7 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
         )
         return Film(index, broken, declared_s, offset, folder)
 
-    return _kept(folder / "index.npz", make, unpack, progress)
+    return _read_or_make(folder / "index.npz", make, unpack, progress)
 
 
 def _read(
@@ -355,7 +357,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
-def _kept(
+def _read_or_make(
     file: Path,
     make: Callable[[], Values],
     unpack: Callable[[Values], T],

@@ -114,7 +114,9 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
             groups: The film of each row, for an estimator that validates on whole films.
         """
         X, y = validate_data(
-            *(self, X, y),
+            self,
+            X,
+            y,
             dtype=np.float64,
             ensure_min_samples=2,
             ensure_min_features=self.min_features,

@@ -93,7 +93,13 @@ class TreeHead(Classifier):
 
     two_classes = True
     fitted: ClassVar[tuple[str, ...]] = (
-        *("classes_", "left_", "right_", "feature_", "threshold_", "share_", "n_rows_"),
+        "classes_",
+        "left_",
+        "right_",
+        "feature_",
+        "threshold_",
+        "share_",
+        "n_rows_",
     )
 
     max_depth: int | None = 4

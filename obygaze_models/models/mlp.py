@@ -61,7 +61,11 @@ class MLPProbe(Classifier):
     """
 
     fitted: ClassVar[tuple[str, ...]] = (
-        *("classes_", "layers_", "train_loss_", "validation_loss_", "kept_epoch_"),
+        "classes_",
+        "layers_",
+        "train_loss_",
+        "validation_loss_",
+        "kept_epoch_",
     )
 
     hidden: Sequence[int] = (128,)

@@ -46,29 +46,35 @@ Settings = dict[str, Any]
 
 # The estimator classes that can be saved; a saved model names its class.
 CLASSES = (
-    *(
-        "MLPProbe",
-        "LogisticProbe",
-        "RidgeProbe",
-        "SVMProbe",
-        "FrameProbe",
-        "ConceptBank",
-    ),
-    *("LogisticHead", "TreeHead", "SparseHead", "OrdinalHead", "ResidualHead"),
-    *(
-        "Bottleneck",
-        "RandomBaseline",
-        "AllPositive",
-        "Prevalence",
-        "FilmPrior",
-        "Neighbour",
-    ),
-    *("InstalledProbe", "TimeHead"),
+    "MLPProbe",
+    "LogisticProbe",
+    "RidgeProbe",
+    "SVMProbe",
+    "FrameProbe",
+    "ConceptBank",
+    "LogisticHead",
+    "TreeHead",
+    "SparseHead",
+    "OrdinalHead",
+    "ResidualHead",
+    "Bottleneck",
+    "RandomBaseline",
+    "AllPositive",
+    "Prevalence",
+    "FilmPrior",
+    "Neighbour",
+    "InstalledProbe",
+    "TimeHead",
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
 BASELINES = (
-    *("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle"),
+    "random",
+    "all_positive",
+    "prevalence",
+    "film_prior",
+    "neighbour",
+    "oracle",
     "annotator",
 )
 # Keys of a model in a protocol that are no parameter of a plugin.
@@ -205,7 +211,7 @@ def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if name in KINDS:
         return KINDS[name]
-    return _installed_kind(_known(name, kind_names(), "model kind"))
+    return _installed_kind(_known_name(name, kind_names(), "model kind"))
 
 
 def kind_names() -> list[str]:
@@ -287,7 +293,7 @@ def _is_plain(value: Any) -> bool:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    return getattr(import_module(__package__), _known(name, CLASSES, "estimator"))
+    return getattr(import_module(__package__), _known_name(name, CLASSES, "estimator"))
 
 
 def default_settings(kind: str) -> Settings:
@@ -315,7 +321,7 @@ def build(
     values = default_settings(kind)
     for name, value in (settings or {}).items():
         setting = model_kind.settings[
-            _known(name, model_kind.settings, f"setting of {kind}")
+            _known_name(name, model_kind.settings, f"setting of {kind}")
         ]
         reason = setting.rule(value)
         if reason:
@@ -414,7 +420,7 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**parameters, **kind.fixed}
 
 
-def _known(name: str, names: Iterable[str], noun: str) -> str:
+def _known_name(name: str, names: Iterable[str], noun: str) -> str:
     """Return a name that is one of some names; an error that lists them for any other."""
     names = list(names)
     if name not in names:

@@ -28,7 +28,11 @@ class SparseHead(LinearHead):
 
     fitted: ClassVar[tuple[str, ...]] = (
         *LinearHead.fitted,
-        *("path_C_", "path_coef_", "path_n_concepts_", "path_loss_", "C_"),
+        "path_C_",
+        "path_coef_",
+        "path_n_concepts_",
+        "path_loss_",
+        "C_",
     )
 
     max_concepts: int | None = None

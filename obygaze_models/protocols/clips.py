@@ -132,9 +132,9 @@ class ClipTable:
         rows: dict[tuple[str, str], list[Clip]] = defaultdict(list)
         for clip in self.of_any_annotator or self.clips:
             rows[clip.movie_id, clip.extra.get("annotator", "")].append(clip)
-        marked: dict[str, dict[str, _Marked]] = defaultdict(dict)
+        marked: dict[str, dict[str, _AnnotatorRows]] = defaultdict(dict)
         for (film, annotator), clips in rows.items():
-            marked[film][annotator] = _Marked.of(clips)
+            marked[film][annotator] = _AnnotatorRows.of(clips)
         others = []
         for clip in self.clips:
             annotator = clip.extra.get("annotator", "")
@@ -169,7 +169,7 @@ class ClipTable:
 
 
 @dataclass(frozen=True, eq=False)
-class _Marked:
+class _AnnotatorRows:
     """The rows of one annotator in one film, with their times; NaN where a time is unknown."""
 
     clips: Sequence[Clip]

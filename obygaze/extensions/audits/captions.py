@@ -101,8 +101,14 @@ class CaptionAudit(Audit):
         """Return a row for each list and group, and sentences with the tests."""
         rows = tuple(
             (
-                *(rate.words, rate.group, rate.n_captions, rate.n_clusters, rate.count),
-                *(rate.occurrences_per_1000, *rate.ci, rate.captions_with_hit_per_1000),
+                rate.words,
+                rate.group,
+                rate.n_captions,
+                rate.n_clusters,
+                rate.count,
+                rate.occurrences_per_1000,
+                *rate.ci,
+                rate.captions_with_hit_per_1000,
             )
             for rate in self.rates
         )
