@@ -126,10 +126,10 @@ def installed_metric(name: str) -> DecisionMetric:
     """Return a metric that a plugin brings; an error that names all metrics where none does."""
     metrics = _installed_metrics()
     if name not in metrics:
-        known = (*METRICS, *metrics)
+        names = (*METRICS, *metrics)
         raise FixInput(
-            f"unknown metric {name!r}{near(name, known)}",
-            hint=f"one of {', '.join(known)}",
+            f"unknown metric {name!r}{near(name, names)}",
+            hint=f"one of {', '.join(names)}",
         )
     return metrics[name]
 

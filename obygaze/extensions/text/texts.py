@@ -19,7 +19,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import csv_bytes, write_new
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.recipe import same_space, space_of_level
 from obygaze_features.store.format.records import Plan
@@ -101,20 +101,31 @@ def score_table(
     for ending in endings:
         new_columns += [f"lm{ending}", f"sim{ending}"]
     _check_free(table, captions.columns, new_columns)
-    visual = [row["visual"] for row in captions.rows]
-    scores: dict[str, list[float]] = {}
-    for ending in endings:
-        word = ending.lstrip("_")
-        texts = [row["caption"].replace(MASK, word) for row in captions.rows]
-        priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
-        scores[f"lm{ending}"] = [priors[text] for text in texts]
-        scores[f"sim{ending}"] = encoder.similarity(texts, visual)
+    scores = _scores(captions.rows, endings, lm, encoder)
     rows = []
     for number, row in enumerate(captions.rows):
         row_scores = [repr(scores[column][number]) for column in new_columns]
         rows.append([*row.cells.values(), *row_scores])
     write_new(out, csv_bytes([*captions.columns, *new_columns], rows), force=force)
     return len(captions.rows)
+
+
+def _scores(
+    rows: Sequence[TableRow],
+    endings: Sequence[str],
+    lm: LanguageModel,
+    encoder: SentenceEncoder,
+) -> dict[str, list[float]]:
+    """Return the columns of priors and similarities, two for each ending."""
+    visual = [row["visual"] for row in rows]
+    scores: dict[str, list[float]] = {}
+    for ending in endings:
+        word = ending.lstrip("_")
+        texts = [row["caption"].replace(MASK, word) for row in rows]
+        priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
+        scores[f"lm{ending}"] = [priors[text] for text in texts]
+        scores[f"sim{ending}"] = encoder.similarity(texts, visual)
+    return scores
 
 
 def _check_free(
