@@ -71,14 +71,13 @@ def walk(function: Callable[[], object]) -> Walk:
 
 def write_inputs(folder: Path) -> None:
     """Write a table of 72 made-up clips, and their vectors."""
+    levels = (("EN", ""), ("HN", "Posture"), ("S", "Look|Body"))
     with (folder / "clips.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["clip", "film", "level", "why"])
         for film in ("alba", "brug", "cirk", "dune", "echo", "fado"):
             for number in range(1, 13):
-                level, why = (("EN", ""), ("HN", "Posture"), ("S", "Look|Body"))[
-                    number % 3
-                ]
+                level, why = levels[number % 3]
                 rows.writerow([f"{film}-{number:03d}", film, level, why])
     with (folder / "vectors.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)

@@ -195,10 +195,10 @@ class _Sheet:
         )
         top = int(y) // 2
         left = int(x) // 2
-        target = chroma_planes(planes, height)[
-            :, top : top + self.height // 2, left : left + self.width // 2
-        ]
-        np.copyto(target, self.chroma, where=self.mask[::2, ::2])
+        rows = slice(top, top + self.height // 2)
+        columns = slice(left, left + self.width // 2)
+        chroma = chroma_planes(planes, height)
+        np.copyto(chroma[:, rows, columns], self.chroma, where=self.mask[::2, ::2])
 
     def _shifted(self, y: float, x: float) -> Pixels:
         return self.luma[int(2 * y) % 2, int(2 * x) % 2]

@@ -348,9 +348,9 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     if not index.timed or not len(index.keys):
         return index
     first = int(index.keys[0])
-    head = index.order[
-        (index.order < first) | (index.pts[index.order] < index.pts[first])
-    ]
+    stored_before = index.order < first
+    shown_before = index.pts[index.order] < index.pts[first]
+    head = index.order[stored_before | shown_before]
     if not len(head) or index.pts[first] == NO_PTS:
         return index
     lost = np.setdiff1d(head, source.positions(int(head.max()), record=False))

@@ -341,9 +341,8 @@ def sample(
     if rule == "fps":
         seconds = np.arange(first, stop, max(int(index.rate), 1), dtype=np.int64)
         if len(seconds) > count:
-            seconds = seconds[
-                np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)
-            ]
+            spread = np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)
+            seconds = seconds[spread]
         mask = np.arange(count) < len(seconds)
         ranks = np.full(count, seconds[0], dtype=np.int64)
         ranks[: len(seconds)] = seconds

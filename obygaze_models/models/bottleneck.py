@@ -122,11 +122,9 @@ class Bottleneck(Classifier):
         X = X if frames is None else mean_of_frames(np.asarray(X))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        head_rows = (
-            np.ones(len(X), dtype=bool)
-            if rows is None
-            else np.asarray(rows, dtype=bool)
-        )
+        head_rows = np.ones(len(X), dtype=bool)
+        if rows is not None:
+            head_rows = np.asarray(rows, dtype=bool)
         self.classes_, _ = encode_classes(y[head_rows])
         if concepts is None:
             concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
@@ -136,11 +134,10 @@ class Bottleneck(Classifier):
         self.bank_ = clone(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
         if folds is None:
-            margins = self.bank_.transform(X if frames is None else frames)[head_rows]
+            margins = self.bank_.transform(X if frames is None else frames)
         else:
-            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[
-                head_rows
-            ]
+            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)
+        margins = margins[head_rows]
         inside = None if groups is None else groups[head_rows]
         self.head_ = clone(self.part("head")).fit(margins, y[head_rows], groups=inside)
         if self.residual is not None:

@@ -320,9 +320,8 @@ def build(
     model_kind = find_kind(kind)
     values = default_settings(kind)
     for name, value in (settings or {}).items():
-        setting = model_kind.settings[
-            _known_name(name, model_kind.settings, f"setting of {kind}")
-        ]
+        _known_name(name, model_kind.settings, f"setting of {kind}")
+        setting = model_kind.settings[name]
         reason = setting.rule(value)
         if reason:
             raise FixInput(

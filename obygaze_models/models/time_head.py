@@ -115,9 +115,9 @@ def choose_rules(
 
     There are many orders, one for each other concept; a chance one rarely holds in every fold.
     """
-    folds = inner_folds(positive, groups, n_folds=3) or [
-        np.ones(len(positive), dtype=np.bool_)
-    ]
+    folds = inner_folds(positive, groups, n_folds=3)
+    if not folds:
+        folds = [np.ones(len(positive), dtype=np.bool_)]
     columns = options(margins)
     worst = []
     for values in columns.values():
