@@ -87,7 +87,7 @@ def describe_store(
         return StoreCard(name, text)
     path = Path(croissant)
     if force:
-        check_file(path, force=True, own=CROISSANT)
+        check_file(path, force=True, expected=CROISSANT)
     publication = publication_of(opened, recovered=sentences)
     write_new(path, croissant_of(opened, publication, packed), force=force)
     return StoreCard(name, text, path)

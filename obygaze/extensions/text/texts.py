@@ -129,7 +129,7 @@ def _scores(
 
 
 def _check_free(
-    table: Path, columns: Sequence[str], new_columns: Sequence[str]
+    table: str | Path, columns: Sequence[str], new_columns: Sequence[str]
 ) -> None:
     """Raise an error if a table has one of the columns that are to be added."""
     for column in new_columns:
