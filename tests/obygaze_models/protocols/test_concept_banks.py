@@ -6,8 +6,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from obygaze_models.protocols.runner.banks import Banks
+from obygaze_models.models.common import FixTraining
+from obygaze_models.protocols.runner.banks import (
+    TOLERANCES,
+    Banks,
+    _best_tolerances,
+    _by_fold,
+    _elected,
+    findable,
+)
 
 FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
@@ -32,3 +41,77 @@ def test_without_films_parts_of_clips_have_equal_sizes() -> None:
     # One film has no other, but its clips have.
     assert len(cross_folds([2, 3, 4], 2, grouped=False)) == 2
     assert cross_folds([2, 3, 4], 1, grouped=False) == []
+
+
+class Known:
+    """Examples whose margins are known: those of a tolerance for the clips of a fold."""
+
+    names = ("Body", "Look")
+    targets = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
+
+    def __init__(self, margins: dict[Any, list[list[float]]]) -> None:
+        self.by_tolerance = margins
+
+    def find(self, rows: np.ndarray, tolerance: Any) -> Any:
+        return SimpleNamespace(rows=rows.tolist(), tolerance=tolerance)
+
+    def margins(self, bank: Any, rows: np.ndarray) -> np.ndarray:
+        return np.array(self.by_tolerance[bank.tolerance])[rows]
+
+
+ROWS = np.arange(6)
+FOLDS = np.array([0, 0, 0, 0, 1, 1])
+
+
+def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
+    """A clip that is no example (-1) is neither right nor wrong, whatever its margin."""
+    margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
+    examples: Any = Known({None: margins})
+    banks, scores = _by_fold(examples, None, ROWS, FOLDS)
+    assert [bank.rows for bank in banks] == [[4, 5], [0, 1, 2, 3]]
+    # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
+    assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]
+
+
+def test_each_concept_has_the_tolerance_with_the_best_mean_f1() -> None:
+    right = [[1, 1], [-1, -1], [-1, 1], [1, -1], [1, 1], [-1, -1]]
+    wrong = [[-1, -1]] * 6
+    mixed = [[right_row[0], -1] for right_row in right]
+    margins: dict[Any, Any] = dict.fromkeys(TOLERANCES, wrong)
+    margins[TOLERANCES[2]] = mixed
+    margins[TOLERANCES[4]] = right
+    examples: Any = Known(margins)
+    # Body is right twice; of equal tolerances the first is taken.
+    assert _best_tolerances(examples, ROWS, FOLDS) == {
+        "Body": TOLERANCES[2],
+        "Look": TOLERANCES[4],
+    }
+
+
+def test_of_each_concept_the_vector_of_the_best_fold_is_elected() -> None:
+    def bank(number: float) -> Any:
+        return SimpleNamespace(
+            coef_=np.full((2, 3), number),
+            intercept_=np.full(2, number),
+            C_=np.full(2, number),
+            length_=np.full(2, number),
+        )
+
+    scores = np.array([[0.5, 0.2], [0.5, 0.1], [0.4, 0.7]])
+    elected = _elected([bank(0.0), bank(1.0), bank(2.0)], scores)
+    assert elected.coef_.tolist() == [[0.0] * 3, [2.0] * 3]
+    for name in ("intercept_", "C_", "length_"):
+        assert getattr(elected, name).tolist() == [0.0, 2.0]
+
+
+def test_a_concept_needs_three_examples_of_each_kind() -> None:
+    columns = [
+        [1, 1, 1, 0, 0, 0, -1],
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0, -1],
+        [1, 1, 1, 1, 0, 0, 0],
+    ]
+    targets = np.array(columns).T
+    assert findable(targets) == [0, 3]
+    with pytest.raises(FixTraining, match="no concept has 3 training clips with it"):
+        findable(targets[:, 1:3])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from obygaze_models.protocols.runner.localise import (
     TIOUS,
     Rule,
     ScoredFilm,
+    _over_films,
     blind_intervals,
     choose_rule,
     find_intervals,
@@ -117,3 +121,35 @@ def test_blind_intervals_have_the_mean_length_and_share() -> None:
     assert lengths.tolist() == pytest.approx([10, 10, 10])
     assert found.mean(axis=0)[:2].mean() == pytest.approx(100)
     assert np.diff(found[:, 0]) == pytest.approx([200 / 3] * 2)
+
+
+def test_means_over_films_beside_blind_intervals() -> None:
+    """Film 1 is found at two of five overlaps, half of film 2 at each."""
+    protocol: Any = SimpleNamespace(
+        report=SimpleNamespace(replicates=200, confidence=0.95),
+        fit=SimpleNamespace(seed=0),
+    )
+    of_films: Any = [
+        [[1.0, 1.0, 0.0, 0.0, 0.0], [0.0] * 5],
+        [[0.5] * 5, [0.2] * 5],
+    ]
+    record = _over_films(protocol, of_films, 1)
+    values = {name: entry["value"] for name, entry in record.items()}
+    assert values == pytest.approx(
+        {
+            "map": (0.4 + 0.5) / 2,
+            "blind": 0.1,
+            "0.3": 0.75,
+            "0.4": 0.75,
+            "0.5": 0.25,
+            "0.6": 0.25,
+            "0.7": 0.25,
+        }
+    )
+    # Where the films of one set train the models of the other, intervals are wider.
+    random = np.random.default_rng(0)
+    many: Any = random.uniform(0.3, 0.7, size=(30, 2, 5)).tolist()
+    alone = _over_films(protocol, many, 1)
+    reused = _over_films(protocol, many, 2)
+    for name, entry in alone.items():
+        assert np.ptp(reused[name]["ci"]) > 1.3 * np.ptp(entry["ci"]) > 0

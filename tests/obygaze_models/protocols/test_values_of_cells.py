@@ -5,18 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score
 
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import Cell, TestedFold, predictions_csv
+from obygaze_models.protocols.runner.cells import (
+    Cell,
+    TestedFold,
+    expected_random,
+    predictions_csv,
+)
 from obygaze_models.protocols.schema import PaperValue
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])
@@ -270,3 +277,35 @@ def test_predictions_have_a_line_for_each_test_of_each_clip() -> None:
         "a-1,a,T,U,T,ridge,x,1,1,0,0.2,0",
         "a-2,a,T,U,T,ridge,x,1,1,1,0.8,1",
     ]
+
+
+def test_what_a_random_share_is_expected_to_have() -> None:
+    """Two of five clips are positive, and three of ten are called so."""
+    y = np.array([1, 0, 1, 0, 0], dtype=np.bool_)
+    compute = expected_random(y, np.zeros(5, dtype=np.intp), 1, 0.3)
+    values = {name: drawn.item() for name, drawn in compute(np.ones((1, 1))).items()}
+    called = 2 * 0.4 * 0.3 / (0.4 + 0.3)
+    not_called = 2 * 0.6 * 0.7 / (0.6 + 0.7)
+    orders = permutations(range(5))
+    ranked = [average_precision_score(y, order) for order in orders]
+    assert values == pytest.approx(
+        {
+            "f1_binary": called,
+            "f1_weighted": 0.4 * called + 0.6 * not_called,
+            "f1_macro": (called + not_called) / 2,
+            "precision": 0.4,
+            "recall": 0.3,
+            "accuracy": 0.4 * 0.3 + 0.6 * 0.7,
+            "prevalence": 0.4,
+            "share_positive": 0.3,
+            "ap": np.mean(ranked),
+            "auc": 0.5,
+        }
+    )
+    # A film of negatives alone, drawn twice beside one of both.
+    codes = np.array([0, 0, 0, 1, 1])
+    drawn = expected_random(y, codes, 2, 0.3)(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    assert drawn["prevalence"].tolist() == [2 / 7, 0.0]
+    assert drawn["recall"].tolist() == [0.3, 0.0]
+    assert drawn["f1_binary"][1] == 0.0
+    assert math.isnan(drawn["auc"][1])
