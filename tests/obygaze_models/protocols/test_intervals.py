@@ -153,3 +153,5 @@ def test_means_over_films_beside_blind_intervals() -> None:
     reused = _over_films(protocol, many, 2)
     for name, entry in alone.items():
         assert np.ptp(reused[name]["ci"]) > 1.3 * np.ptp(entry["ci"]) > 0
+        low, high = entry["ci"]
+        assert 0.4 < low < entry["value"] < high < 0.6

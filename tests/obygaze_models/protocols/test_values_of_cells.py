@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
+from support.experiments import quick
 
 from obygaze_features.manifest.model import Clip
+from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
@@ -181,6 +183,59 @@ def test_a_bin_has_its_upper_end() -> None:
     assert bins[1].score == pytest.approx(0.155)
     assert (bins[9].low, bins[9].high, bins[9].share) == (0.9, 1.0, 0.0)
     assert math.isnan(bins[2].score) and math.isnan(bins[2].share)
+
+
+def test_a_score_above_one_by_rounding_is_in_the_last_bin() -> None:
+    bins = cell_records._bins(np.array([True]), np.array([np.nextafter(1, 2)]))
+    assert [record["n"] for record in bins] == [0] * 9 + [1]
+
+
+def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
+    """Of a model, those of ranks; of what is not trained, all."""
+    random = np.random.default_rng(0)
+    y = random.permutation([1, 0, 0] * 8)
+    fold = fold_of("1", 0, range(24), y.tolist(), random.random(24).tolist())
+    films = np.array([f"f{i % 6}" for i in range(24)])
+    protocol = quick()
+    cell = replace(SEED_0, tested=[fold])
+    labels = y.astype(np.int8)
+    record = cell_records.cell_record(cell, protocol, films, labels, "xclip")
+    drawn = resample(
+        cell.statistics(films),
+        np.unique(films),
+        n_replicates=60,
+        level=0.95,
+        seed=(protocol.fit.seed, 0),
+        within_unit=True,
+    )
+    for name in ("ap", "auc"):
+        interval = drawn[name][0]
+        assert record[name]["ci"] == pytest.approx([interval.low, interval.high])
+    assert np.isnan(record["accuracy"]["ci"]).all()
+    assert "no_interval" not in record
+    blind = cell_records.cell_record(
+        replace(cell, model="random"), protocol, films, labels
+    )
+    assert np.isfinite(blind["accuracy"]["ci"]).all()
+    assert (record["kind"], blind["kind"]) == ("cell", "baseline")
+    assert (blind["expected"], blind["ceiling"]) == (False, False)
+
+
+def test_a_model_with_too_few_clips_says_that_it_has_no_interval() -> None:
+    protocol = quick()
+    labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
+    record = cell_records.cell_record(SEED_0, protocol, FILMS, labels, "xclip")
+    assert record["no_interval"]
+    assert np.isnan(record["auc"]["ci"]).all()
+    assert (record["n_test"], record["n_positive"], record["n_movies"]) == (6, 2, 2)
+    assert (record["prevalence"], record["n_runs"]) == (2 / 6, 2)
+    blind = cell_records.cell_record(SEED_0, protocol, FILMS, labels)
+    assert "no_interval" not in blind
+    # One film can have none, whatever its clips are.
+    one = np.array(["a"] * 6)
+    assert "no_interval" not in cell_records.cell_record(
+        SEED_0, protocol, one, labels, "xclip"
+    )
 
 
 @pytest.mark.parametrize(
