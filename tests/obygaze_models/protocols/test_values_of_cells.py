@@ -194,10 +194,14 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
     """Of a model, those of ranks; of what is not trained, all."""
     random = np.random.default_rng(0)
     y = random.permutation([1, 0, 0] * 8)
-    fold = fold_of("1", 0, range(24), y.tolist(), random.random(24).tolist())
+    scores = random.random(24).tolist()
+    folds = [
+        fold_of(str(start), 0, rows, y[rows].tolist(), scores[start : start + 12])
+        for start, rows in ((0, range(12)), (12, range(12, 24)))
+    ]
     films = np.array([f"f{i % 6}" for i in range(24)])
     protocol = quick()
-    cell = replace(SEED_0, tested=[fold])
+    cell = replace(SEED_0, tested=folds)
     labels = y.astype(np.int8)
     record = cell_records.cell_record(cell, protocol, films, labels, "xclip")
     drawn = resample(
@@ -207,6 +211,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         level=0.95,
         seed=(protocol.fit.seed, 0),
         within_unit=True,
+        inflation=3,
     )
     for name in ("ap", "auc"):
         interval = drawn[name][0]

@@ -372,3 +372,11 @@ def test_a_table_of_what_was_watched_needs_no_concepts(tmp_path: Path) -> None:
     labels = [(row.labelled, row.level, row.concepts) for row in made.merged[1:]]
     assert labels == [(True, "EN", ()), (True, "S", ("Look",))]
     assert not made.merged[0].labelled
+
+
+def test_the_share_of_a_clip_that_is_enough_by_default() -> None:
+    """Five of 25 frames are a fifth, four are not."""
+    spans = clips("0-24 25-49")
+    made = project(marks("0-4 S, 30-33 HN"), spans)
+    assert made.threshold == Fraction(1, 5)
+    assert [row.level for row in made.merged] == ["S", "EN"]
