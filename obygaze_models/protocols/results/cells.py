@@ -6,6 +6,7 @@ from typing import Any
 
 from obygaze_models.protocols.results.record import (
     Record,
+    RunRecord,
     inline,
     is_estimate,
     is_spread,
@@ -16,7 +17,7 @@ from obygaze_models.protocols.results.record import (
 Interval = Sequence[float | None]
 
 
-class OfPair(Record):
+class OfPair(RunRecord):
     """A record about a training task and a test task."""
 
     train: str

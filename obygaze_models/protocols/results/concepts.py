@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from obygaze_models.protocols.results.cells import Estimate
-from obygaze_models.protocols.results.record import Record, optional_key
+from obygaze_models.protocols.results.record import Record, RunRecord, optional_key
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,7 +87,7 @@ class Leakage(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ConceptVectors(Record):
+class ConceptVectors(RunRecord):
     """The concept vectors of one store and some settings; without vectors, `note` says why."""
 
     kind: str = "anatomy"
@@ -153,7 +153,7 @@ class Corrections(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Head(Record):
+class Head(RunRecord):
     """A head on the margins of concepts, fitted on all clips of a task."""
 
     kind: str = "anatomy"
@@ -197,7 +197,7 @@ class ConceptSlope(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sensitivity(Record):
+class Sensitivity(RunRecord):
     """How the score of a probe changes along the concept vectors; `n` clips are of class 1."""
 
     kind: str = "anatomy"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from obygaze_models.protocols.results.cells import Interval, OfPair, WithInterval
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import Record, RunRecord
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,7 +47,7 @@ class TrainedValue(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Contrast(WithInterval):
+class Contrast(RunRecord, WithInterval):
     """A model that was trained on one task and on another, on the same test clips."""
 
     kind: str = "contrast"

@@ -9,7 +9,7 @@ from obygaze_models.protocols.results.concepts import ConceptVectors, Head, Sens
 from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
 from obygaze_models.protocols.results.localisation import Localisation
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.results.whole_run import (
     Argmax,
@@ -19,7 +19,7 @@ from obygaze_models.protocols.results.whole_run import (
     Remark,
 )
 
-KINDS: dict[str, type[Record]] = {
+KINDS: dict[str, type[RunRecord]] = {
     "cell": CellRecord,
     "baseline": CellRecord,
     "comparison": Comparison,
@@ -35,7 +35,7 @@ KINDS: dict[str, type[Record]] = {
     "remark": Remark,
 }
 # The parts of records of the kind "anatomy".
-CONCEPT_PARTS: dict[str, type[Record]] = {
+CONCEPT_PARTS: dict[str, type[RunRecord]] = {
     "concepts": ConceptVectors,
     "head": Head,
     "sensitivity": Sensitivity,
@@ -43,9 +43,10 @@ CONCEPT_PARTS: dict[str, type[Record]] = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class UnknownRecord(Record):
+class UnknownRecord(RunRecord):
     """A record of a kind that this version does not know, as it is in the file."""
 
+    kind: str
     document: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
@@ -55,10 +56,10 @@ class UnknownRecord(Record):
     @classmethod
     def from_json(cls, document: Any) -> Self:
         """Return the record of an object in a file."""
-        return cls(document=document)
+        return cls(kind=str(document["kind"]), document=document)
 
 
-def read_record(document: Any) -> Record:
+def read_record(document: Any) -> RunRecord:
     """Return the record of an object in results.json; ValueError says what is invalid."""
     kind = str(document["kind"])
     if kind == "anatomy":

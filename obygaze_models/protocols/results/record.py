@@ -75,6 +75,12 @@ class Record(Mapping[str, Any]):
         return self.to_json()
 
 
+class RunRecord(Record):
+    """A record of results.json, which has a kind; other records are parts of one."""
+
+    kind: str
+
+
 def optional_key() -> Any:
     """Return a field that is left out of the file where it is None."""
     return field(default=None, metadata={"is_optional": True})

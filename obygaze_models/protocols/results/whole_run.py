@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from obygaze_models.protocols.results.cells import OfPair
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import Record, RunRecord
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -17,7 +17,7 @@ class MissingClip(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Coverage(Record):
+class Coverage(RunRecord):
     """The clips of a run that have features in a store, and those that do not."""
 
     kind: str = "coverage"
@@ -33,7 +33,7 @@ class Coverage(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CopiedClips(Record):
+class CopiedClips(RunRecord):
     """The clips of a store with the features of another clip."""
 
     kind: str = "copies"
@@ -68,7 +68,7 @@ class LearningCurve(OfPair):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Argmax(Record):
+class Argmax(RunRecord):
     """Several one-against-rest tasks as one question: the class with the highest score."""
 
     kind: str = "argmax"
@@ -85,7 +85,7 @@ class Argmax(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Remark(Record):
+class Remark(RunRecord):
     """A warning that a result is misleading, and the number of cells that it is about."""
 
     kind: str = "remark"

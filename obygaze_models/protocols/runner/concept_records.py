@@ -37,7 +37,7 @@ from obygaze_models.protocols.results.concepts import (
     Tree,
     Weights,
 )
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.banks import Examples
 from obygaze_models.protocols.runner.execute import FitContext, fit_every_clip
 from obygaze_models.protocols.runner.features import Features
@@ -55,7 +55,7 @@ class BankRecords(NamedTuple):
     """The record of concept vectors, and those of the heads and probes beside them."""
 
     vectors: ConceptVectors
-    others: Sequence[Record] = ()
+    others: Sequence[RunRecord] = ()
 
 
 def concept_jobs(context: FitContext) -> list[Callable[[], BankRecords]]:
@@ -80,9 +80,9 @@ def noise_jobs(context: FitContext) -> list[Callable[[], Noise]]:
 
 def join_noise(
     banks: Sequence[BankRecords], noise_of_banks: Sequence[Noise]
-) -> list[Record]:
+) -> list[RunRecord]:
     """Return all records of the banks, each concept with the quality of random features."""
-    records: list[Record] = []
+    records: list[RunRecord] = []
     for bank, noise in zip(banks, noise_of_banks, strict=True):
         concepts = [
             replace(concept, noise=noise.get(concept.name))
@@ -142,7 +142,7 @@ def _bank_records(
         leakage=_leakage(context, vectors),
         note="",
     )
-    others: list[Record] = []
+    others: list[RunRecord] = []
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
             head = _head_record(context, name, vectors, task)

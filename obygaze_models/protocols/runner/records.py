@@ -35,7 +35,7 @@ from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.kinds import read_record
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.results.whole_run import Remark
 
 RUN_FORMAT = "obygaze-run/1"
@@ -47,7 +47,7 @@ PREDICTIONS_FILE = "predictions.csv"
 # What reports and audits write into the folder of a run.
 MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=RunRecord)
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,18 @@ class Run:
 
     folder: Path
     about: Mapping[str, Any]
-    records: Sequence[Record]
+    records: Sequence[RunRecord]
 
     @overload
-    def of(self, kind: str) -> list[Record]: ...
+    def of(self, kind: str) -> list[RunRecord]: ...
 
     @overload
     def of(self, kind: type[R]) -> list[R]: ...
 
-    def of(self, kind: str | type[R]) -> list[Record] | list[R]:
+    def of(self, kind: str | type[R]) -> list[RunRecord] | list[R]:
         """Return the records of one kind, such as "contrast" or `Contrast`, in their order."""
         if isinstance(kind, str):
-            return [record for record in self.records if record["kind"] == kind]
+            return [record for record in self.records if record.kind == kind]
         return [record for record in self.records if isinstance(record, kind)]
 
     @property
@@ -186,7 +186,7 @@ def check_free(folder: Path, identity: str, *, force: bool) -> None:
 def write_run(
     folder: Path,
     about: Mapping[str, Any],
-    records: Sequence[Record],
+    records: Sequence[RunRecord],
     predictions: bytes,
 ) -> dict[str, Any]:
     """Write the three files and return the content of run.json.
@@ -309,7 +309,7 @@ def _json(path: Path, sha256: object = None) -> Any:
         ) from error
 
 
-def _flat(record: Record) -> dict[str, Any]:
+def _flat(record: RunRecord) -> dict[str, Any]:
     """Return the plain values of a cell, and of each metric the value and its interval."""
     flat = {
         key: value
@@ -330,7 +330,7 @@ def _flat(record: Record) -> dict[str, Any]:
     return flat
 
 
-def _shown(record: Record) -> dict[str, Any]:
+def _shown(record: RunRecord) -> dict[str, Any]:
     """Return a record without the keys that only the files have."""
     hidden = ("kind", "by_movie", "calibration")
     return {key: value for key, value in record.items() if key not in hidden}

@@ -24,7 +24,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS, find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
-from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.argmax import argmax_records
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
@@ -306,10 +306,10 @@ def _warn_of_many_fits(inputs: Inputs) -> None:
 
 def _fit_all(
     contexts: Sequence[FitContext], watch: Watch
-) -> tuple[list[Cell], list[Cell], list[Record]]:
+) -> tuple[list[Cell], list[Cell], list[RunRecord]]:
     """Return the cells, the baselines and the learning curves of all stores."""
     cells: list[Cell] = []
-    curves: list[Record] = []
+    curves: list[RunRecord] = []
     by_splits: dict[str, list[Cell]] = {}
     for context in contexts:
         if context.features is not None and context.models:
@@ -335,7 +335,7 @@ def _records(
     cells: Sequence[Cell],
     baselines: Sequence[Cell],
     watch: Watch,
-) -> list[Record]:
+) -> list[RunRecord]:
     """Return the records of a run but its curves, in the order of results.json."""
     protocol = inputs.protocol
     table = inputs.table
@@ -347,7 +347,7 @@ def _records(
     n_jobs = sum(map(len, jobs.values()))
     with watch("evaluation", n_jobs) as progress:
         made = map_groups(jobs, contexts[0].n_jobs, progress)
-    records: list[Record] = [
+    records: list[RunRecord] = [
         *made["cells"],
         *made["baselines"],
         *made["comparisons"],
