@@ -314,6 +314,25 @@ def test_a_window_after_the_end_of_its_film_takes_no_time() -> None:
     assert "the film has 12 pictures; the window lies after them" in str(result.error)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_only_a_window_with_damage_is_decoded_by_itself(
+    monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    """Of two views, the second finds the damage."""
+    sweep = sweeps._Sweep(
+        Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, DecodeJob("a.mp4", ())
+    )
+    first, second = View(4), View(2)
+    shared: dict[View, Any] = {first: "first", second: None if damaged else "second"}
+    monkeypatch.setattr(sweep, "_clip", lambda window, view: shared[view])
+    monkeypatch.setattr(sweep, "_decoded_alone", lambda window, seconds: "alone")
+    result: Any = sweep._result(sweep._window(0, (first, second)), 0.5)
+    if damaged:
+        assert result == "alone"
+        return
+    assert (result.clips, result.error, result.seconds) == (shared, None, 0.5)
+
+
 def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "Amélie 1").mkdir()
     (tmp_path / "Amélie 1" / "a.mp4").touch()
