@@ -27,11 +27,6 @@ from obygaze_features.extraction.recipes import exact_pictures, load_target, tar
 from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.maps import Directions, random_directions, write_maps
 from obygaze_features.video.container import BadVideo
-from obygaze_models.text_vectors import (
-    attribute_vectors,
-    check_spaces,
-    read_text_table,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -226,6 +221,12 @@ def write_saliency(
 
 def _directions_of_texts(store: Store, text: PathLike, level: str) -> Directions:
     """Return the mean vector of the texts of each attribute, and random directions."""
+    from obygaze_models.text_vectors import (
+        attribute_vectors,
+        check_spaces,
+        read_text_table,
+    )
+
     texts = read_text_table(store, os.fspath(text))
     check_spaces(store, level, texts)
     directions = {}
