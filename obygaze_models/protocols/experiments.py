@@ -193,19 +193,19 @@ def train(
     chosen = training_protocol(model, task, clips, changes)
     inputs = gather(chosen, clips, path, open_stores(store, workspace))
     name = inputs.default_name if output is None else os.fspath(output)
-    place = Workspace.of(workspace)
-    folder = _named_folder(place, name)
-    model_folder = place.folder("models") / folder.name
+    resolved_workspace = Workspace.of(workspace)
+    folder = _named_folder(resolved_workspace, name)
+    model_folder = resolved_workspace.folder("models") / folder.name
     check_place(model_folder, model_folder.name)
-    done = run_protocol(
+    finished = run_protocol(
         inputs,
         folder,
         force=force,
         n_jobs=n_jobs,
         watch=progress_bars(progress, "steps"),
     )
-    fit_final(inputs, done, model_folder, force=force)
-    return Trained(done, load_folder(model_folder))
+    fit_final(inputs, finished, model_folder, force=force)
+    return Trained(finished, load_folder(model_folder))
 
 
 def _named_folder(workspace: Workspace, name: str) -> Path:
@@ -225,17 +225,17 @@ def named_manifest(
     """Return a manifest and its path; without a name, the only manifest of the workspace."""
     if isinstance(manifest, Manifest):
         return manifest, manifest.name
-    place = Workspace.of(workspace)
+    resolved_workspace = Workspace.of(workspace)
     if manifest is None:
-        known = place.names("manifests")
-        if len(known) != 1:
+        names = resolved_workspace.names("manifests")
+        if len(names) != 1:
             hint = "obygaze manifest import --help"
-            if known:
-                hint = f"name one of {few(known)}"
-            n_known = count(len(known), "manifest")
-            what = f"no manifest is named, and the workspace has {n_known}"
-            raise FixUsage(what, hint=hint)
-        manifest = known[0]
+            if names:
+                hint = f"name one of {few(names)}"
+            n_names = count(len(names), "manifest")
+            message = f"no manifest is named, and the workspace has {n_names}"
+            raise FixUsage(message, hint=hint)
+        manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
 
@@ -294,8 +294,8 @@ def _with_store_name(word: str) -> str:
 
 def _last_name(location: str) -> str:
     """Return the last part of the place of a store, without the ending of a packed store."""
-    place = location if is_url(location) else str(Path(location).resolve())
-    return last_part(place).removesuffix(".zip")
+    path = location if is_url(location) else str(Path(location).resolve())
+    return last_part(path).removesuffix(".zip")
 
 
 command = command_of(

@@ -179,6 +179,8 @@ def verify_models(
         obygaze models verify films-pcbm
         obygaze models verify films-pcbm films-mlp --json
     """
-    opened = Workspace.of(workspace)
-    verified = [verify_folder(opened.existing("models", model)) for model in models]
+    resolved_workspace = Workspace.of(workspace)
+    verified = [
+        verify_folder(resolved_workspace.existing("models", model)) for model in models
+    ]
     return VerifiedModels(verified)
