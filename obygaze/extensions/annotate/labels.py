@@ -130,7 +130,9 @@ def project_tables(
     marked, spans = read_inputs(
         [_table_path(name, workspace) for name in names], cut, fps=fps
     )
-    concepts = {concept for segment in marked for concept in segment.concepts}
+    concepts: set[str] = set()
+    for segment in marked:
+        concepts.update(segment.concepts)
     made = project(marked, spans, threshold)
     if not made.merged and clips is not None:
         raise FixInput(
