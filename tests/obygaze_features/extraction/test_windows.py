@@ -333,6 +333,33 @@ def test_only_a_window_with_damage_is_decoded_by_itself(
     assert (result.clips, result.error, result.seconds) == (shared, None, 0.5)
 
 
+def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
+    """The first picture of the film is shown at 3 s of its file."""
+    index = index_of([3 + 0.1 * n for n in range(12)])
+    sweep = sweeps._Sweep(Grid(4, 4), index, None, DecodeJob("a.mp4", ()))
+    window = sweep._window(1, (View(4),))
+    times_s = index.times_s[4:8]
+    rows = np.arange(4)
+    clip = DecodedClip(
+        path=Path("a.mp4"),
+        pictures=np.zeros((4, 2, 2, 3), np.uint8),
+        rows=rows,
+        index=rows + 4,
+        time_s=times_s,
+        asked_s=times_s,
+        substituted=np.zeros(4, np.bool_),
+        mask=np.ones(4, np.bool_),
+        total=12,
+        damaged=False,
+        missing=0.0,
+    )
+    placed = sweep._placed(clip, window)
+    assert placed.time_s == pytest.approx([0.4, 0.5, 0.6, 0.7])
+    assert placed.asked_s == pytest.approx([0.4, 0.5, 0.6, 0.7])
+    assert placed.span_s == pytest.approx((0.4, 0.8))
+    assert placed.total == 4
+
+
 def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "Amélie 1").mkdir()
     (tmp_path / "Amélie 1" / "a.mp4").touch()

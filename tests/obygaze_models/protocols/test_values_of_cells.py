@@ -362,6 +362,12 @@ def test_what_a_random_share_is_expected_to_have() -> None:
             "auc": 0.5,
         }
     )
+    # Metrics of the expected counts are these closed forms.
+    names = ("precision", "recall", "accuracy", "f1_macro")
+    of_counts = expected_random(y, np.zeros(5, dtype=np.intp), 1, 0.3, names)
+    counted = of_counts(np.ones((1, 1)))
+    for name in names:
+        assert counted[name].item() == pytest.approx(values[name])
     # A film of negatives alone, drawn twice beside one of both.
     codes = np.array([0, 0, 0, 1, 1])
     drawn = expected_random(y, codes, 2, 0.3)(np.array([[1.0, 2.0], [0.0, 1.0]]))
