@@ -183,6 +183,9 @@ def show_result(
     console: Console, result: Any, text_of: Callable[[Any], str] = str
 ) -> None:
     """Print a result and what it has for stderr, and end as it says."""
+    for warning in getattr(result, "warnings", ()):
+        sentence, hint = (warning, "") if isinstance(warning, str) else warning
+        console.warn(sentence, hint)
     if console.as_json:
         one_line = getattr(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
@@ -194,9 +197,6 @@ def show_result(
                 console.result(text)
             if part is not result:
                 _show_notes(console, part)
-    for warning in getattr(result, "warnings", ()):
-        sentence, hint = (warning, "") if isinstance(warning, str) else warning
-        console.warn(sentence, hint)
     if not console.as_json:
         _show_notes(console, result)
     if hasattr(result, "require_ok"):
