@@ -22,9 +22,8 @@ from obygaze_features.core.workspace import PathLike
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _CONNECT_S = 5.0
-_TENSORS = re.compile(
-    r"\.(safetensors|bin|pt|pth)(\.\d+)?$"
-)  # pytorch_model.bin.3 of an epoch
+# pytorch_model.bin.3 of an epoch.
+_TENSORS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
 SMALL_FILES = (
     "config.json",
     "preprocessor_config.json",

@@ -148,9 +148,8 @@ class TorchBackbone(Backbone):
         self.verified = is_verified(card, files, hashes)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = place(module, placement.device, self.dtype).eval()
-        for (
-            parameter
-        ) in self.module.parameters():  # a TorchScript module has no requires_grad_
+        # A TorchScript module has no requires_grad_.
+        for parameter in self.module.parameters():
             parameter.requires_grad_(False)
         if placement.compiled:
             compile_layers(self.module)

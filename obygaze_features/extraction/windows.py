@@ -321,9 +321,8 @@ class _Sweep:
             start = 0
             for of_part, part_rows in pieces:
                 target = pictures[start : start + len(part_rows)]
-                of_part.take(
-                    part_rows, 0, target, "clip"
-                )  # in other modes they are copied twice
+                # In other modes they are copied twice.
+                of_part.take(part_rows, 0, target, "clip")
                 start += len(part_rows)
             rows = np.arange(len(pictures))
         times_s = self.index.times_s

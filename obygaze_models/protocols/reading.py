@@ -154,9 +154,8 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 def _set(tree: dict[str, Any], place: str, value: Any) -> None:
     *sections, key = place.split(".")
-    if (
-        key == GRID and len(sections) > 2
-    ):  # a grid in place of the value that a setting has
+    # A grid in place of the value that a setting has.
+    if key == GRID and len(sections) > 2:
         *sections, key = sections
         value = {GRID: value}
     for section in sections:

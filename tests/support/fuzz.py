@@ -196,12 +196,10 @@ def one(
     """Change one input and read it."""
     tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
     n_before = _peak_bytes()
-    faulthandler.dump_traceback_later(
-        20 * MAX_SECONDS, exit=True
-    )  # the code of a library hangs
-    signal.setitimer(
-        signal.ITIMER_PROF, MAX_SECONDS
-    )  # of the processor, not of a busy machine
+    # The code of a library hangs.
+    faulthandler.dump_traceback_later(20 * MAX_SECONDS, exit=True)
+    # Of the processor, not of a busy machine.
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
     try:
         target.read(tree, folder)
         found.counts[f"{target.name}: read"] += 1

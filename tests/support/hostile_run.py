@@ -78,9 +78,8 @@ def ways(case: Case | ZipCase, place: Path, url: str, out: Path) -> dict[str, An
             "read": lambda: read(place),
             "pull": lambda: pull(place, out / "pull"),
         }
-        if (
-            "pipe" not in case.name and "4 GB" not in case.name
-        ):  # the test's server reads files
+        # The test's server reads files.
+        if "pipe" not in case.name and "4 GB" not in case.name:
             calls["http"] = lambda: pull(f"{url}/{place.name}", out / "http")
         if archive.exists():
             calls["zip"] = lambda: unpack(archive, out / "zip")

@@ -32,9 +32,8 @@ def kill_everywhere(work: Work, look: Callable[[], None]) -> int:
     """
     for n in range(1, 2000):
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # threads of BLAS are idle
+            # Threads of BLAS are idle.
+            warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
             _killed_at(n, work)

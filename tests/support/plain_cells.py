@@ -390,9 +390,8 @@ def _test_sets(
                     if key in n_of and n_of[key] != pair:
                         yield f"{key} trains on {n_of[key]}, expected {pair}"
         if cell["kind"] == "baseline" and splits["validation"] == "each":
-            expected = {
-                key: expected[key] for key in by_fold
-            }  # folds that are one to a baseline
+            # Folds that are one to a baseline.
+            expected = {key: expected[key] for key in by_fold}
     elif kind == "fixed":
         expected["fixed"] = {c.clip_id for c in tested if c.extra["part"] == "test"}
         n_train = sum(c.extra["part"] == "train" for c in trains)

@@ -50,9 +50,8 @@ def server_of(site: Site) -> PageServer:
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
         **{name: partial(static, name) for name in STATIC},
-        DATA_FILE: lambda asked: Reply(
-            b"", "text/javascript"
-        ),  # an exported page has data there
+        # An exported page has data there.
+        DATA_FILE: lambda asked: Reply(b"", "text/javascript"),
         "api/overview": partial(document, site.overview),
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
@@ -85,9 +84,8 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     pictures = dict[str, bytes]()
     media = site.media
     for clip in site.shown.values() if thumbnails else ():
-        with suppress(
-            ObygazeError
-        ):  # no picture of a clip whose video is missing or damaged
+        # No picture of a clip whose video is missing or damaged.
+        with suppress(ObygazeError):
             pictures[clip.clip_id] = media.thumbnail(clip)
     maps = [(clip, name) for clip in site.shown for name in media.directions(clip)]
     content: dict[str, Any] = {
@@ -105,9 +103,8 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
             (draft / name).write_bytes(_static_bytes(name))
         (draft / DATA_FILE).write_bytes(DATA_START + data + b"\n")
         (draft / "thumb").mkdir()
-        for number, picture in enumerate(
-            pictures.values()
-        ):  # an id may not be a name of a file
+        # An id may not be a name of a file.
+        for number, picture in enumerate(pictures.values()):
             (draft / "thumb" / f"{number}.jpg").write_bytes(picture)
         for number, (clip_id, name) in enumerate(maps):
             with suppress(ObygazeError):

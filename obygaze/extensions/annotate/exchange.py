@@ -323,9 +323,8 @@ def read_elan(
     """
     try:
         if b"<!DOCTYPE" in data:
-            raise ValueError(
-                "a document type is not allowed"
-            )  # it could define entities
+            # It could define entities.
+            raise ValueError("a document type is not allowed")
         root = ElementTree.fromstring(data)
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         what = f"not a file of ELAN: {error}"

@@ -146,9 +146,8 @@ class Media:
             .read_bytes()
             .decode("utf-8-sig", errors="replace")
         )
-        if not text.startswith(
-            "WEBVTT"
-        ):  # SubRip differs in the first line and in its times
+        # SubRip differs in the first line and in its times.
+        if not text.startswith("WEBVTT"):
             text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
         return text.encode("utf-8")
 
@@ -203,9 +202,8 @@ class Media:
             return decode_clip(path, view, **part, max_substituted=1, indexes=indexes)
 
 
-@lru_cache(
-    maxsize=2
-)  # the page asks for each direction of a clip; all are drawn at once
+# The page asks for each direction of a clip; all are drawn at once.
+@lru_cache(maxsize=2)
 def _map_sheets(
     workspace: Workspace, maps: Store | None, clip_id: str
 ) -> dict[str, bytes]:

@@ -146,9 +146,8 @@ def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
 
 def _options_of_site(function: F) -> F:
     """Add the parameters of `open_site` to a command."""
-    added = reversed(
-        parameters_of(open_site)
-    )  # click reads them from the last to the first
+    # Click reads them from the last to the first.
+    added = reversed(parameters_of(open_site))
     vars(function).setdefault("__click_params__", []).extend(added)
     return function
 

@@ -45,9 +45,8 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
             hint="URL#sha256=..., with the sha256 of the seal (`obygaze store info`), or no #",
         )
     given = ""
-    if (
-        expect is not None
-    ):  # "" is no sha256 either: an empty variable would check nothing
+    # "" is no sha256 either: an empty variable would check nothing.
+    if expect is not None:
         given = expect.strip().lower().removeprefix("sha256:")
         _require_sha256(given)
     if stated and given and stated != given:

@@ -68,9 +68,8 @@ def read_marker(root: Path, block: int) -> Marker | None:
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
     there = {path.name for path in _listed(root / "commits")}
-    if is_listed(
-        root / Seal.FILE
-    ):  # asked last: a store sealed meanwhile loses its markers
+    # Asked last: a store sealed meanwhile loses its markers.
+    if is_listed(root / Seal.FILE):
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
     return [block for block, name in names if name not in there]
@@ -352,9 +351,8 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         if marker.replaces:
             source.rename(target)
         else:
-            take_name(
-                source, target
-            )  # without links: only the claim's marker has this name
+            # Without links: only the claim's marker has this name.
+            take_name(source, target)
     except FileNotFoundError:
         return  # published by another process
     sync_dir(target.parent)

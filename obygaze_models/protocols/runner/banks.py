@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Tolerances = float | Mapping[str, float] | None
 MIN_ROWS = 3
 NO_FOLDS = np.zeros(0, dtype=np.intp)
+# For "folds"; the released ones among them.
 TOLERANCES = (
     0.005,
     0.01,
@@ -33,7 +34,7 @@ TOLERANCES = (
     0.1,
     0.5,
     1.0,
-)  # for "folds"; the released ones among them
+)
 # The order of the released code, which decides between equal splits of a tree.
 RELEASED = (
     "Body",

@@ -113,9 +113,8 @@ def near_pairs(X: Any, films: NDArray[np.str_]) -> list[tuple[int, int]] | None:
     squares = np.einsum("ij,ij->i", values, values)
     codes = np.unique(films, return_inverse=True)[1]
     nearest = np.full(len(values), -1)
-    radii = np.full(
-        (len(values), 3), np.nan
-    )  # to the nearest, the MIDDLE and the OUTER neighbour
+    # To the nearest, the MIDDLE and the OUTER neighbour.
+    radii = np.full((len(values), 3), np.nan)
     step = max(1, BLOCK_NUMBERS // max(len(values), OUTER * values.shape[1]))
     for start in range(0, len(values), step):
         rows = np.arange(start, min(start + step, len(values)))

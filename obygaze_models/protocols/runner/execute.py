@@ -188,9 +188,8 @@ def run_baselines(context: FitContext) -> list[Cell]:
         for task in protocol.test_tasks:
             marked[task] = other_annotators(task, protocol.tasks[task], table)
     for name, (pair, number, split) in product(names, context.folds):
-        if (
-            name == "annotator"
-        ):  # tests clips that somebody else marked, and trains on none
+        # Tests clips that somebody else marked, and trains on none.
+        if name == "annotator":
             others = marked[pair[1]]
             tested = split.test[np.isfinite(others[split.test])]
             if not len(tested):

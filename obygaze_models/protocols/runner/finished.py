@@ -20,9 +20,8 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import TestedFold
 from obygaze_models.protocols.schedule import Pair
 
-TestKey = tuple[
-    str, Pair, int, int
-]  # model, training and test task, numbers of fold and seed
+# Model, training and test task, numbers of fold and seed.
+TestKey = tuple[str, Pair, int, int]
 Outcomes = dict[TestKey, TestedFold | str]  # the test, or why there is none
 KEPT_FOR_S = 30 * 24 * 3600.0
 

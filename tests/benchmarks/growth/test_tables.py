@@ -46,9 +46,8 @@ def test_each_table_is_there_or_says_why_not(stand_ins):
     text = found.to_text()
     assert "Table of store" in text
     assert "plan was not measured: the growth of plans needs the package 'av'" in text
-    assert (
-        len(found.growths) == len(TABLES) - 2
-    )  # neither the absent one nor the workers
+    # Neither the absent one nor the workers.
+    assert len(found.growths) == len(TABLES) - 2
     document = found.to_json()
     assert document["absent"] == found.absent
     assert document["tables"]["store"]["costs"][0]["growth"] == "linear"

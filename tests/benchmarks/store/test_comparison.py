@@ -18,9 +18,8 @@ pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench st
 @pytest.fixture(scope="module")
 def measured() -> comparison.StoreComparison:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            os, "sync", lambda: None
-        )  # all disks of the machine: not for a test
+        # All disks of the machine: not for a test.
+        patch.setattr(os, "sync", lambda: None)
         return measure_sizes(Sizes(130, 2, (130, 500), 1, 1, 1))
 
 

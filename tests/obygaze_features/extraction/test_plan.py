@@ -105,10 +105,11 @@ def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(
 
     assert terms_after(stated, "a") == ("CC0-1.0", "Doe (2026).")
     assert terms_after(stated, "b", licence="MIT") == ("MIT", "Doe (2026).")
+    # A later state of the manifest.
     assert terms_after(stated, "b") == (
         "MIT",
         "Doe (2026).",
-    )  # a later state of the manifest
+    )
     # A licence that is added to the manifest later, or given to a later run.
     assert terms_after(films(2), "c") == ("", "")
     assert terms_after(stated, "c") == ("CC0-1.0", "Doe (2026).")

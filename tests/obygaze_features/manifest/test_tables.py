@@ -111,9 +111,8 @@ def test_a_line_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
 
 def test_a_line_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
     header = ",".join(["a", *(f"n{i}" for i in range(10))])
-    others = ",".join(
-        ["x" * 100_000] * 10
-    )  # csv reads cells of at most 131,072 characters
+    # The module csv reads cells of at most 131,072 characters.
+    others = ",".join(["x" * 100_000] * 10)
     cell = "y" * (MAX_LINE - len(others) - 2)
     path = write(tmp_path, f"{header}\n{cell},{others}\n")
     assert read_table(path, required=("a",)).rows[0]["a"] == cell

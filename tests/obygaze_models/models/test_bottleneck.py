@@ -75,9 +75,8 @@ def test_the_head_learns_from_margins_that_saw_nothing() -> None:
 def test_concepts_that_mean_nothing_do_not_become_a_task_by_being_fitted() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(150, 400)), np.tile(["HN", "S"], 75)
-    has = (y == "S")[:, None].astype(
-        int
-    )  # the concept is the task, the features know neither
+    # The concept is the task, the features know neither.
+    has = (y == "S")[:, None].astype(int)
     careful, released = (
         Bottleneck(ConceptBank(C=1.0), LogisticHead(10.0), cross_fit=k).fit(
             X, y, concepts=has

@@ -34,9 +34,8 @@ def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
         assert interval.low <= values["ap"] <= interval.high
     planted, nothing = judged
     assert planted.p < 1e-6
-    assert planted.p_holm == pytest.approx(
-        2 * planted.p
-    )  # two concepts, the smaller counts twice
+    # Two concepts, the smaller counts twice.
+    assert planted.p_holm == pytest.approx(2 * planted.p)
     assert nothing.p > 0.05
 
 
@@ -83,9 +82,8 @@ def test_vectors_of_other_films_are_judged_at_the_nominal_level() -> None:
             way = X[rest & positive].mean(axis=0) - X[rest & ~positive].mean(axis=0)
             margins[~rest] = X[~rest] @ way
         p_values.append(shift_test(margins, positive, films, 12))
-    away = norm.isf(p_values) * np.sqrt(
-        1 + 12 / 11
-    )  # in deviations of the shifts alone
+    # In deviations of the shifts alone.
+    away = norm.isf(p_values) * np.sqrt(1 + 12 / 11)
     assert 1.6 < np.var(away) < 2.6
     assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.08
     assert np.mean(norm.sf(away) <= 0.05) > 0.08  # what was printed

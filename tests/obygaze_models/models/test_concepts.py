@@ -161,9 +161,8 @@ def test_on_noise_only_margins_in_sample_look_good() -> None:
         y, cross_fitted_margins(bank, X, y, np.arange(200) // 2 % 5)[:, 0]
     )
     assert in_sample > 0.99
-    assert (
-        abs(crossed - 0.5) < 0.12
-    )  # three standard errors of an AUC of .5 on 100 against 100
+    # Three standard errors of an AUC of .5 on 100 against 100.
+    assert abs(crossed - 0.5) < 0.12
 
 
 def test_a_concept_that_everyone_has_is_named() -> None:

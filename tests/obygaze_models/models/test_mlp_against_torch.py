@@ -128,9 +128,8 @@ def test_class_weights_are_those_of_pytorch() -> None:
 
 def test_balanced_weights_are_n_over_classes_times_count() -> None:
     X, labels = planted()
-    labels = np.where(
-        np.arange(150) % 5 == 0, 1, 0
-    )  # 20 of 100 training rows: weights .625, 2.5
+    # 20 of 100 training rows: weights .625, 2.5.
+    labels = np.where(np.arange(150) % 5 == 0, 1, 0)
     job = Job(np.arange(100), labels, np.arange(100, 150))
     balanced = one(X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight="balanced"))
     by_hand = one(
@@ -181,9 +180,8 @@ def test_jobs_with_one_training_set_are_one_trajectory(
     from obygaze_models.models import mlp
 
     X, labels = planted(n=200)
-    labels[150:] = (
-        1 - labels[150:]
-    )  # nothing to learn for the second film: it stops at once
+    # Nothing to learn for the second film: it stops at once.
+    labels[150:] = 1 - labels[150:]
     train, films = np.arange(100), (np.arange(100, 150), np.arange(150, 200))
     pair = [Job(train, labels, film) for film in films]
     settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)

@@ -19,9 +19,8 @@ from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.time_head import MAXIMUM, MEAN, TimeHead, _auc, pool_in_time
 
 N_FRAMES, WIDTH, STRENGTH = 8, 10, 5.0
-Marks = Callable[
-    [np.random.Generator, bool], NDArray[Any]
-]  # strengths [frames, 2 concepts]
+# Strengths [frames, 2 concepts].
+Marks = Callable[[np.random.Generator, bool], NDArray[Any]]
 
 
 def order(rng: np.random.Generator, positive: bool) -> NDArray[Any]:
@@ -100,9 +99,8 @@ def test_the_rule_that_was_planted_is_found(marks: Marks, rule: str) -> None:
 
 
 def test_rules_by_hand() -> None:
-    margins = np.array(
-        [[[0.0, 3.0], [2.0, 1.0], [1.0, 2.0]]]
-    )  # A peaks second, B first
+    # A peaks second, B first.
+    margins = np.array([[[0.0, 3.0], [2.0, 1.0], [1.0, 2.0]]])
     assert pool_in_time(margins, np.array([MAXIMUM, MEAN])).tolist() == [[2.0, 2.0]]
     assert pool_in_time(margins, np.array([1, 0])).tolist() == [[-0.5, 0.5]]
 

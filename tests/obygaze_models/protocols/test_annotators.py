@@ -40,9 +40,8 @@ def test_of_several_rows_the_highest_that_covers_a_fifth_counts() -> None:
     ]
     theirs = [
         clip("ben", 0, "EN", 0, 8),
-        clip(
-            "ben", 1, "S", 8, 11.9
-        ),  # a fifth of the first clip, a little less of the second
+        # A fifth of the first clip, a little less of the second.
+        clip("ben", 1, "S", 8, 11.9),
         clip("ben", 2, "HN", 11.9, 20),
     ]
     table = ClipTable("m", mine, (), of_any_annotator=[*mine, *theirs])
@@ -124,9 +123,8 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
     two: tuple[Manifest, Manifest], tmp_path: Path
 ) -> None:
     manifest, both = two
-    store = store_of(
-        tmp_path / "s", manifest, planted(manifest)
-    )  # one row for each clip
+    # One row for each clip.
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
     one_cell = 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'
     changes = ('grid.models=["ridge"]', "data.view=raw", *one_cell)
     alone = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})

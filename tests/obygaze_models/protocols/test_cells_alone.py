@@ -223,9 +223,8 @@ def test_vectors_that_were_found_on_test_clips_are_counted(
     monkeypatch.setattr(Banks, "bank_rows", every_row)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
-    with pytest.raises(
-        FixInput, match="8 of 16"
-    ) as error:  # four folds, two tests, two trained
+    # Four folds, two tests, two trained.
+    with pytest.raises(FixInput, match="8 of 16") as error:
         run_on(
             tmp_path,
             replace(protocol, grid=replace(protocol.grid, train=("EN_S",))),
@@ -262,6 +261,5 @@ def test_no_published_test_clip_finds_a_vector(
         "paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2
     )
     run_on(tmp_path, protocol, manifest, {"x": store})
-    assert set(found) == {
-        (71, 0)
-    }  # EN and S of the last fold; the fits serve ENHN_S as well
+    # EN and S of the last fold; the fits serve ENHN_S as well.
+    assert set(found) == {(71, 0)}

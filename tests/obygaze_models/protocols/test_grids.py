@@ -204,9 +204,8 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     chosen = [fold["chosen"]["learning_rate"] for fold in run.cells[0]["folds"]]
-    assert (
-        chosen.count(0.001) > len(chosen) / 2
-    )  # the second value: the first was taken always
+    # The second value: the first was taken always.
+    assert chosen.count(0.001) > len(chosen) / 2
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert (kept.learning_rate, tuple(kept.hidden)) == (0.001, (4, 4))
 

@@ -83,9 +83,8 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
         run = run_on(tmp_path, protocol, manifest, {})
         found[name] = cell_of(run.baselines, train="ENHN_S", test="ENHN_S")
     assert found["random"]["auc"]["value"] > 0.6
-    assert (
-        found["film"]["auc"]["value"] == 0.5
-    )  # no clip of the film votes: all score the same
+    # No clip of the film votes: all score the same.
+    assert found["film"]["auc"]["value"] == 0.5
     assert found["random"]["neighbours"] > 0.9 * found["random"]["n_test"]
     assert found["film"]["same_movie"] == 0
 

@@ -239,9 +239,8 @@ def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
     """Columns of the user may test all clips of some films: no clips of these films are left."""
     manifest = films(22, 60, seed=4, runs_on=0)
     names = sorted({clip.movie_id for clip in manifest})
-    fold_of = {
-        name: str(min(place, 9)) for place, name in enumerate(names)
-    }  # 13 in the last one
+    # 13 in the last one.
+    fold_of = {name: str(min(place, 9)) for place, name in enumerate(names)}
     folds = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}
     manifest = with_folds(manifest).with_column(FOLD_PREFIX + "02_EN_S", folds)
     one = [

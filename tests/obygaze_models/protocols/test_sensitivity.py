@@ -99,9 +99,8 @@ def test_the_share_of_a_perceptron_by_hand() -> None:
     probe = SimpleNamespace(layers_=[np.array(first), np.array(second)])
     X = np.array([[1.0], [2.0], [-3.0], [-4.0]])
     positive = np.array([True, True, True, False])
-    directions = np.array(
-        [[1.0], [-1.0], [-1.0]]
-    )  # a concept, and two others for chance
+    # A concept, and two others for chance.
+    directions = np.array([[1.0], [-1.0], [-1.0]])
     (found,) = sensitivity(probe, X, positive, directions, ["Look"])
     assert found["share"] == pytest.approx(2 / 3)
     # The mean slope is 1/3; x has a deviation of 2.55 and |x| one of 1.12.

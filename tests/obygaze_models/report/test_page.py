@@ -311,10 +311,11 @@ def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
     ids = ("tt3-004", "tt1-002")  # an error, and a clip that is decided correctly
     clips = tuple(replace(c, clip_id=i) for c, i in zip(manifest, ids, strict=True))
     manifest, X = replace(manifest, clips=clips), np.zeros((2, 3, 4, 2, 2))
+    # Look in frame 3 at the lower left; Body in frame 1.
     X[0, 0, 2, 1, 0], X[0, 1, 0, 0, 1] = (
         4,
         2,
-    )  # Look in frame 3 at the lower left; Body in frame 1
+    )
     recipe = a_recipe(maps={"directions": ["Look", "Body", "random 1"]})
     store_of(tmp_path / "stores" / "looks", manifest, X, level="maps", recipe=recipe)
     call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
@@ -327,9 +328,8 @@ def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
     data = re.search(r'href="data:image/png;base64,([^"]*)"', svg)
     assert data is not None
     stored = Image.open(io.BytesIO(base64.b64decode(data[1]))).convert("RGB")
-    picture = np.asarray(stored)[
-        ::-1
-    ]  # matplotlib stores it upside down, and the SVG turns it
+    # Matplotlib stores it upside down, and the SVG turns it.
+    picture = np.asarray(stored)[::-1]
     height, width, _ = picture.shape
     row, column = (
         (np.arange(n) + 0.5) * size / n for n, size in ((6, height), (8, width))

@@ -126,9 +126,8 @@ def test_names_are_never_markup(where):
     assert "<script" not in markdown
     assert "](http" not in markdown.replace(r"\]", "")
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {
-        4
-    }  # two cells and both ends
+    # Two cells and both ends.
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {4}
     check_latex(written(table, "tex"))
     assert [len(row) for row in read_csv(table.as_csv())] == [3, 3]
 

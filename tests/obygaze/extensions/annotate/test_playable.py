@@ -48,9 +48,8 @@ def test_a_copy_has_the_pictures_and_times_of_its_original(
         for before, after in zip(one.streams.audio, other.streams.audio, strict=True):
             n_before = sum(frame.samples for frame in one.decode(before))
             n_after = sum(frame.samples for frame in other.decode(after))
-            assert (
-                abs(n_after - n_before) <= 3 * 1024
-            )  # AAC has pieces of 1,024 samples
+            # AAC has pieces of 1,024 samples.
+            assert abs(n_after - n_before) <= 3 * 1024
 
 
 @pytest.mark.check("kills it before every change of the disk")

@@ -17,10 +17,11 @@ from obygaze_features.store import open_store
 
 def test_shares_by_hand() -> None:
     maps = np.zeros((2, 2, 2, 2))
+    # The mean of the clip is 1: 3 above it, and 3 in frame 1.
     maps[0, 0] = [
         [4, 0],
         [0, 0],
-    ]  # the mean of the clip is 1: 3 above it, and 3 in frame 1
+    ]
     maps[0, 1] = [[0, 4], [0, 0]]
     inside = np.zeros((2, 2, 2), dtype=bool)
     inside[0, 0, 0] = inside[1, 1, 0] = True

@@ -116,9 +116,8 @@ def test_rollout_without_a_text(world: tuple[Path, list[Any]]) -> None:
     ).ok()
     maps = open_store(place / "stores" / "rollout")
     assert (map_names(maps), list(maps)) == (["rollout"], ["tt0-001"])
-    assert (
-        0 < maps.matrix(MAPS).values.astype(float).sum() < 3
-    )  # of 3 frames, at most 1 each
+    # Of 3 frames, at most 1 each.
+    assert 0 < maps.matrix(MAPS).values.astype(float).sum() < 3
 
 
 def test_a_sheet_for_each_direction_over_the_exact_pictures(

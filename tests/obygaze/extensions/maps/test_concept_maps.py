@@ -52,9 +52,8 @@ def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
     shares = {c: pointing(manifest, maps, c, c) for c in CONCEPTS}
     assert min(shares.values()) > 0.9
     null = [pointing(manifest, maps, f"random {i}", CONCEPTS[0]) for i in range(1, 21)]
-    assert (
-        np.mean(null) < 0.35
-    )  # chance is 1/25, but a random direction has a part of the concept
+    # Chance is 1/25, but a random direction has a part of the concept.
+    assert np.mean(null) < 0.35
     assert max(null) < min(shares.values())
 
 

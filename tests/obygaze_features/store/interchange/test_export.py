@@ -590,9 +590,8 @@ def test_names_that_a_disk_takes_for_one_are_found_before_anything_is_written(
     with pytest.raises(FixInput, match=said):
         export_store(store, disk_of_a_mac / "out", format, levels=["clip"])
     assert list(disk_of_a_mac.iterdir()) == []
-    export_store(
-        store, tmp_path / "out", format, levels=["clip"]
-    )  # this disk keeps them apart
+    # This disk keeps them apart.
+    export_store(store, tmp_path / "out", format, levels=["clip"])
     source = open_features(format, [tmp_path / "out"])
     assert sorted(source.clip_ids) == sorted(clips)
     source.close()

@@ -204,9 +204,8 @@ def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> 
 
 def test_more_ids_than_the_file_has_bits_are_not_read(tmp_path: Path) -> None:
     file = tmp_path / "f.h5"
-    with h5py.File(
-        file, "w"
-    ) as opened:  # the chunks are never written, so reads give fill values
+    # The chunks are never written, so reads give fill values.
+    with h5py.File(file, "w") as opened:
         opened.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
         opened["X"] = A
     with pytest.raises(
@@ -253,9 +252,8 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
         place = made.id.get_offset()
         file["clip"] = A
     data = bytearray((tmp_path / "f.h5").read_bytes())
-    data[place + 16 : place + 20] = (0x30000000).to_bytes(
-        4, "little"
-    )  # the second text
+    # The second text.
+    data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")
     (tmp_path / "f.h5").write_bytes(data)
     with pytest.raises(Corrupt, match="longer than the file"):
         open_features("hdf5", [tmp_path / "f.h5"])

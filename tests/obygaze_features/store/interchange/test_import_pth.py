@@ -70,9 +70,8 @@ def test_halves_gradients_and_odd_types_keep_their_numbers(tmp_path: Path) -> No
     put(tmp_path, "m/m-2.pth", torch.tensor(values, requires_grad=True))
     put(tmp_path, "m/m-3.pth", torch.nn.Parameter(torch.tensor(values)))
     put(tmp_path, "m/m-4.pth", torch.tensor(values, dtype=torch.bfloat16))
-    root = put(
-        tmp_path, "m/m-5.pth", torch.tensor(values * 2).T[:, :1].T
-    )  # not contiguous
+    # Not contiguous.
+    root = put(tmp_path, "m/m-5.pth", torch.tensor(values * 2).T[:, :1].T)
     store = made(open_features("pth", [root]), tmp_path / "s")
     exact = np.array(values, dtype=np.float32)[0]
     got = store.matrix("clip").values

@@ -316,7 +316,6 @@ OWN_FILES = [
 def test_no_own_file_has_too_many_values_however_many_movies_or_blocks(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        records, "MANY_VALUES", 1000
-    )  # for a million values, a second each
+    # For a million values, a second each.
+    monkeypatch.setattr(records, "MANY_VALUES", 1000)
     assert type(record).from_bytes(record.to_bytes(), "own file") == record

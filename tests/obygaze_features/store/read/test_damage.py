@@ -24,9 +24,8 @@ from obygaze_features.store.format.records import Marker, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
 
-LARGE = ArraySpec(
-    "tokens", (64, 1024), dtype="float16"
-)  # 131 kB a clip: blocks of 64 are shards
+# 131 kB a clip: blocks of 64 are shards.
+LARGE = ArraySpec("tokens", (64, 1024), dtype="float16")
 
 
 def kind(path: Path, root: Path) -> str:

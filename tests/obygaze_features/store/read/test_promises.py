@@ -57,9 +57,8 @@ def test_what_a_store_plans_and_nobody_promises_is_found(
     names = {problem.name for problem in problems}
     assert names == {
         "data.zarr/ghost/zarr.json",
-        *(
-            f"data.zarr/ghost/c.{block}.0" for block in range(6)
-        ),  # 23 clips in blocks of 4
+        # 23 clips in blocks of 4.
+        *(f"data.zarr/ghost/c.{block}.0" for block in range(6)),
     }
     with pytest.raises(Corrupt, match="missing"):
         open_store(path).matrix("ghost")

@@ -227,10 +227,11 @@ def test_two_stores_planned_in_one_second_do_not_take_each_others_blocks(
         open_store(tmp_path / "s0").matrix("clip")
     marker = tmp_path / "s0/commits/block-00001.json"
     value = json.loads(marker.read_bytes())
+    # A marker that does not say of which store it is.
     del (
         value["sha256"],
         value["plan"],
-    )  # a marker that does not say of which store it is
+    )
     marker.write_bytes(with_checksum(value))
     with pytest.raises(Mismatch, match="block 1 was committed to another store"):
         open_store(tmp_path / "s0").matrix("clip")

@@ -52,6 +52,5 @@ def test_a_copy_of_a_store_that_is_being_sealed_has_every_row(
         np.testing.assert_array_equal(found.values, values["clip"])
         assert not verify(folder / "copy", hashes=True).problems
         finished = source.left > 0
-    assert (
-        n > 6 + 3
-    )  # store.json, the seal and six markers were each read after the seal once
+    # store.json, the seal and six markers were each read after the seal once.
+    assert n > 6 + 3

@@ -393,9 +393,8 @@ def test_a_copy_that_went_its_own_way_is_not_written_to(tmp_path: Path) -> None:
     push(open_store(tmp_path / "s"), tmp_path / "copy")
     fill_store(tmp_path / "copy", some_values(23, seed=1), blocks=[1])
     before = tree(tmp_path / "copy")
-    push(
-        open_store(tmp_path / "s"), tmp_path / "copy"
-    )  # nothing to add, nothing in the way
+    # Nothing to add, nothing in the way.
+    push(open_store(tmp_path / "s"), tmp_path / "copy")
     for seal in (False, True):
         writer = StoreWriter(tmp_path / "s")
         fill_store(tmp_path / "s", some_values(23), blocks=writer.pending_blocks())
@@ -635,9 +634,8 @@ def test_a_pull_that_another_machine_took_over_stops_and_changes_nothing(
 
     monkeypatch.setattr(fetch_module, "THREADS", 1)
     monkeypatch.setattr(fetch_module._Download, "_fetch", stopped_at_the_third_file)
-    monkeypatch.setattr(
-        fcntl, "flock", no_lock
-    )  # those of another machine are not seen
+    # Those of another machine are not seen.
+    monkeypatch.setattr(fcntl, "flock", no_lock)
     with pytest.raises(Stopped, match="another machine took this work over"):
         pull(sealed, tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)

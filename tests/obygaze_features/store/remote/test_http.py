@@ -313,9 +313,8 @@ def test_zips_of_other_programs_are_read_or_refused(
         for entry in packed.infolist():
             data = packed.read(entry)
             other = zipfile.ZipInfo(entry.filename, (2020, 1, 1, 0, 0, 0))
-            other.extra = (
-                b"UT" + (120).to_bytes(2, "little") + bytes(120)
-            )  # unknown, and long
+            # Unknown, and long.
+            other.extra = b"UT" + (120).to_bytes(2, "little") + bytes(120)
             stored.writestr(other, data)
             deflated.writestr(entry.filename, data)
     (tmp_path / "c.zip").write_bytes((films / "films.zip").read_bytes()[:-30])

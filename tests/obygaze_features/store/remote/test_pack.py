@@ -205,9 +205,8 @@ def test_names_that_lead_out_are_refused(
     tmp_path: Path, sealed: Path, name: str
 ) -> None:
     rezip(tmp_path / "z.zip", {**tree(sealed), name: b"x"})
-    if (
-        "\0" in name
-    ):  # zipfile itself cuts such a name when it writes; put it there by hand
+    # Zipfile itself cuts such a name when it writes; put it there by hand.
+    if "\0" in name:
         data = (tmp_path / "z.zip").read_bytes().replace(b"clips.csv", b"clips\0csv")
         (tmp_path / "z.zip").write_bytes(data)
     with pytest.raises(FixInput, match="entry"):

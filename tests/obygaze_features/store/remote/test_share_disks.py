@@ -69,9 +69,8 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
     target = small_disk / "result"
     with pytest.raises(FixInput, match="disk is full"):
         WAYS[way](store, target)
-    if (
-        way != "import"
-    ):  # there the blocks that were committed are a store to go on with
+    # There the blocks that were committed are a store to go on with.
+    if way != "import":
         assert not target.exists()
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
     WAYS[way](store, target)

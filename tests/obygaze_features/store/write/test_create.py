@@ -126,9 +126,8 @@ def test_another_plan_is_refused(tmp_path: Path, changes, words) -> None:
 def test_a_store_of_the_same_clips_is_the_same_whatever_hash_its_manifest_had(
     tmp_path,
 ) -> None:
-    earlier = plan_store(
-        tmp_path / "s", manifest_sha256="34" * 32
-    )  # of a CSV file with labels
+    # Of a CSV file with labels.
+    earlier = plan_store(tmp_path / "s", manifest_sha256="34" * 32)
     assert plan_store(tmp_path / "s").manifest_sha256 == earlier.manifest_sha256
 
 
@@ -368,9 +367,8 @@ def test_a_store_whose_table_of_clips_was_edited_or_lost_is_still_the_same(
 ) -> None:
     plan = plan_store(tmp_path / "s")
     table = tmp_path / "s/clips.csv"
-    table.write_bytes(
-        b"\xef\xbb\xbfrow;clip_id;movie_id\r\n"
-    )  # as a spreadsheet saves it
+    # As a spreadsheet saves it.
+    table.write_bytes(b"\xef\xbb\xbfrow;clip_id;movie_id\r\n")
     assert plan_store(tmp_path / "s") == plan
     table.unlink()
     assert plan_store(tmp_path / "s") == plan

@@ -90,9 +90,8 @@ def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
         [open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m"
     )
     assert copied.in_several == 10 and copied.sealed
-    assert (
-        copied.n_differing == 8
-    )  # all but 0 and 1 are ok in both, made from other seeds
+    # All but 0 and 1 are ok in both, made from other seeds.
+    assert copied.n_differing == 8
     merged = open_store(tmp_path / "m")
     found = merged.matrix("clip", missing="drop")
     assert found.rows.tolist() == [0, *range(2, 10)]
@@ -195,9 +194,8 @@ def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(
     assert (copied.n_clips, copied.pending_blocks, copied.sealed) == (24, 1, False)
     grown = open_store(tmp_path / "m")
     assert grown.plan.manifest_name == "larger"
-    assert StoreWriter(tmp_path / "m").pending_blocks() == [
-        2
-    ]  # rows 8 to 11, of which 9 is new
+    # Rows 8 to 11, of which 9 is new.
+    assert StoreWriter(tmp_path / "m").pending_blocks() == [2]
     found = grown.matrix("frames", missing="drop")
     old_rows = np.where(found.rows < 9, found.rows, found.rows - 1)
     np.testing.assert_array_equal(found.values, values["frames"][old_rows])

@@ -149,9 +149,8 @@ def test_a_retry_whose_claim_was_lost_does_not_block_its_block(tmp_path: Path) -
 
     def look() -> None:
         forget_claims(path)
-        for _ in range(
-            2
-        ):  # the first may find that the lost one was whole, and finish that
+        # The first may find that the lost one was whole, and finish that.
+        for _ in range(2):
             if StoreWriter(path).rows_to_retry():
                 with suppress(Mismatch):
                     redo(path, other)

@@ -234,11 +234,12 @@ def test_inner_chunks_are_whole_clips_that_divide_a_block(tmp_path: Path) -> Non
     tokens = ArraySpec("tokens", (196, 768), dtype="float16")  # 301 kB a clip
     plan = plan_store(tmp_path / "s", 100, 64, arrays=(tokens,))
     sharding = plan.zarr["tokens/zarr.json"]["codecs"][0]["configuration"]
+    # 13 clips would fit into 4 MB; 8 divides 64.
     assert sharding["chunk_shape"] == [
         8,
         196,
         768,
-    ]  # 13 clips would fit into 4 MB; 8 divides 64
+    ]
     assert [codec["name"] for codec in sharding["codecs"]] == ["bytes", "crc32c"]
 
 
@@ -278,9 +279,8 @@ def test_ok_rows_cannot_be_redone(tmp_path: Path) -> None:
     arrays = {n: v[8:9] for n, v in values.items()}
     with pytest.raises(FixInput, match="row 8 is ok"):
         writer.replace_rows(2, [8], arrays, [RowStatus()])
-    with pytest.raises(
-        FixInput, match="row 8 is ok"
-    ):  # it has no source to differ from
+    # It has no source to differ from.
+    with pytest.raises(FixInput, match="row 8 is ok"):
         writer.replace_rows(
             2, [8], arrays, [RowStatus()], sources=[RowSource(1.0, 2.0)]
         )
