@@ -158,11 +158,13 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     pairs = []
     for movie, rows_of in sorted(films.items()):
         for names in combinations(sorted(rows_of), 2):
-            one, other = names
+            first_annotator, second_annotator = names
             levels: list[str] = []
             other_levels: list[str] = []
             # An annotator has a row for each clip of a film or for none, so that lists go together.
-            for row, other_row in zip(rows_of[one], rows_of[other], strict=True):
+            for row, other_row in zip(
+                rows_of[first_annotator], rows_of[second_annotator], strict=True
+            ):
                 if row.labelled and other_row.labelled:
                     levels.append(row.level)
                     other_levels.append(other_row.level)
@@ -292,8 +294,8 @@ def measure_agreement(
         obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
     share = as_threshold(threshold)
-    made = project_tables(segments, clips, every, fps, share, workspace)
-    pairs = pairs_of(made.projection, made.spans)
+    projected = project_tables(segments, clips, every, fps, share, workspace)
+    pairs = pairs_of(projected.projection, projected.spans)
     if not any(pair.n for pair in pairs):
         tables = ", ".join(map(str, table_names(segments)))
         if pairs:
@@ -308,7 +310,7 @@ def measure_agreement(
             hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
         )
     measures = agreement(pairs, permutations, seed)
-    return Agreement(share, measures, made.warnings)
+    return Agreement(share, measures, projected.warnings)
 
 
 def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

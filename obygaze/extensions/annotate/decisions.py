@@ -41,7 +41,7 @@ def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:
     for row in run.predictions:
         if (row["train"], row["test"], row["model"], row["feature"]) == cell_key:
             rows_of_cell.append(row)
-    found = {}
+    score_of_clip = {}
     for clip, fits in grouped(rows_of_cell, lambda row: str(row["clip_id"])).items():
         values = [fit["score"] for fit in fits]
         positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
@@ -51,11 +51,11 @@ def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:
             "positive": positive,
             "correct": positive == bool(fits[0]["y"]),
         }
-        found[clip] = {
+        score_of_clip[clip] = {
             **{name: round(value, 4) for name, value in band.items()},
             **facts,
         }
-    return found
+    return score_of_clip
 
 
 def agreement(
@@ -121,13 +121,15 @@ class Explainer:
         clips = self.manifest
         clips = clips.view(view) if clips.header.view == "raw" else clips
         trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
-        known = {clip.clip_id: clip for clip in trained}
-        known |= {unannotated_id(clip): clip for clip in trained}
+        clip_of_id = {clip.clip_id: clip for clip in trained}
+        clip_of_id |= {unannotated_id(clip): clip for clip in trained}
         rows, _ = read_features(self.model, self.store, trained)
-        found = (known[clip].concepts for clip in rows.clip_ids.tolist())
+        concepts_of_rows = (
+            clip_of_id[clip].concepts for clip in rows.clip_ids.tolist()
+        )
         has = [
             [name in concepts for name in self.model.info.concepts]
-            for concepts in found
+            for concepts in concepts_of_rows
         ]
         values = TrueValues.from_training(
             self.model.estimator.margins(rows.values), has
@@ -149,28 +151,34 @@ class Explainer:
             raise NotFound(f"no features of {clip_id}")
         x = rows.values.astype(np.float64)
         n = len(info.concepts)
-        own = bottleneck.margins(x)
-        margins = own.copy()
+        margins_of_clip = bottleneck.margins(x)
+        margins = margins_of_clip.copy()
         for column, name in enumerate(info.concepts):
             if name in switched:
                 margins[0, column] = self.typical[int(switched[name]), column]
         # Of each concept, a row without it and one with it.
         changed = np.repeat(margins, 2 * n, axis=0)
         changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
-        rows_of = np.vstack([own, margins, changed])
-        found = bottleneck.proba_of_margins(
+        rows_of = np.vstack([margins_of_clip, margins, changed])
+        probabilities = bottleneck.proba_of_margins(
             rows_of, np.repeat(x, len(rows_of), axis=0)
         )[:, -1]
         base, parts = bottleneck.contributions(x)
         keys = ("name", "adds", "off", "on")
-        each = zip(info.concepts, parts[0], found[2::2], found[3::2], strict=False)
+        each = zip(
+            info.concepts,
+            parts[0],
+            probabilities[2::2],
+            probabilities[3::2],
+            strict=False,
+        )
         return {
             "model": info.name,
             "class": f"{info.classes[-1]} ({info.task})",
             "concepts": [dict(zip(keys, one, strict=True)) for one in each],
             "base": base,
-            "probability": found[0],
-            "changed": found[1],
+            "probability": probabilities[0],
+            "changed": probabilities[1],
             "rest": parts[0, -1] if parts.shape[1] > n else None,
             "trained_on_it": None
             if listed is None

@@ -66,6 +66,8 @@ Text = tuple[str, str]
 Marked = tuple[str, str, str, tuple[str, ...], str]
 # Film and annotator, "" if the file does not name them; start and end in seconds; texts.
 Mark = tuple[str, str, Fraction, Fraction, Sequence[Text]]
+# Levels, concepts, comment.
+Label = tuple[list[str], tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,18 @@ class FilmSegments:
     def lanes(self) -> dict[str, list[Segment]]:
         """Return the segments of each annotator in order; overlapping ones in further lanes."""
         lanes: dict[str, list[Segment]] = {}
-        for one in sorted(
+        for segment in sorted(
             self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)
         ):
             for number in range(1, len(self.segments) + 1):
-                name = one.annotator if number == 1 else f"{one.annotator} #{number}"
+                name = (
+                    segment.annotator
+                    if number == 1
+                    else f"{segment.annotator} #{number}"
+                )
                 lane = lanes.setdefault(name, [])
-                if not lane or lane[-1].end_frame < one.start_frame:
-                    lane.append(one)
+                if not lane or lane[-1].end_frame < segment.start_frame:
+                    lane.append(segment)
                     break
         return lanes
 
@@ -136,11 +142,11 @@ def films_of(
             films[clip.movie_id] = film
         if film.fps != rate:
             shown = f"{frame_rate_text(film.fps)} and {frame_rate_text(rate)}"
-            what = (
+            problem = (
                 f"clips of the film {clip.movie_id} have several frame rates: {shown}"
             )
             raise FixInput(
-                what, where=manifest.name, hint="correct the column framerate"
+                problem, where=manifest.name, hint="correct the column framerate"
             )
         start_s, end_s = (Fraction(repr(seconds)) for seconds in span_s)
         first, last = frames_between(start_s, end_s, rate)
@@ -156,8 +162,10 @@ def films_of(
         )
         film.segments.append(segment)
     if not films:
-        what = "no clip has a level and times in its film; nothing to export"
-        raise FixInput(what, where=manifest.name, hint="obygaze manifest link --help")
+        problem = "no clip has a level and times in its film; nothing to export"
+        raise FixInput(
+            problem, where=manifest.name, hint="obygaze manifest link --help"
+        )
     return list(films.values()), without_times
 
 
@@ -176,13 +184,13 @@ def _rate_of(clip: Clip, fps: float | str | None) -> Fraction:
     written = in_manifest or fps or ""
     rate = known_frame_rate(written)
     if rate is None:
-        what = (
+        problem = (
             f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
         )
         hint = "--fps 24, or that of the film"
         if in_manifest:
             hint = "correct the column framerate of the manifest: a number, such as 25"
-        raise FixUsage(what, hint=hint)
+        raise FixUsage(problem, hint=hint)
     return rate
 
 
@@ -214,6 +222,11 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
                 annotator = who or manifest.name
                 yield clip.clip_id, annotator, clip.level, clip.concepts, comment
         return
+    yield from _predicted(predictions)
+
+
+def _predicted(predictions: Path) -> Iterator[Marked]:
+    """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
     table = read_table(predictions, required=("clip_id",), content="predictions")
     makers = [
         name for name in ("task", "model", "feature", "seed") if name in table.columns
@@ -321,14 +334,7 @@ def read_elan(
 
     Those of a tier called "watched" (or of that type) say what its annotator has seen.
     """
-    try:
-        if b"<!DOCTYPE" in data:
-            # It could define entities.
-            raise ValueError("a document type is not allowed")
-        root = ElementTree.fromstring(data)
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        what = f"not a file of ELAN: {error}"
-        raise FixInput(what, where=str(path), hint="save it again in ELAN") from None
+    root = _elan_document(data, path)
     media = root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
     origin = "0" if media is None else media.get("TIME_ORIGIN", "")
     times = {
@@ -351,9 +357,7 @@ def read_elan(
             value = annotation.findtext("ANNOTATION_VALUE") or ""
             text_of[name] = ("comment", WATCHED) if is_watched else (kind, value)
             parent_of[name] = annotation.get("ANNOTATION_REF", "")
-    texts: dict[str, list[Text]] = defaultdict(list)
-    for name, text in text_of.items():
-        texts[_first_ancestor(name, parent_of)].append(text)
+    texts = _texts_by_ancestor(text_of, parent_of)
     n_without = len(texts.keys() - {name for name, _, _ in timed})
     if n_without:
         warnings.append(
@@ -362,6 +366,28 @@ def read_elan(
     for name, annotator, slots in timed:
         start_s, end_s = (Fraction(int(origin) + int(ms), 1000) for ms in slots)
         yield "", annotator, start_s, end_s, texts[name]
+
+
+def _texts_by_ancestor(
+    text_of: Mapping[str, Text], parent_of: Mapping[str, str]
+) -> dict[str, list[Text]]:
+    """Return the texts of annotations by the first one that they refer to."""
+    texts: dict[str, list[Text]] = defaultdict(list)
+    for name, text in text_of.items():
+        texts[_first_ancestor(name, parent_of)].append(text)
+    return texts
+
+
+def _elan_document(data: bytes, path: Path) -> ElementTree.Element:
+    """Return the root of an ELAN file."""
+    try:
+        if b"<!DOCTYPE" in data:
+            # It could define entities.
+            raise ValueError("a document type is not allowed")
+        return ElementTree.fromstring(data)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        problem = f"not a file of ELAN: {error}"
+        raise FixInput(problem, where=str(path), hint="save it again in ELAN") from None
 
 
 def _first_ancestor(name: str, parent_of: Mapping[str, str]) -> str:
@@ -377,13 +403,7 @@ def read_vtt(
     data: bytes, path: Path, fps: Fraction, warnings: list[str]
 ) -> Iterator[Mark]:
     """Yield the cues of a WebVTT file, one for each voice; the annotator of a cue is its voice."""
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        what = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
-        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
-        raise FixInput(what, where=f"{path}:{line}", hint=hint) from None
+    text = _vtt_text(data, path)
     for block in re.split(r"\n{2,}", text):
         if "-->" not in block:
             continue
@@ -392,23 +412,34 @@ def read_vtt(
             shown = plain(next(line for line in block.splitlines() if "-->" in line))[
                 :60
             ]
-            what = (
+            problem = (
                 f"expected times such as 00:01:02.500 --> 00:01:04.000, got {shown!r}"
             )
-            raise FixInput(what, where=str(path), hint="correct the cue")
+            raise FixInput(problem, where=str(path), hint="correct the cue")
         *cells, payload = cue.groups("")
         start_s = _clock_s(cells[:3])
         end_s = _clock_s(cells[3:])
         if end_s < start_s:
             shown = next(line for line in block.splitlines() if "-->" in line)
-            what = f"the cue ends before it begins: {shown}"
-            raise FixInput(what, where=str(path), hint="correct its times")
+            problem = f"the cue ends before it begins: {shown}"
+            raise FixInput(problem, where=str(path), hint="correct its times")
         for annotator, spoken in _voices(payload):
             texts = [
                 (match[1] or "", html.unescape(match[2] or match[3] or ""))
                 for match in _TEXT.finditer(spoken)
             ]
             yield "", annotator, start_s, end_s, texts
+
+
+def _vtt_text(data: bytes, path: Path) -> str:
+    """Return the text of a WebVTT file with the line breaks of Unix."""
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
+        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
+        raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
 
 
 def _voices(payload: str) -> list[tuple[str, str]]:
@@ -435,17 +466,7 @@ def read_rows(
     data: bytes, path: Path, fps: Fraction, warnings: list[str]
 ) -> Iterator[Mark]:
     """Yield the rows of a table of segments, or of the shots that PySceneDetect found."""
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if data.startswith(b"Timecode List"):
-        data = data.partition(b"\n")[2]
-    header, line_end, lines = data.partition(b"\n")
-    is_shot_list = all(title.encode() in header for title in SHOT_COLUMNS)
-    first_number = 0
-    if is_shot_list:
-        first_number = 1
-        for title, column in SHOT_COLUMNS.items():
-            header = header.replace(title.encode(), column.encode(), 1)
-    table = header + line_end + lines
+    table, first_number = _table_of_segments(data)
     rows = read_table(path, required=EXTRA[1:3], content="rows", data=table).rows
     for row in rows:
         first, last = row.frames() or (first_number, first_number)
@@ -467,10 +488,23 @@ def read_rows(
     rows[0].violations.raise_if_any("this table cannot be read")
 
 
+def _table_of_segments(data: bytes) -> tuple[bytes, int]:
+    """Return a table with our names of columns, and the number of the first frame of a film."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if data.startswith(b"Timecode List"):
+        data = data.partition(b"\n")[2]
+    header, line_end, lines = data.partition(b"\n")
+    if not all(title.encode() in header for title in SHOT_COLUMNS):
+        return header + line_end + lines, 0
+    for title, column in SHOT_COLUMNS.items():
+        header = header.replace(title.encode(), column.encode(), 1)
+    return header + line_end + lines, 1
+
+
 READERS = {".eaf": read_elan, ".vtt": read_vtt, ".csv": read_rows}
 
 
-def label_of(texts: Iterable[Text]) -> tuple[list[str], tuple[str, ...], str]:
+def label_of(texts: Iterable[Text]) -> Label:
     """Return levels, concepts and comment; text of another kind is what its words say it is."""
     levels: list[str] = []
     names: list[str] = []
@@ -530,36 +564,22 @@ def import_segments(
         # Files may be called after one film, but not after two that only their ids confuse.
         earlier = file_of.setdefault(stem, path)
         if _film_name(earlier) != _film_name(path):
-            what = f"two films would have the id {stem!r}"
-            raise FixInput(what, where=f"{earlier}, {path}", hint="rename one of them")
+            problem = f"two films would have the id {stem!r}"
+            raise FixInput(
+                problem, where=f"{earlier}, {path}", hint="rename one of them"
+            )
         marks = READERS[path.suffix](data, path, rate, warnings)
-        for given, who, start, end, texts in marks:
-            film = given or stem
-            levels, concepts_marked, comment = label_of(texts)
-            first, last = frames_between(start, end, rate)
-            clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
+        for movie_id, annotator, start_s, end_s, texts in marks:
+            label = label_of(texts)
+            frames = frames_between(start_s, end_s, rate)
+            number = len(clips) + 1
+            clip = _clip_of(movie_id or stem, annotator, number, frames, rate, label)
+            levels = label[0]
             if len(levels) > 1:
                 shown = ", ".join(levels)
                 warnings.append(
-                    f"{path}: {clip_id} has the levels {shown}; it gets the first"
+                    f"{path}: {clip.clip_id} has the levels {shown}; it gets the first"
                 )
-            clip = Clip(
-                clip_id=clip_id,
-                movie_id=film,
-                scene=None,
-                video="",
-                start_s=float(first / rate),
-                end_s=float((last + 1) / rate),
-                level=levels[0] if levels else "",
-                concepts=concepts_marked,
-                extra={
-                    "annotator": plain(who) or "cue",
-                    "start_frame": str(first),
-                    "end_frame": str(last),
-                    "framerate": frame_rate_text(rate),
-                    "comment": comment,
-                },
-            )
             clips.append(clip)
     if not clips:
         hint = (
@@ -576,6 +596,36 @@ def import_segments(
     header = Header(name, modality_of, unit="segment", sources=sources)
     manifest = Manifest(name, header, tuple(clips), EXTRA)
     return ImportedManifest(manifest, tuple(warnings))
+
+
+def _clip_of(
+    film: str,
+    annotator: str,
+    number: int,
+    frames: tuple[int, int],
+    rate: Fraction,
+    label: Label,
+) -> Clip:
+    """Return the clip of the mark with a number; of several levels it has the first."""
+    first, last = frames
+    levels, concepts_marked, comment = label
+    return Clip(
+        clip_id=ascii_id(f"{film}-{annotator or 'cue'}-{number:04d}"),
+        movie_id=film,
+        scene=None,
+        video="",
+        start_s=float(first / rate),
+        end_s=float((last + 1) / rate),
+        level=levels[0] if levels else "",
+        concepts=concepts_marked,
+        extra={
+            "annotator": plain(annotator) or "cue",
+            "start_frame": str(first),
+            "end_frame": str(last),
+            "framerate": frame_rate_text(rate),
+            "comment": comment,
+        },
+    )
 
 
 def _film_name(path: Path) -> str:

@@ -57,10 +57,10 @@ class ProjectedLabels:
     @property
     def notes(self) -> list[str]:
         """The file, and how many clips have which level."""
-        made = self.projection
-        counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
-        unlabelled = f"without a label {len(made.unlabelled)}"
-        summary = f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}"
+        projection = self.projection
+        counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
+        unlabelled = f"without a label {len(projection.unlabelled)}"
+        summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
         written = [] if self.output is None else [f"wrote {self.output}"]
         return [*written, summary]
 
@@ -107,13 +107,15 @@ def project_segments(
     if by_annotator and output is None:
         raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
-    made = project_tables(segments, clips, every, fps, share, workspace)
+    projected = project_tables(segments, clips, every, fps, share, workspace)
     path = None
     if output is not None:
         path = Path(output)
-        data = projection_to_csv(made.projection, made.spans, by_annotator=by_annotator)
+        data = projection_to_csv(
+            projected.projection, projected.spans, by_annotator=by_annotator
+        )
         write_new(path, data, force=force)
-    return ProjectedLabels(made.projection, made.warnings, path)
+    return ProjectedLabels(projected.projection, projected.warnings, path)
 
 
 def project_tables(
@@ -133,20 +135,20 @@ def project_tables(
     concepts: set[str] = set()
     for segment in marked:
         concepts.update(segment.concepts)
-    made = project(marked, spans, threshold)
-    if not made.merged and clips is not None:
+    projection = project(marked, spans, threshold)
+    if not projection.merged and clips is not None:
         raise FixInput(
             "no clip lies in a film with segments",
             where=str(clips),
             hint="use the same movie_id in both tables",
         )
-    if not made.merged:
+    if not projection.merged:
         raise FixInput(
             "the segments span no whole clip",
             where=", ".join(map(str, names)),
             hint="use a smaller number for --every",
         )
-    return ProjectedClips(made, spans, tuple(_warnings(made, concepts)))
+    return ProjectedClips(projection, spans, tuple(_warnings(projection, concepts)))
 
 
 def _clips_or_length(
@@ -173,7 +175,7 @@ def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
     return list(segments)
 
 
-def _warnings(made: Projection, concepts: set[str]) -> list[str]:
+def _warnings(projection: Projection, concepts: set[str]) -> list[str]:
     """Return what is odd about concepts and clips of a projection."""
     warnings = []
     unknown = sorted(
@@ -181,15 +183,17 @@ def _warnings(made: Projection, concepts: set[str]) -> list[str]:
     )
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
-    if made.assumed:
-        named = few([f"{annotator} in {movie}" for movie, annotator in made.assumed], 3)
+    if projection.assumed:
+        named = few(
+            [f"{annotator} in {movie}" for movie, annotator in projection.assumed], 3
+        )
         warnings.append(
             f"not known what was watched, unmarked clips count as EN: {named}"
         )
-    if made.unseen:
-        n_clips = count(len(made.unseen), "clip")
+    if projection.unseen:
+        n_clips = count(len(projection.unseen), "clip")
         warnings.append(
-            f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}"
+            f"{n_clips} in films without segments, skipped: {few(projection.unseen, 5)}"
         )
     return warnings
 
@@ -204,14 +208,14 @@ def _table_path(name: PathLike, workspace: PathLike | None) -> Path:
     return manifest.with_suffix(".csv")
 
 
-def _levels_text(made: Projection) -> str:
+def _levels_text(projection: Projection) -> str:
     """Return a table of clips: the level from each annotator, and the merged level."""
-    annotators = list(made.by_annotator)
+    annotators = list(projection.by_annotator)
     levels_of: dict[str, dict[str, str]] = {}
-    for annotator, clip_levels in made.by_annotator.items():
+    for annotator, clip_levels in projection.by_annotator.items():
         levels_of[annotator] = {row.clip_id: _level_text(row) for row in clip_levels}
     rows = []
-    for row in made.merged:
+    for row in projection.merged:
         share = None
         if row.ratio is not None:
             overlap_frames, clip_frames = row.ratio

@@ -124,38 +124,34 @@ class MarkTable:
             Outdated: The mark was changed by now.
             FixInput: A value is not valid.
         """
-        made = self._checked(wanted)
-        made["framerate"] = frame_rate_text(rate) if rate else ""
-        made["start_s"], made["end_s"] = (
+        changed_mark = self._checked(wanted)
+        changed_mark["framerate"] = frame_rate_text(rate) if rate else ""
+        changed_mark["start_s"], changed_mark["end_s"] = (
             (repr(time) for time in span_s) if span_s else ("", "")
         )
         deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
             marks = self.read()
-            before = marks.pop(made["mark"], None)
-            if wanted["version"] != (before["version"] if before else 0):
-                raise Outdated(before)
-            if before and wanted.get("state") not in (None, before["state"]):
-                raise Outdated(before)
-            made["more"] = before["more"] if before else {}
-            made = _with_state(made)
+            before = marks.pop(changed_mark["mark"], None)
+            _require_newest(wanted, before)
+            changed_mark["more"] = before["more"] if before else {}
+            changed_mark = _with_state(changed_mark)
             if not deleted:
-                marks[made["mark"]] = made
+                marks[changed_mark["mark"]] = changed_mark
             names = [name for mark in marks.values() for name in mark["more"]]
             columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS, *dict.fromkeys(names))
             rows = sorted(_row(mark, columns) for mark in marks.values())
             line = {
                 "before": before,
-                "after": None if deleted else made,
-                "when": made["when"],
+                "after": None if deleted else changed_mark,
+                "when": changed_mark["when"],
             }
-            with self.path.with_suffix(".history.jsonl").open(
-                "a", encoding="utf-8"
-            ) as history:
+            history_path = self.path.with_suffix(".history.jsonl")
+            with history_path.open("a", encoding="utf-8") as history:
                 # The line break comes first: the last line may have been cut off by a kill.
                 history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
             write_atomic(self.path, csv_bytes(columns, rows))
-        return {**made, "deleted": deleted}
+        return {**changed_mark, "deleted": deleted}
 
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
@@ -194,6 +190,14 @@ class MarkTable:
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
+
+
+def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
+    """Raise Outdated unless the mark that was changed is the one in the table."""
+    if wanted["version"] != (before["version"] if before else 0):
+        raise Outdated(before)
+    if before and wanted.get("state") not in (None, before["state"]):
+        raise Outdated(before)
 
 
 def _with_state(mark: Mark) -> Mark:

@@ -183,11 +183,11 @@ class Media:
         """Return the directions for which a clip has maps, without those at random."""
         if self.maps is None:
             return []
-        found = self.maps.matrix(MAPS, clips=[clip_id], missing="drop")
+        maps_of_clip = self.maps.matrix(MAPS, clips=[clip_id], missing="drop")
         return [
             name
             for name in map_names(self.maps)
-            if len(found) and not name.startswith(RANDOM)
+            if len(maps_of_clip) and not name.startswith(RANDOM)
         ]
 
     def map_sheet(self, clip: Clip, direction: str) -> bytes:
@@ -222,14 +222,18 @@ def media_facts(path: Path) -> MediaFacts:
     with open_video(path) as (container, stream):
         name = container.format.name
         codec = stream.codec_context.codec.canonical_name
-        sound = [
-            one.codec_context.codec.canonical_name
-            for one in container.streams.audio[:1]
+        codecs_of_sound = [
+            track.codec_context.codec.canonical_name
+            for track in container.streams.audio[:1]
         ]
         refused = [f"{name} files"] if CONTAINERS.isdisjoint(name.split(",")) else []
         if codec not in VIDEO_CODECS or stream.codec_context.pix_fmt not in PIXELS:
             refused.append(f"{codec} video ({stream.codec_context.pix_fmt})")
-        refused += [f"{one} sound" for one in sound if one not in AUDIO_CODECS]
+        refused += [
+            f"{codec_of_track} sound"
+            for codec_of_track in codecs_of_sound
+            if codec_of_track not in AUDIO_CODECS
+        ]
         rate = float(stream.guessed_rate or stream.average_rate or 0)
         return MediaFacts((container.duration or 0) / 1e6, rate, ", ".join(refused))
 

@@ -198,13 +198,16 @@ def project(
     """
     marked: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
     by_annotator: dict[str, list[ClipLevel]] = {}
-    for segment in sorted(segments, key=lambda one: (one.annotator, one.start_frame)):
+    for segment in sorted(
+        segments, key=lambda segment: (segment.annotator, segment.start_frame)
+    ):
         marked[segment.movie_id][segment.annotator].append(segment)
         by_annotator[segment.annotator] = []
     tracks: dict[str, dict[str, AnnotatorTrack]] = {}
     for movie_id, segments_of in marked.items():
         tracks[movie_id] = {
-            name: AnnotatorTrack(own) for name, own in segments_of.items()
+            name: AnnotatorTrack(segments_of_annotator)
+            for name, segments_of_annotator in segments_of.items()
         }
     merged: list[ClipLevel] = []
     unseen: list[str] = []
@@ -265,12 +268,12 @@ class AnnotatorTrack:
             accumulate((segment.end_frame for segment in self.segments), max)
         )
         self.marked = Stretches(
-            (one.start_frame, one.end_frame) for one in self.segments
+            (segment.start_frame, segment.end_frame) for segment in self.segments
         )
         self.watched: Stretches | None = None
         if len(self.segments) < len(segments):
             self.watched = Stretches(
-                (one.start_frame, one.end_frame) for one in segments
+                (segment.start_frame, segment.end_frame) for segment in segments
             )
 
     def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
@@ -427,7 +430,7 @@ def watched_path(segments: Path) -> Path:
 
 
 def _table(
-    path: Path, required: Sequence[str], content: str | None, found: Violations
+    path: Path, required: Sequence[str], content: str | None, violations: Violations
 ) -> CsvTable:
     return read_table(
         path,
@@ -435,7 +438,7 @@ def _table(
         content=content,
         delimiter=None,
         skip_blank=True,
-        violations=found,
+        violations=violations,
     )
 
 
@@ -479,14 +482,14 @@ def _segment(row: TableRow) -> Segment | None:
 
 
 def _spans(
-    path: Path, found: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
+    path: Path, violations: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
 ) -> tuple[ClipSpan, ...]:
-    table = _table(path, CLIP_NAMES, "clips", found)
+    table = _table(path, CLIP_NAMES, "clips", violations)
     missing = [name for name in CLIP_FRAMES if name not in table.columns]
     has_times = all(name in table.columns for name in TIME_COLUMNS)
     in_seconds = has_times and "start_frame" in missing
     if missing and not in_seconds:
-        found.add(
+        violations.add(
             1,
             missing[0],
             "required column is missing; or start_s and end_s, in seconds",
@@ -525,12 +528,12 @@ def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
 
 
 def _film_rates(
-    table: CsvTable, given_rate: Fraction | None, found: Violations
+    table: CsvTable, given_rate: Fraction | None, violations: Violations
 ) -> dict[str, Fraction]:
     """Return the frame rate of each film: that of its segments, else the one that was given."""
     rates: dict[str, Fraction] = {}
     if given_rate is None and table.rows and "framerate" not in table.columns:
-        found.add(1, "framerate", "required column is missing; or give --fps")
+        violations.add(1, "framerate", "required column is missing; or give --fps")
         return rates
     for row in table.rows:
         written = row.cells.get("framerate", "").strip()

@@ -122,21 +122,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self) -> Reply:
         server = self.server
-        headers = self.headers
-        # Another host name for this machine (DNS rebinding), or a page of another server.
-        if headers.get("Host") != server.host:
-            raise Refused(421, "this server answers to its own address only")
-        own = f"http://{server.host}"
-        if headers.get("Origin", "" if self.command == "POST" else own) != own:
-            raise Refused(403, "a request of another page")
+        self._require_same_origin()
         address = urlsplit(self.path)
         path = address.path.removeprefix("/")
         asked = dict(parse_qsl(address.query, True))
         token = asked.pop("token", "") if path == "" else ""
-        pairs = (
-            pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";")
-        )
-        cookies = {name: value for name, _, value in pairs}
+        cookies = self._cookies()
         sent = (token or cookies.get(server.cookie, "")).encode("utf-8")
         if not hmac.compare_digest(sent, server.token.encode("utf-8")):
             raise Refused(403, "open the whole address that obygaze view printed")
@@ -150,6 +141,21 @@ class _Handler(BaseHTTPRequestHandler):
         reply = routes[path](self._body() if self.command == "POST" else asked)
         cookie = f"{server.cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
         return replace(reply, headers={"Set-Cookie": cookie}) if token else reply
+
+    def _require_same_origin(self) -> None:
+        """Refuse another name of this machine (DNS rebinding), and pages of other servers."""
+        if self.headers.get("Host") != self.server.host:
+            raise Refused(421, "this server answers to its own address only")
+        origin = f"http://{self.server.host}"
+        default = "" if self.command == "POST" else origin
+        if self.headers.get("Origin", default) != origin:
+            raise Refused(403, "a request of another page")
+
+    def _cookies(self) -> dict[str, str]:
+        """Return the cookies of the request."""
+        texts = self.headers.get("Cookie", "").split(";")
+        pairs = (text.strip().partition("=") for text in texts)
+        return {name: value for name, _, value in pairs}
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")

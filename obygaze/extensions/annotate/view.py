@@ -60,26 +60,26 @@ def open_site(
     from obygaze_models.protocols.experiments import named_manifest
     from obygaze_models.report.lookup import ReportRun
 
-    place = Workspace.of(workspace)
+    opened_workspace = Workspace.of(workspace)
     scored = None
     if run:
         scored = ReportRun.of_run(read_run(run, workspace=workspace))
     if manifest is None and scored:
         used = scored.about["manifest"]
-        is_here = used["name"] in place.names("manifests")
+        is_here = used["name"] in opened_workspace.names("manifests")
         manifest = used["name"] if is_here else used["path"]
     clips, _ = named_manifest(manifest, workspace)
     marks = None
     if annotate is not None:
-        path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
+        path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
         concepts = tuple(clips.header.concepts)
         marks = MarkTable(path, annotate, arm, clips.movies, concepts)
-    site = Site(place, clips, marks=marks, blind=blind)
+    site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site
     if store is None and scored:
-        store = _store_of(scored, place)
+        store = _store_of(scored, opened_workspace)
     return _with_predictions(
         site,
         scored,
@@ -109,9 +109,9 @@ def _with_predictions(
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
-    place = site.workspace.root
-    saved = load_model(model, workspace=place) if model else None
-    features = open_store(store, workspace=place) if store else None
+    root = site.workspace.root
+    saved = load_model(model, workspace=root) if model else None
+    features = open_store(store, workspace=root) if store else None
     explainer = None
     if saved:
         if not features or not isinstance(saved.estimator, Bottleneck):
@@ -121,7 +121,7 @@ def _with_predictions(
                 hint="a model of obygaze train pcbm-lr, and the store of its features",
             )
         explainer = Explainer(saved, features, site.manifest)
-    drawn = open_store(maps, workspace=place) if maps else None
+    drawn = open_store(maps, workspace=root) if maps else None
     if drawn:
         map_names(drawn)  # raises an error for another kind of store
     return replace(
@@ -202,8 +202,8 @@ def view(
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
     site = open_site(**inputs, workspace=session.workspace.root)
     if agreement:
-        found = site.agreement()
-        rows = [list(row.values()) for row in found]
+        agreement_rows = site.agreement()
+        rows = [list(row.values()) for row in agreement_rows]
         headers = (
             "annotator",
             "arm",
@@ -218,7 +218,7 @@ def view(
             if rows
             else "no marks yet: obygaze view --annotate NAME"
         )
-        session.console.show({"agreement": found}, text)
+        session.console.show({"agreement": agreement_rows}, text)
         return
     if proxy:
         site.media.make_proxies(session.console.progress)

@@ -71,18 +71,18 @@ def _measure(store: Store, boxes: Path) -> list[dict[str, Any]]:
     """Return for each direction its mean share in the boxes, and its test."""
     names = np.array(map_names(store))
     inside = read_boxes(boxes, store)
-    found = store.matrix(MAPS, clips=list(inside), missing="drop")
-    if not len(found):
+    maps_of_clips = store.matrix(MAPS, clips=list(inside), missing="drop")
+    if not len(maps_of_clips):
         hint = "clip ids as the store of maps has them: obygaze store info"
         raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
-    real = real_steps(store, found.rows)
+    real = real_steps(store, maps_of_clips.rows)
     masks = [
-        inside[clip][own]
-        for clip, own in zip(found.clip_ids.tolist(), real, strict=True)
+        inside[clip][steps]
+        for clip, steps in zip(maps_of_clips.clip_ids.tolist(), real, strict=True)
     ]
     values = [
-        clip_shares(maps[:, own], mask)
-        for maps, own, mask in zip(found.values, real, masks, strict=True)
+        clip_shares(maps[:, steps], mask)
+        for maps, steps, mask in zip(maps_of_clips.values, real, masks, strict=True)
     ]
     shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))
     area = np.array([mask[mask.any(axis=(1, 2))].mean() for mask in masks])
@@ -92,13 +92,19 @@ def _measure(store: Store, boxes: Path) -> list[dict[str, Any]]:
     if is_random.any():
         label = "random directions"
         null = shares[is_random].mean(axis=0)
-    films = np.tile(store.movie_ids_of(found.rows), 2)
-    what = ("the boxes", "the rest of the frame")
+    films = np.tile(store.movie_ids_of(maps_of_clips.rows), 2)
+    regions = ("the boxes", "the rest of the frame")
     tests = [
         compare_groups(
-            (str(name), label, *what), own, null, films, permutations=PERMUTATIONS
+            (str(name), label, *regions),
+            shares_of_direction,
+            null,
+            films,
+            permutations=PERMUTATIONS,
         )
-        for name, own in zip(names[~is_random], shares[~is_random], strict=True)
+        for name, shares_of_direction in zip(
+            names[~is_random], shares[~is_random], strict=True
+        )
     ]
     means = {"share_of_y": float(null.mean()), "area": float(area.mean())}
     return [
@@ -192,9 +198,9 @@ def real_steps(store: Store, rows: NDArray[np.int64]) -> Bools:
     """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
     n_steps = store.plan.array(MAPS).tail_shape[1]
     masks = [
-        one
-        for one in store.plan.arrays
-        if (one.name, one.tail_shape) == (MASK, (n_steps,))
+        spec
+        for spec in store.plan.arrays
+        if (spec.name, spec.tail_shape) == (MASK, (n_steps,))
     ]
     if not masks:
         return np.ones((len(rows), n_steps), dtype=np.bool_)

@@ -103,10 +103,12 @@ def _write(
     from obygaze_models.models.common import with_padding
     from obygaze_models.protocols import gather, training_protocol
 
-    known = [name for name in (*trainable(), ATTENTION) if name != "mlp"]
-    if model not in known:
-        what = f"{model!r} is no model with a direction{near(model, known)}"
-        raise FixUsage(what, hint=f"one of {', '.join(known)}")
+    models_with_direction = [
+        name for name in (*trainable(), ATTENTION) if name != "mlp"
+    ]
+    if model not in models_with_direction:
+        what = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
+        raise FixUsage(what, hint=f"one of {', '.join(models_with_direction)}")
     if model == ATTENTION:
         only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
         only += [f'grid.models=["{ATTENTION}"]', f'data.level=["{TOKENS}"]']
@@ -143,7 +145,7 @@ def _write(
         show = partial(attention_maps, grid=grid)
         method = ATTENTION
 
-    def made() -> Iterator[NDArray[Any] | RowStatus]:
+    def results_of_clips() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
             values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
             for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
@@ -160,7 +162,7 @@ def _write(
                 yield maps
 
     facts = {"method": method, "model": model, "run": inputs.identity}
-    write_maps(path, store, clips, [*names, *random], facts, made())
+    write_maps(path, store, clips, [*names, *random], facts, results_of_clips())
 
 
 def common_names(
@@ -172,11 +174,13 @@ def common_names(
     without that film. A clip has maps only if its film has all of the names, so they are those of
     one film or those that all films have.
     """
-    known = [list(of_film) for of_film in directions_of_film.values() if of_film]
-    if not known:
+    names_by_film = [
+        list(of_film) for of_film in directions_of_film.values() if of_film
+    ]
+    if not names_by_film:
         return []
-    in_all_films = set(known[0]).intersection(*known)
-    shared = [name for name in known[0] if name in in_all_films]
+    in_all_films = set(names_by_film[0]).intersection(*names_by_film)
+    shared = [name for name in names_by_film[0] if name in in_all_films]
 
     def n_maps(names: Sequence[str]) -> int:
         films = [
@@ -186,7 +190,7 @@ def common_names(
         ]
         return len(names) * sum(n_clips.get(film, 0) for film in films)
 
-    return max([shared, *known], key=n_maps)
+    return max([shared, *names_by_film], key=n_maps)
 
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:

@@ -55,7 +55,7 @@ def grad_cam(
     """
     import torch
 
-    own, layers = _vision(backbone)
+    vision_backbone, layers = _vision(backbone)
     entered: list[Tensor] = []
 
     def enter(module: Any, inputs: Any, output: Tensor) -> Tensor:
@@ -65,12 +65,12 @@ def grad_cam(
     maps = []
     with ExitStack() as hooks, torch.enable_grad():
         hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
-        for score in _cosines(own, pixels, level, directions).sum(dim=0):
+        for score in _cosines(vision_backbone, pixels, level, directions).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
-            slopes = _patches(own, slopes)
-            tokens = _patches(own, entered[0].detach())
+            slopes = _patches(vision_backbone, slopes)
+            tokens = _patches(vision_backbone, entered[0].detach())
             seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
-            maps.append(seen.reshape(-1, *own.geometry.grid).cpu().numpy())
+            maps.append(seen.reshape(-1, *vision_backbone.geometry.grid).cpu().numpy())
     return _relative(np.stack(maps, axis=1))
 
 
@@ -84,13 +84,16 @@ def score_cam(
     """
     import torch
 
-    own, layers = _vision(backbone)
-    grid = own.geometry.grid
-    size = own.geometry.size
+    vision_backbone, layers = _vision(backbone)
+    grid = vision_backbone.geometry.grid
+    size = vision_backbone.geometry.size
     maps = []
     with torch.inference_mode():
         for clip in np.asarray(pixels)[:, None]:
-            tokens = _patches(own, _entering(layers[-1].layer_norm1, own, clip))
+            tokens = _patches(
+                vision_backbone,
+                _entering(layers[-1].layer_norm1, vision_backbone, clip),
+            )
             channels = tokens.reshape(*grid, -1).movedim(-1, 0)
             masks = channels - channels.amin(dim=(1, 2, 3), keepdim=True)
             scores = []
@@ -101,7 +104,7 @@ def score_cam(
                     part, (size, size), mode="bilinear"
                 )
                 shown = clip * wide[:, :, None].cpu().numpy()
-                scores.append(_cosines(own, shown, level, directions))
+                scores.append(_cosines(vision_backbone, shown, level, directions))
             weights = (LOGIT_SCALE * torch.cat(scores)).softmax(dim=0)
             maps.append(
                 torch.einsum("cthw,cd->dthw", channels, weights).relu().cpu().numpy()
@@ -116,8 +119,8 @@ def rollout(backbone: Backbone, pixels: Any) -> Maps:
     """
     import torch
 
-    own, layers = _vision(backbone)
-    n_tokens = own.geometry.prefix + own.geometry.patches
+    vision_backbone, layers = _vision(backbone)
+    n_tokens = vision_backbone.geometry.prefix + vision_backbone.geometry.patches
     shares = list[Any]()
 
     def note(module: Any, inputs: Any, output: Any) -> None:
@@ -132,12 +135,12 @@ def rollout(backbone: Backbone, pixels: Any) -> Maps:
             stack.callback(setattr, config, "_attn_implementation", before)
             config._attn_implementation = "eager"  # others do not return their weights
             stack.callback(layer.self_attn.register_forward_hook(note).remove)
-        _run(own, pixels)
-    total = kept = torch.eye(n_tokens, device=shares[0].device)
+        _run(vision_backbone, pixels)
+    total = identity = torch.eye(n_tokens, device=shares[0].device)
     for share in shares:
-        total = (share + kept) / 2 @ total
-    found: Maps = total[:, 0, own.geometry.prefix :].cpu().numpy()
-    return found.reshape(-1, 1, *own.geometry.grid)
+        total = (share + identity) / 2 @ total
+    first_token: Maps = total[:, 0, vision_backbone.geometry.prefix :].cpu().numpy()
+    return first_token.reshape(-1, 1, *vision_backbone.geometry.grid)
 
 
 METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
@@ -188,19 +191,19 @@ def write_saliency(
         vectors = {name: np.asarray(row).tolist() for name, row in wanted.items()}
         facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
     folder = new_folder_of(path, workspace)
-    place = Workspace.of(workspace)
+    opened_workspace = Workspace.of(workspace)
     ids = clips or opened[level].clip_ids.tolist()
     recipe = opened.recipe.to_json()
-    backbone = load_target(target_of(recipe, weights), place)
+    backbone = load_target(target_of(recipe, weights), opened_workspace)
     if backbone.hashes != recipe["weights"]:
         raise Mismatch(
             "these weights are not those of the store", hint="--weights PATH"
         )
 
-    def made() -> Iterator[npt.NDArray[Any] | RowStatus]:
+    def results_of_clips() -> Iterator[npt.NDArray[Any] | RowStatus]:
         for clip in ids:
             try:
-                frames = exact_pictures(place, opened, clip).frames
+                frames = exact_pictures(opened_workspace, opened, clip).frames
             except BadVideo as error:
                 yield RowStatus.failed(error.stage, error.reason, error.what)
                 continue
@@ -215,7 +218,7 @@ def write_saliency(
     if wanted:
         made_by = {"method": method, "level": level}
     names = list(wanted) or ["rollout"]
-    write_maps(folder, opened, ids, names, {**made_by, **facts}, made())
+    write_maps(folder, opened, ids, names, {**made_by, **facts}, results_of_clips())
     return WrittenMaps.at(folder)
 
 
@@ -254,13 +257,13 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
 
 def _entering(norm: Any, backbone: TorchBackbone, pixels: Any) -> Tensor:
     """Return the output of a norm when the model sees some clips."""
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
     hook = norm.register_forward_hook(
-        lambda module, inputs, output: found.append(output)
+        lambda module, inputs, output: outputs.append(output)
     )
     _run(backbone, pixels)
     hook.remove()
-    return found[0]
+    return outputs[0]
 
 
 def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:

@@ -269,9 +269,9 @@ def recovered_sentences(
 def read_recovered(path: Path, store: Store) -> list[str]:
     """Return the sentences of `obygaze audit pixels` for a card; an error for another store."""
     document = read_json(path.read_bytes(), str(path))
-    found = document.check(_RECOVERED)
+    audit = document.check(_RECOVERED)
     document.violations.raise_if_any("this is not a document of obygaze audit pixels")
-    if found["store_sha256"] != store.plan.sha256:
+    if audit["store_sha256"] != store.plan.sha256:
         hint = "obygaze audit pixels of this store"
         raise Mismatch("this audit is of another store", where=str(path), hint=hint)
-    return list(found["sentences"])
+    return list(audit["sentences"])
