@@ -155,11 +155,12 @@ class Family:
 
     def levels(self, card: Card) -> dict[str, Level]:
         """Return the levels of a card, with the lengths of their dimensions."""
-        known = card.geometry.dimensions
+        length_of_dimension = card.geometry.dimensions
         levels = {}
         for name, source in card.sources.items():
             names, lengths = zip(
-                *(known[word] for word in self.outputs[source].split()), strict=True
+                *(length_of_dimension[word] for word in self.outputs[source].split()),
+                strict=True,
             )
             levels[name] = Level(name, source, names, lengths)
         return levels
@@ -273,7 +274,8 @@ class Backbone(ABC):
 
     Args:
         card: The card of the backbone.
-        found: The card with the geometry and the levels of its weights. The default is the card.
+        card_of_weights: The card with the geometry and the levels of its weights. The default is
+            the card.
         placement: The device, the precision and the attention.
         resize: How pictures are resized when they are decoded. The default is the family's.
     """
@@ -285,16 +287,16 @@ class Backbone(ABC):
     def __init__(
         self,
         card: Card,
-        found: Card | None = None,
+        card_of_weights: Card | None = None,
         placement: Placement = Placement(),
         resize: Resize | None = None,
     ) -> None:
-        found = found or card
+        card_of_weights = card_of_weights or card
         self.card = card
         self.placement = placement
         self.resize = resize or card.family.resize(card)
-        self.geometry = found.geometry
-        self.levels = found.levels
+        self.geometry = card_of_weights.geometry
+        self.levels = card_of_weights.levels
         family = card.family
         self.takes_mask = family.takes_mask
         memory = family.activation_bytes(
@@ -336,9 +338,9 @@ class Backbone(ABC):
             expected = [len(pixels), *level.shape]
             got = list(outputs[level.source].shape)
             if got != expected:
-                what = f"{name}: expected shape {expected}, the model returned {got}"
+                problem = f"{name}: expected shape {expected}, the model returned {got}"
                 raise FixInput(
-                    what, hint="compare [tokens] of the card with the checkpoint"
+                    problem, hint="compare [tokens] of the card with the checkpoint"
                 )
         return {name: outputs[level.source] for name, level in levels.items()}
 
@@ -360,21 +362,21 @@ class Backbone(ABC):
         shape = (n_clips, self.geometry.frames)
         if mask is None:
             return np.ones(shape, np.float32)
-        given = np.asarray(mask).astype(np.float32)
-        if not self.takes_mask and not (given == 1).all():
+        values = np.asarray(mask).astype(np.float32)
+        if not self.takes_mask and not (values == 1).all():
             raise FixInput(
                 f"{self.card.label} takes no mask: every clip needs all its frames"
             )
         if (
-            given.shape != shape
-            or not np.isin(given, (0, 1)).all()
-            or not given.any(axis=1).all()
+            values.shape != shape
+            or not np.isin(values, (0, 1)).all()
+            or not values.any(axis=1).all()
         ):
             raise FixInput(
                 f"the mask must be {list(shape)}, 1 for real frames and 0 for padding, with some 1"
-                f" in each clip; got {list(given.shape)}"
+                f" in each clip; got {list(values.shape)}"
             )
-        return given
+        return values
 
     @abstractmethod
     def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
@@ -425,9 +427,9 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     size = g.size or (shape[-1] if shape else 0)
     expected = (g.frames, 3, size, size)
     if len(shape) != 5 or shape[1:] != expected or not shape[0]:
-        what = f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}"
+        problem = f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}"
         raise FixInput(
-            what, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}"
+            problem, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}"
         )
 
 

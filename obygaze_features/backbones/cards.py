@@ -99,7 +99,8 @@ def card_from(document: Document) -> Card:
         geometry=Geometry(values.pop("frames"), values.pop("size"), **sizes),
         sources=values.pop("levels"),
         presets={
-            name: _preset(own, presets[DEFAULT_PRESET]) for name, own in presets.items()
+            name: _preset(stated, presets[DEFAULT_PRESET])
+            for name, stated in presets.items()
         },
         gflop=float(values.pop("gflop", 0)),
         origin=document.where,
@@ -107,9 +108,9 @@ def card_from(document: Document) -> Card:
     )
 
 
-def _preset(own: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
+def _preset(stated: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
     """Return a preset; its missing values are the default preset's, except `reproduces`."""
-    values: dict[str, Any] = {**default, "reproduces": "", **own}
+    values: dict[str, Any] = {**default, "reproduces": "", **stated}
     values.update(
         {k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values}
     )
@@ -218,12 +219,14 @@ def _add_source(sources: dict[str, Path | Card], source: Path | Card) -> None:
     """Add a card under its name, or raise an error where another card has it."""
     name = source.name if isinstance(source, Card) else source.stem
     other = sources.setdefault(name, source)
-    here, there = (
+    origin, other_origin = (
         Path(x.origin if isinstance(x, Card) else x) for x in (source, other)
     )
-    if here.resolve() != there.resolve():
-        what = f"two cards are called {name!r}"
-        raise FixInput(what, where=f"{here} and {there}", hint="rename your own card")
+    if origin.resolve() != other_origin.resolve():
+        problem = f"two cards are called {name!r}"
+        raise FixInput(
+            problem, where=f"{origin} and {other_origin}", hint="rename your own card"
+        )
 
 
 def check_plugin(plugin: Plugin) -> None:
@@ -239,17 +242,17 @@ def cards_of_plugin(plugin: Plugin) -> list[Path | Card]:
     Every error names the plugin.
     """
     loaded = plugin.load()
-    place = plugin.call(loaded, "failed") if callable(loaded) else loaded
-    if isinstance(place, Card) and callable(loaded):
+    returned = plugin.call(loaded, "failed") if callable(loaded) else loaded
+    if isinstance(returned, Card) and callable(loaded):
         from obygaze_features.backbones.own import card_of_function
 
         return [plugin.call(lambda: card_of_function(loaded), "failed")]
-    if not isinstance(place, str | Path):
+    if not isinstance(returned, str | Path):
         raise plugin.refuse(
             "must name a file or a folder of cards, or a function that returns a card,"
-            f" got {type(place).__name__}"
+            f" got {type(returned).__name__}"
         )
-    path = Path(place)
+    path = Path(returned)
     if path.is_dir():
         return [*sorted(path.glob("*.toml"))]
     if path.suffix != ".toml" or not path.is_file():
@@ -280,8 +283,8 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
         return document
     base = sources.get(like) if isinstance(like, str) else None
     if not isinstance(base, Path):
-        what = f"like = {like!r}: unknown card{near(str(like), sources)}"
-        raise FixInput(what, where=str(path), hint="obygaze backbones ls")
+        problem = f"like = {like!r}: unknown card{near(str(like), sources)}"
+        raise FixInput(problem, where=str(path), hint="obygaze backbones ls")
     seen = (*seen, path)
     if base in seen:
         circle = " -> ".join(each.stem for each in (*seen, base))

@@ -145,8 +145,8 @@ def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckR
     return report
 
 
-def _passed(name: str, passed: bool, found: str) -> CheckLine:
-    return CheckLine(name, OK if passed else FAILED, found)
+def _passed(name: str, passed: bool, detail: str) -> CheckLine:
+    return CheckLine(name, OK if passed else FAILED, detail)
 
 
 def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:
@@ -194,10 +194,10 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
     yield _passed("finite", not broken, ", ".join(broken) or "every number")
 
-    other = as_arrays(backbone.forward(clips[[0, 2]]))
+    other_batch = as_arrays(backbone.forward(clips[[0, 2]]))
     mixed = []
     for name, values in first.items():
-        if not np.array_equal(values[0], other[name][0], equal_nan=True):
+        if not np.array_equal(values[0], other_batch[name][0], equal_nan=True):
             mixed.append(name)
     isolation = "clips do not mix"
     if mixed:
@@ -238,12 +238,14 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
         processor = auto.from_pretrained(
             files.folder, use_fast=False, local_files_only=True
         )
-        theirs = np.asarray(
+        processor_pixels = np.asarray(
             processor(list(frames), return_tensors="np")["pixel_values"]
         )
-    theirs = theirs.reshape(-1, *theirs.shape[-3:]).astype(np.float32)
-    if theirs.shape[-2:] != (size, size):
-        shape = list(theirs.shape[-2:])
+    processor_pixels = processor_pixels.reshape(
+        -1, *processor_pixels.shape[-3:]
+    ).astype(np.float32)
+    if processor_pixels.shape[-2:] != (size, size):
+        shape = list(processor_pixels.shape[-2:])
         yield CheckLine(
             name, FAILED, f"expected {[size, size]}, its processor gives {shape}"
         )
@@ -251,9 +253,9 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
 
     def compare(preset: Preset) -> tuple[bool, str]:
         ours = Preprocessor(preset, size, backbone.checkpoint_edge)(frames).numpy()
-        if np.array_equal(ours, theirs):
+        if np.array_equal(ours, processor_pixels):
             return True, "the same bits"
-        difference = np.abs(ours - theirs)
+        difference = np.abs(ours - processor_pixels)
         std = np.array(preset.std)[None, :, None, None]
         scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
         levels = float((difference * std).max() * scale)
@@ -290,13 +292,14 @@ def preset_note(card: Card) -> str:
     """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
     presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
     hub = card.presets[presets[HUB]]
-    mine = card.input.to_json()
-    theirs = hub.to_json()
-    keys = [key for key in _PIXELS if mine[key] != theirs[key]]
+    card_values = card.input.to_json()
+    hub_values = hub.to_json()
+    keys = [key for key in _PIXELS if card_values[key] != hub_values[key]]
     if not keys:
         return ""
     differences = [
-        f"{key} {mine[key] or 'none'}, not {theirs[key] or 'none'}" for key in keys
+        f"{key} {card_values[key] or 'none'}, not {hub_values[key] or 'none'}"
+        for key in keys
     ]
     if set(keys) & set(_RANGE):
         differences.append(f"values in {_range(card.input)}, not {_range(hub)}")

@@ -65,8 +65,8 @@ def _image_geometry(
     any_size: bool = False,
 ) -> Geometry:
     if not getattr(config, "vision_use_head", True):
-        what = "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
-        raise FixInput(what)
+        problem = "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
+        raise FixInput(problem)
     size = _one(config.image_size)
     patch = _one(config.patch_size)
     if any_size:
@@ -149,8 +149,8 @@ def _video_geometry(
     config: Any, card: Geometry, *, prefix: int = 0, order: str = "thw"
 ) -> Geometry:
     if getattr(config, "attention_type", _DIVIDED) != _DIVIDED:
-        what = f"TimeSformer with {config.attention_type} attention orders tokens in another way"
-        raise FixInput(what, hint=f"use a checkpoint with attention_type {_DIVIDED}")
+        problem = f"TimeSformer with {config.attention_type} attention orders tokens in another way"
+        raise FixInput(problem, hint=f"use a checkpoint with attention_type {_DIVIDED}")
     tubelet: Any = getattr(config, "tubelet_size", 1)
     patch = getattr(config, "patch_size", None)
     if patch is None:

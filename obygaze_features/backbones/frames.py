@@ -26,7 +26,7 @@ _DIMS = ("frame", "height", "width", "colour")
 class FramesFamily(Family):
     """The family of one card, whose only level is the pictures that another model sees."""
 
-    kept: Resize | None = None
+    resize_of_model: Resize | None = None
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone, which computes nothing."""
@@ -34,7 +34,7 @@ class FramesFamily(Family):
 
     def resize(self, card: Card) -> Resize | None:
         """Return how the other model's pictures are resized."""
-        return self.kept
+        return self.resize_of_model
 
     def levels(self, card: Card) -> dict[str, Level]:
         """Return the level of the pictures."""
@@ -93,7 +93,7 @@ def frames_card(card: Card) -> Card:
         outputs={},
         needs_weights=False,
         needs_torch=False,
-        kept=resize,
+        resize_of_model=resize,
     )
     return Card(
         "-".join(words),

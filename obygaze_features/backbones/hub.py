@@ -95,8 +95,8 @@ def _download(card: Card) -> None:
     where = str(cache_folder())
     hint = _fetching(card)
     if offline():
-        what = f"no weights for {card.name}, and the environment forbids the network"
-        raise NotFound(what, where=where, hint=hint)
+        problem = f"no weights for {card.name}, and the environment forbids the network"
+        raise NotFound(problem, where=where, hint=hint)
     hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
     api = hub.HfApi()
     reference = {"revision": card.revision}
@@ -115,8 +115,11 @@ def _download(card: Card) -> None:
         if card.gated:
             page = f"https://huggingface.co/{card.checkpoint}"
             hint = f"accept the licence on {page}, then: hf auth login"
-        what = f"{card.checkpoint} could not be downloaded from {api.endpoint}: {first_line(error)}"
-        raise NotFound(what, where=where, hint=hint) from error
+        reason = first_line(error)
+        problem = (
+            f"{card.checkpoint} could not be downloaded from {api.endpoint}: {reason}"
+        )
+        raise NotFound(problem, where=where, hint=hint) from error
 
 
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
@@ -166,6 +169,7 @@ def _shards(folder: Path, index: Path) -> list[Path]:
     files = [folder / Path(name).name for name in shards]
     missing = [path.name for path in files if not path.is_file()]
     if missing:
-        what = f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}"
-        raise NotFound(what, where=str(folder), hint=FETCH_AGAIN)
+        names = ", ".join(missing[:3])
+        problem = f"{len(missing)} of {len(files)} weight files are missing: {names}"
+        raise NotFound(problem, where=str(folder), hint=FETCH_AGAIN)
     return files

@@ -97,7 +97,7 @@ def blank_padding(pixels: Any, mask: Any) -> Any:
 
     Checkpoints that take a mask were trained with zeros for the missing frames of a short clip.
     """
-    kept = np.asarray(mask, dtype=np.float32)[..., None, None, None]
+    is_real = np.asarray(mask, dtype=np.float32)[..., None, None, None]
     if isinstance(pixels, np.ndarray):
-        return pixels * kept
-    return pixels * on_device(kept, str(pixels.device)).to(pixels.dtype)
+        return pixels * is_real
+    return pixels * on_device(is_real, str(pixels.device)).to(pixels.dtype)

@@ -47,24 +47,38 @@ class LsmdcFamily(Family):
         raw, hashes = read_weights(card, files)
         # Data-parallel training adds a prefix.
         tensors = {key.removeprefix("module."): tensor for key, tensor in raw.items()}
-        found = _found(card, files, tensors)
-        positions = max(len(tensors.get(_POSITIONS, ())), found.geometry.frames)
+        card_of_weights = _found(card, files, tensors)
+        positions = max(
+            len(tensors.get(_POSITIONS, ())), card_of_weights.geometry.frames
+        )
         over_frames = _depth(tensors, _OVER_FRAMES)
-        model = lsmdc_model(found.geometry, over_frames, positions, placement.attention)
+        model = lsmdc_model(
+            card_of_weights.geometry, over_frames, positions, placement.attention
+        )
         expected = model.state_dict()
         parts = (_VISUAL, _OVER_FRAMES, _POSITIONS)
-        kept = {key: tensor for key, tensor in tensors.items() if key.startswith(parts)}
+        used_tensors = {
+            key: tensor for key, tensor in tensors.items() if key.startswith(parts)
+        }
         wrong = [
             f"{key}: expected {list(expected[key].shape)}, got {list(tensor.shape)}"
-            for key, tensor in kept.items()
+            for key, tensor in used_tensors.items()
             if key in expected and tensor.shape != expected[key].shape
         ]
-        missing = expected.keys() - kept.keys()
-        unused = kept.keys() - expected.keys()
+        missing = expected.keys() - used_tensors.keys()
+        unused = used_tensors.keys() - expected.keys()
         check_tensors(missing, unused, wrong, str(files.files[0]))
-        model.load_state_dict({key: tensor.float() for key, tensor in kept.items()})
+        model.load_state_dict(
+            {key: tensor.float() for key, tensor in used_tensors.items()}
+        )
         return TorchBackbone(
-            card, found, model, outputs, files=files, hashes=hashes, placement=placement
+            card,
+            card_of_weights,
+            model,
+            outputs,
+            files=files,
+            hashes=hashes,
+            placement=placement,
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:

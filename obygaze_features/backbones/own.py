@@ -163,7 +163,7 @@ class ModuleFamily(Family):
         make: Returns the module, or the module and its own preprocessing.
         run: Returns the levels of the module for pixels.
         files: Files of the model whose hashes are in recipes; None if nothing was said of them.
-        own: The namespace of the code, unless its package is installed.
+        namespace: The namespace of the code, unless its package is installed.
     """
 
     _: KW_ONLY
@@ -171,22 +171,22 @@ class ModuleFamily(Family):
     make: Load
     run: Run
     files: tuple[Path, ...] | None = None
-    own: OwnCode | None = None
+    namespace: OwnCode | None = None
     needs_weights: bool = False
 
     def load(
         self, card: Card, files: WeightFiles, placement: Placement
     ) -> TorchBackbone:
         """Return the backbone of the module."""
-        with nullcontext() if self.own is None else self.own.visible():
-            made = _call(self.make, f"{card.name}: load() failed")
-        module = made
+        with nullcontext() if self.namespace is None else self.namespace.visible():
+            loaded = _call(self.make, f"{card.name}: load() failed")
+        module = loaded
         preprocess = None
-        if isinstance(made, tuple) and len(made) == 2:
-            module, preprocess = made
+        if isinstance(loaded, tuple) and len(loaded) == 2:
+            module, preprocess = loaded
         hashes = self._hashes(card, module)
-        if self.own is not None:
-            card = replace(card, code=self.own.fix())
+        if self.namespace is not None:
+            card = replace(card, code=self.namespace.fix())
 
         def run(
             module: Any, pixels: Tensor, mask: Tensor, g: Geometry
@@ -318,34 +318,36 @@ def card_of_code(name: str) -> Card:
     return card_of_function(card_function, namespace)
 
 
-def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) -> Card:
+def card_of_function(
+    function: Callable[[], Any], namespace: OwnCode | None = None
+) -> Card:
     """Return the card that a function returns, with the hashes of the code for recipes.
 
     Args:
         function: The function.
-        own: The namespace of its code, unless its package is installed.
+        namespace: The namespace of its code, unless its package is installed.
     """
     original = inspect.unwrap(function)
     name = getattr(function, "__name__", type(function).__name__)
-    file = _file_of(original, name) if own is None else own.main
+    file = _file_of(original, name) if namespace is None else namespace.main
     where = f"{file.name}:{name}"
-    if own is None:
+    if namespace is None:
         card = _call(function, f"{where} failed")
     else:
-        with own.visible():
+        with namespace.visible():
             card = _call(function, f"{where} failed")
     if not isinstance(card, Card):
         raise FixInput(
             f"{where} must return a card, got {type(card).__name__}",
             hint="return module_card(...)",
         )
-    if own is None:
+    if namespace is None:
         return replace(
             card, origin=str(file), code=code_of_installed(file, original.__module__)
         )
     if isinstance(card.family, ModuleFamily):
-        card = replace(card, family=replace(card.family, own=own))
-    return replace(card, origin=str(file), code=own.code())
+        card = replace(card, family=replace(card.family, namespace=namespace))
+    return replace(card, origin=str(file), code=namespace.code())
 
 
 def _file_of(function: Callable[[], Any], name: str) -> Path:
@@ -355,11 +357,11 @@ def _file_of(function: Callable[[], Any], name: str) -> Path:
     except TypeError:  # a partial, or an object that can be called
         file = None
     if file is None:
-        what = (
+        problem = (
             f"{name} is not a function of a file, so that its code cannot be recorded"
         )
         raise FixInput(
-            what, where=str(function), hint="def NAME(): return module_card(...)"
+            problem, where=str(function), hint="def NAME(): return module_card(...)"
         )
     return Path(file)
 

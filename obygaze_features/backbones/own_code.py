@@ -105,7 +105,7 @@ class OwnCode:
                 yield
             finally:
                 sys.meta_path.remove(finder)
-                for name in finder.found:
+                for name in finder.aliases:
                     sys.modules.pop(name, None)
 
     def note(self, path: Path, data: bytes) -> None:
@@ -114,14 +114,16 @@ class OwnCode:
         if self.recorded is not None:
             label = _label(path, self.main)
             if label not in self.recorded["files"]:
-                what = f"{label} is imported while clips are computed, so the recipe lacks it"
+                problem = f"{label} is imported while clips are computed, so the recipe lacks it"
                 raise FixInput(
-                    what, where=str(self.main), hint="import it at the top of the file"
+                    problem,
+                    where=str(self.main),
+                    hint="import it at the top of the file",
                 )
             if self.recorded["files"][label] != sha256:
-                what = f"{label} was changed since the backbone was loaded"
+                problem = f"{label} was changed since the backbone was loaded"
                 raise FixInput(
-                    what, where=str(self.main), hint="load the backbone again"
+                    problem, where=str(self.main), hint="load the backbone again"
                 )
         self.files[path] = sha256
 
@@ -197,21 +199,21 @@ class OwnCode:
 class _OwnLoader(SourceFileLoader):
     """Load a file of own code from its source, never from cached bytecode."""
 
-    def __init__(self, own: OwnCode, name: str, path: str) -> None:
+    def __init__(self, namespace: OwnCode, name: str, path: str) -> None:
         super().__init__(name, path)
-        self.own = own
+        self.namespace = namespace
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the file."""
         path = Path(self.path)
         data = path.read_bytes()
-        self.own.note(path, data)
+        self.namespace.note(path, data)
         code: CodeType = self.source_to_code(data, self.path)
         return code
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the file."""
-        self.own.prepare(module)
+        self.namespace.prepare(module)
         super().exec_module(module)
 
 
@@ -225,16 +227,16 @@ class _OwnFinder(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return how a module is imported; None for modules of others."""
-        own = _NAMESPACES.get(fullname.partition(".")[0])
-        return None if own is None else own.spec(fullname)
+        namespace = _NAMESPACES.get(fullname.partition(".")[0])
+        return None if namespace is None else namespace.spec(fullname)
 
 
 class _Aliases(MetaPathFinder, Loader):
     """Find modules of own code under the names that its folder gives them."""
 
-    def __init__(self, own: OwnCode) -> None:
-        self.own = own
-        self.found: set[str] = set()
+    def __init__(self, namespace: OwnCode) -> None:
+        self.namespace = namespace
+        self.aliases: set[str] = set()
         self.specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(
@@ -245,23 +247,23 @@ class _Aliases(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """Return how a module is imported; None for modules of others."""
         root = fullname.partition(".")[0]
-        is_alias = root in self.found
+        is_alias = root in self.aliases
         if not is_alias and (
-            root in _NAMESPACES or not self.own.has(root) or _is_installed(root)
+            root in _NAMESPACES or not self.namespace.has(root) or _is_installed(root)
         ):
             return None
-        self.found.add(fullname)
+        self.aliases.add(fullname)
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module that the code itself has."""
-        module = importlib.import_module(f"{self.own.package}.{spec.name}")
+        module = importlib.import_module(f"{self.namespace.package}.{spec.name}")
         self.specs[spec.name] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Restore what the import has changed: the module was run before."""
-        name = module.__name__.removeprefix(f"{self.own.package}.")
+        name = module.__name__.removeprefix(f"{self.namespace.package}.")
         module.__spec__ = self.specs[name]
 
 
@@ -274,10 +276,10 @@ sys.meta_path.insert(0, _OwnFinder())
 def own_code(folder: Path, main: Path, function: str) -> OwnCode:
     """Return the namespace of a backbone; a new one if its files were changed since."""
     key = (main, function)
-    known = _LOADED.get(key)
-    if known is None or not known.is_current():
-        known = _LOADED[key] = OwnCode(folder, main)
-    return known
+    namespace = _LOADED.get(key)
+    if namespace is None or not namespace.is_current():
+        namespace = _LOADED[key] = OwnCode(folder, main)
+    return namespace
 
 
 def code_of_installed(file: Path, module_name: str) -> Code:
@@ -302,22 +304,22 @@ def code_of_installed(file: Path, module_name: str) -> Code:
 
 def files_of_code(main: Path, folder: Path, has: Callable[[str], bool]) -> list[Path]:
     """Return a file and all files of a folder that it imports anywhere, directly or not."""
-    found = [main]
+    files = [main]
     to_read = [main]
     while to_read:
         path = to_read.pop()
         for name in _imported_names(path, folder, has):
             parts = name.split(".")
             for n_parts in range(1, len(parts) + 1):
-                place = folder.joinpath(*parts[:n_parts])
+                module_path = folder.joinpath(*parts[:n_parts])
                 for file in (
-                    place.with_name(f"{place.name}.py"),
-                    place / "__init__.py",
+                    module_path.with_name(f"{module_path.name}.py"),
+                    module_path / "__init__.py",
                 ):
-                    if file not in found and file.is_file():
-                        found.append(file)
+                    if file not in files and file.is_file():
+                        files.append(file)
                         to_read.append(file)
-    return found
+    return files
 
 
 def _imported_names(

@@ -250,6 +250,6 @@ def _of_hub(name: str, file: str) -> Path | None:
         # A subclass of it is raised if the hub cannot be reached.
         if type(error).__name__ in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
             return None
-        what = f"{file} of {name} could not be downloaded: {first_line(error)}"
+        problem = f"{file} of {name} could not be downloaded: {first_line(error)}"
         hint = "use a folder with the files of the hub, or a name of the hub with a network"
-        raise NotFound(what, where=name, hint=hint) from error
+        raise NotFound(problem, where=name, hint=hint) from error

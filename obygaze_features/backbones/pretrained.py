@@ -72,8 +72,8 @@ def from_pretrained(
             return kind.from_pretrained(source, **options)
         except Exception as reason:
             # Every exception here means that the files are wrong or cannot be reached.
-            what = f"{error.what}: {first_line(reason)}"
-            raise type(error)(what, where=error.where, hint=error.hint) from reason
+            problem = f"{error.what}: {first_line(reason)}"
+            raise type(error)(problem, where=error.where, hint=error.hint) from reason
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class PretrainedFamily(Family):
         self, card: Card, files: WeightFiles, placement: Placement
     ) -> TorchBackbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
-        found = self.inspect(card, files)
+        card_of_weights = self.inspect(card, files)
         kind = self.model()
         placement = supported(kind, placement)
         model, hashes = load_strictly(
@@ -131,7 +131,7 @@ class PretrainedFamily(Family):
         )
         return TorchBackbone(
             card,
-            found,
+            card_of_weights,
             self.keep(model),
             self.run,
             files=files,
@@ -218,8 +218,8 @@ def _config(kind: Any, files: WeightFiles) -> Any:
 
 
 def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
-    what = f"{kind.__name__} cannot load this checkpoint"
-    return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
+    problem = f"{kind.__name__} cannot load this checkpoint"
+    return FixInput(problem, where=files.origin, hint=ANOTHER_CHECKPOINT)
 
 
 def save_random(

@@ -137,16 +137,16 @@ class TextTower:
         token_ids = self.tokenizer(cased)["input_ids"]
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
-                what = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
-                raise FixInput(what, hint="use a shorter prompt")
+                problem = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
+                raise FixInput(problem, hint="use a shorter prompt")
         options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
         if self.text.padded:
             options |= {"padding": "max_length", "max_length": self.max_length}
         parts = []
         for start in range(0, len(texts), BATCH):
-            found = self.tokenizer(cased[start : start + BATCH], **options)
+            encoded = self.tokenizer(cased[start : start + BATCH], **options)
             tokens = {
-                k: found[k] for k in ("input_ids", "attention_mask") if k in found
+                k: encoded[k] for k in ("input_ids", "attention_mask") if k in encoded
             }
             with torch.inference_mode():
                 parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
@@ -155,9 +155,10 @@ class TextTower:
         # Texts that differ in capitals only have the same tokens, and so the same vector.
         n_different = len(set(map(tuple, token_ids)))
         if n_different > 1 and (vectors == vectors[0]).all():
-            what = "every text gets the same vector: the tokenizer does not mark the end of texts"
+            cause = "the tokenizer does not mark the end of texts"
+            problem = f"every text gets the same vector: {cause}"
             hint = "put the tokenizer of the same checkpoint beside the weights"
-            raise FixInput(what, hint=hint)
+            raise FixInput(problem, hint=hint)
         return vectors
 
 
@@ -181,15 +182,20 @@ def load_text_tower(
         card = find_card(card, workspace)
     family = card.family
     if not isinstance(family, PretrainedFamily) or family.text is None:
-        known = [name for name, each in FAMILIES.items() if getattr(each, "text", None)]
-        what = f"{card.name} has no text model that obygaze can load"
-        raise FixUsage(what, hint=f"use a backbone of the families {', '.join(known)}")
+        families_with_text = [
+            name for name, each in FAMILIES.items() if getattr(each, "text", None)
+        ]
+        problem = f"{card.name} has no text model that obygaze can load"
+        raise FixUsage(
+            problem,
+            hint=f"use a backbone of the families {', '.join(families_with_text)}",
+        )
     files = find_weights(card, weights, download=download)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        what = "the checkpoint has no text model"
+        problem = "the checkpoint has no text model"
         hint = "use the whole checkpoint, as on the hub"
-        raise FixInput(what, where=str(files.folder / "config.json"), hint=hint)
+        raise FixInput(problem, where=str(files.folder / "config.json"), hint=hint)
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     claim = (
@@ -244,13 +250,13 @@ class LanguageModel:
     def __init__(self, name: str) -> None:
         self.model, self.tokenizer = _load(name, "AutoModelForCausalLM")
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        known = [token for token in ends if token is not None]
-        if not known:
+        boundary_tokens = [token for token in ends if token is not None]
+        if not boundary_tokens:
             raise FixInput(
                 "this language model has no token for the start of a text", where=name
             )
-        self.begin = known[0]
-        self.end = known[-1]
+        self.begin = boundary_tokens[0]
+        self.end = boundary_tokens[-1]
 
     def prior(self, text: str) -> float:
         """Return the arithmetic mean of the probabilities of all tokens, the end included.

@@ -116,7 +116,7 @@ class TorchBackbone(Backbone):
 
     Args:
         card: The card that the weights must match.
-        found: The card with the geometry and the levels of the weights.
+        card_of_weights: The card with the geometry and the levels of the weights.
         module: The module with its weights.
         run: Returns the tensors that the family's `outputs` name.
         files: The files of the weights.
@@ -127,7 +127,7 @@ class TorchBackbone(Backbone):
     def __init__(
         self,
         card: Card,
-        found: Card,
+        card_of_weights: Card,
         module: torch.nn.Module,
         run: Outputs,
         *,
@@ -137,12 +137,12 @@ class TorchBackbone(Backbone):
     ) -> None:
         import torch
 
-        check_sizes(card, found.geometry, files)
+        check_sizes(card, card_of_weights.geometry, files)
         self.checkpoint_edge = files.shortest_edge
         self.pixels = Preprocessor(
-            card.input, found.geometry.size, self.checkpoint_edge
+            card.input, card_of_weights.geometry.size, self.checkpoint_edge
         )
-        super().__init__(card, found, placement, self.pixels.resize)
+        super().__init__(card, card_of_weights, placement, self.pixels.resize)
         self.run = run
         self.hashes = hashes
         self.verified = is_verified(card, files, hashes)

@@ -54,8 +54,8 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
         p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]
     ]
     if damaged:
-        what = f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged"
-        raise Corrupt(what, where=files.origin, hint=FETCH_AGAIN)
+        problem = f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged"
+        raise Corrupt(problem, where=files.origin, hint=FETCH_AGAIN)
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
         details = [
@@ -158,8 +158,8 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
                 where=str(path),
                 hint="compare its size and sha256 with those of its source, and fetch it again",
             ) from error
-        found = tree.items() if isinstance(tree, dict) else ()
-        named = {key: value for key, value in found if isinstance(value, torch.Tensor)}
+        items = tree.items() if isinstance(tree, dict) else ()
+        named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
         if not named or not all(isinstance(key, str) for key in named):
             hint = "use the file of the model, not of its optimiser"
             raise FixInput(
@@ -176,14 +176,16 @@ def check_tensors(
     where: str,
 ) -> None:
     """Raise an error for tensors that are missing, of another shape, or not used."""
-    found = (
+    wrong_tensors = (
         (f"{count(len(missing), 'tensor')} missing", missing),
         ("tensors of the wrong shape", wrong),
         (f"{count(len(unused), 'tensor')} that this model does not use", unused),
     )
-    for what, names in found:
+    for problem, names in wrong_tensors:
         listed = [f"  {name}" for name in sorted(map(str, names))]
         if len(listed) > _SHOWN:
             listed[_SHOWN:] = [f"  ... and {len(listed) - _SHOWN} more"]
         if listed:
-            raise FixInput(what, where=where, hint=ANOTHER_CHECKPOINT, details=listed)
+            raise FixInput(
+                problem, where=where, hint=ANOTHER_CHECKPOINT, details=listed
+            )

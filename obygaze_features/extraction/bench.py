@@ -120,12 +120,12 @@ def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measur
     }
     yield _measure("open", partial(open_store, location), 0)
     for name, selection in selections.items():
-        found = store.matrix(level, missing="drop", **selection)
+        matrix = store.matrix(level, missing="drop", **selection)
 
         def read(selection: dict[str, Any] = selection) -> object:
             return open_store(location).matrix(level, missing="drop", **selection)
 
-        yield _measure(name, read, len(found.clip_ids), found.values.nbytes)
+        yield _measure(name, read, len(matrix.clip_ids), matrix.values.nbytes)
 
 
 def _measure(

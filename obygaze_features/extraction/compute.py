@@ -115,9 +115,9 @@ class ThreadComputer(Computer):
 
     def _compute(self, clip: DecodedClip) -> Computed:
         clock = Clock()
-        found = self.forward([clip.frames], [clip.mask], clock)
+        computed = self.forward([clip.frames], [clip.mask], clock)
         with np.errstate(over="ignore"):  # what overflows is not finite
-            arrays = as_arrays({name: found[name] for name in self.dtypes})
+            arrays = as_arrays({name: computed[name] for name in self.dtypes})
             levels = {
                 name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()
             }
@@ -151,9 +151,9 @@ class BatchComputer(Computer):
         frames: list[Any] = [clip.frames for clip in clips]
         if self.backbone.resize is not None:  # else the user's own code takes arrays
             frames = [self._upload(each) for each in frames]
-        found = self.forward(frames, [clip.mask for clip in clips], clock)
+        computed = self.forward(frames, [clip.mask for clip in clips], clock)
         levels = {
-            name: found[name].to(getattr(torch, dtype)).contiguous()
+            name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
         }
         finite = {

@@ -181,17 +181,17 @@ def decode_rows(
     pool: DecodePool,
     *,
     ahead: int,
-    kept: Mapping[View, KeptFrames] = MappingProxyType({}),
+    kept_frames: Mapping[View, KeptFrames] = MappingProxyType({}),
 ) -> Iterator[DecodedRow]:
     """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason.
 
-    Rows whose pictures are `kept` for all their views are read from there.
+    Rows whose pictures are in `kept_frames` for all their views are read from there.
     """
     planned_to_read: list[Planned] = []
     planned_to_decode: list[Planned] = []
     for row, views in jobs:
         planned = (row, plan.rows[row], views)
-        if _are_kept(row, views, kept):
+        if _are_kept(row, views, kept_frames):
             planned_to_read.append(planned)
         else:
             planned_to_decode.append(planned)
@@ -201,9 +201,9 @@ def decode_rows(
         results = pool.map(decode_jobs, ahead=ahead)
     else:
         results = decode_windows(plan.grid, planned_to_decode, pool, folder)
-    from_store = _read_kept(planned_to_read, kept, ahead)
+    from_store = _read_kept(planned_to_read, kept_frames, ahead)
     for row, views in jobs:
-        if _are_kept(row, views, kept):
+        if _are_kept(row, views, kept_frames):
             yield next(from_store)
             continue
         clip = plan.rows[row]
@@ -223,22 +223,24 @@ def decode_rows(
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
 
 
-def _are_kept(row: int, views: Iterable[View], kept: Mapping[View, KeptFrames]) -> bool:
+def _are_kept(
+    row: int, views: Iterable[View], kept_frames: Mapping[View, KeptFrames]
+) -> bool:
     """Return whether the pictures of a row are kept for all its views."""
-    return all(view in kept and row in kept[view].rows for view in views)
+    return all(view in kept_frames and row in kept_frames[view].rows for view in views)
 
 
 def _read_kept(
-    planned: Sequence[Planned], kept: Mapping[View, KeptFrames], ahead: int
+    planned: Sequence[Planned], kept_frames: Mapping[View, KeptFrames], ahead: int
 ) -> Iterator[DecodedRow]:
     """Read rows whose pictures are kept, in threads, up to `ahead` in advance."""
 
     def read(planned_row: Planned) -> DecodedRow:
         row, clip, views = planned_row
         started = time.monotonic()
-        clips = {view: kept[view].clip(row, view, clip) for view in views}
+        clips = {view: kept_frames[view].clip(row, view, clip) for view in views}
         seconds = time.monotonic() - started
-        return DecodedRow(row, clips, seconds, kept[views[0]].source(row))
+        return DecodedRow(row, clips, seconds, kept_frames[views[0]].source(row))
 
     with ThreadPoolExecutor(READERS) as readers:
 

@@ -151,11 +151,11 @@ def _started(
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
-    messages, theirs = spawn.Pipe(duplex=False)
-    work = theirs, plan.to_bytes(), resources, rows, settings
+    messages, sender = spawn.Pipe(duplex=False)
+    work = sender, plan.to_bytes(), resources, rows, settings
     process = spawn.Process(target=_work, name=resources.device, args=work)
     process.start()
-    theirs.close()
+    sender.close()
     return messages, process
 
 

@@ -55,12 +55,12 @@ def draw_maps(
         obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
     """
     store = open_store(maps, workspace=workspace)
-    place = Workspace.of(workspace)
+    opened_workspace = Workspace.of(workspace)
     paths = MapSheets()
     clip_ids = [clips] if isinstance(clips, str) else list(clips)
     for clip in clip_ids:
         names = FileNames()
-        for direction, sheet in map_sheets(place, store, clip):
+        for direction, sheet in map_sheets(opened_workspace, store, clip):
             path = Path(folder) / f"{file_name(clip)}.{names.name_of(direction)}.png"
             write_new(path, sheet, force=force)
             paths.append(path)

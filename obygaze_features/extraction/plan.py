@@ -208,11 +208,11 @@ def make_plan(
         raise FixUsage(
             "each backbone needs a store of its own", where=", ".join(stores)
         )
-    given = _checked_terms(licence, citation, stores)
+    terms = _checked_terms(licence, citation, stores)
     return ExtractPlan(
         manifest=manifest.name,
-        licence=given.licence or manifest.header.licence,
-        citation=given.citation or manifest.header.citation,
+        licence=terms.licence or manifest.header.licence,
+        citation=terms.citation or manifest.header.citation,
         rows=planned_clips(manifest),
         targets=tuple(targets),
         workspace=str(workspace.resolve()),
@@ -231,11 +231,11 @@ def _checked_terms(licence: str, citation: str, stores: Sequence[str]) -> "Terms
         require_terms,
     )
 
-    given = Terms(checked_licence(licence), checked_citation(citation))
+    terms = Terms(checked_licence(licence), checked_citation(citation))
     for store in stores:
         if (Path(store) / Plan.FILE).is_file():
-            require_terms(store, given)
-    return given
+            require_terms(store, terms)
+    return terms
 
 
 def planned_clips(manifest: Manifest) -> Sequence[PlannedClip]:

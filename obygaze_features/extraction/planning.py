@@ -109,14 +109,16 @@ def chosen_plan(
         settings: Those of `plan_extraction` about features.
     """
     names = [backbones] if isinstance(backbones, str) else list(backbones)
-    given = {"backbones": names, **settings}
-    given = {name: value for name, value in given.items() if is_given(value)}
+    given_settings = {"backbones": names, **settings}
+    given_settings = {
+        name: value for name, value in given_settings.items() if is_given(value)
+    }
     if isinstance(manifest, ExtractPlan):
-        return _with_timeout(manifest, given, "PLAN")
+        return _with_timeout(manifest, given_settings, "PLAN")
     if not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
         path = Path(manifest)
-        return _with_timeout(read_plan_file(path), given, str(path))
-    return _new_plan(manifest, given, Workspace.of(workspace))
+        return _with_timeout(read_plan_file(path), given_settings, str(path))
+    return _new_plan(manifest, given_settings, Workspace.of(workspace))
 
 
 def is_given(value: Any) -> bool:
@@ -127,10 +129,10 @@ def is_given(value: Any) -> bool:
 
 
 def _with_timeout(
-    plan: ExtractPlan, given: Mapping[str, Any], path: str
+    plan: ExtractPlan, given_settings: Mapping[str, Any], path: str
 ) -> ExtractPlan:
     """Return a plan with the given time limit, in which alone machines may differ."""
-    fixed = [name for name in given if name != "timeout"]
+    fixed = [name for name in given_settings if name != "timeout"]
     if fixed:
         from obygaze_features.core.function_commands import flags_of
 
@@ -140,27 +142,37 @@ def _with_timeout(
             f"{names} cannot be used with a plan file, which has its own settings",
             hint=f"write a new plan: obygaze extract plan MANIFEST ... -o {path}",
         )
-    return replace(plan, timeout_s=given["timeout"]) if given else plan
+    return (
+        replace(plan, timeout_s=given_settings["timeout"]) if given_settings else plan
+    )
 
 
 def _new_plan(
-    manifest: PathLike | Manifest, given: Mapping[str, Any], workspace: Workspace
+    manifest: PathLike | Manifest,
+    given_settings: Mapping[str, Any],
+    workspace: Workspace,
 ) -> ExtractPlan:
     """Return the plan of a manifest and settings."""
     from obygaze_features.extraction.recipes import targets_for
 
     clips = read_manifest(manifest, workspace=workspace)
-    backbones = given.get("backbones", [])
-    stores = given.get("stores", {})
-    of_targets = {name: given[name] for name in _OF_TARGETS if name in given}
-    of_plan = {_OF_PLAN[name]: given[name] for name in _OF_PLAN if name in given}
+    backbones = given_settings.get("backbones", [])
+    stores = given_settings.get("stores", {})
+    of_targets = {
+        name: given_settings[name] for name in _OF_TARGETS if name in given_settings
+    }
+    of_plan = {
+        _OF_PLAN[name]: given_settings[name]
+        for name in _OF_PLAN
+        if name in given_settings
+    }
     targets = targets_for(
         clips,
         backbones,
         workspace,
         stores={name: fspath(store) for name, store in stores.items()},
-        weights=_weights_by_name(given.get("weights", {}), backbones),
-        levels=tuple(given.get("levels", ())),
+        weights=_weights_by_name(given_settings.get("weights", {}), backbones),
+        levels=tuple(given_settings.get("levels", ())),
         **of_targets,
     )
     return make_plan(clips, targets, workspace=workspace.root, **of_plan)

@@ -261,7 +261,7 @@ def redecoder(
     specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
-        made: dict[str, Levels] = {}
+        levels_of_clip: dict[str, Levels] = {}
         for clip in (clips[clip_id] for clip_id in clip_ids):
             if not clip.video or not Path(clip.video).is_file():
                 continue
@@ -272,10 +272,10 @@ def redecoder(
             with clip_threads(1) as pool:
                 computer = computer_for(backbone, specs, pool)
                 (computed,) = computer.compute_all([decoded])
-            made[clip.clip_id] = {
+            levels_of_clip[clip.clip_id] = {
                 name: level[0] for name, level in computed.levels.items()
             }
-        return made
+        return levels_of_clip
 
     return extract_again
 

@@ -280,7 +280,7 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
     """
     of_frames = [KeptFrames.of(store) for store in stores_of_frames(plan)]
     workspace = Workspace(Path(plan.workspace))
-    found = dict[str, Store]()
+    stores = dict[str, Store]()
     if not of_frames:
         return []
     for target in plan.targets:
@@ -291,15 +291,17 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
         view = view_of(card, target)
         any_edge = card.input.edge_from_checkpoint
         serving = [
-            kept
-            for kept in of_frames
-            if kept.serves(view, plan.grid, any_edge=any_edge)
+            kept_frames
+            for kept_frames in of_frames
+            if kept_frames.serves(view, plan.grid, any_edge=any_edge)
         ]
-        serving = [kept for kept in serving if kept.rows]
+        serving = [kept_frames for kept_frames in serving if kept_frames.rows]
         if not serving:
             return []
-        found.update((kept.store.location, kept.store) for kept in serving)
-    return list(found.values())
+        stores.update(
+            (kept_frames.store.location, kept_frames.store) for kept_frames in serving
+        )
+    return list(stores.values())
 
 
 def extract_rows(
@@ -324,19 +326,21 @@ def extract_rows(
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         makers = [
-            one.maker(rows, resources, threads, retry=retry)
-            for one, rows, retry in work
+            loaded.maker(rows, resources, threads, retry=retry)
+            for loaded, rows, retry in work
         ]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         progress = progress or RowProgress()
         progress.begin(len(wanted))
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
-        kept = find_kept_frames(plan, wanted, views, changed=changed)
+        kept_frames = find_kept_frames(plan, wanted, views, changed=changed)
         pool = stack.enter_context(
             DecodePool(resources.workers, timeout_s=plan.timeout_s)
         )
-        decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
+        decode = partial(
+            decode_rows, plan, pool=pool, ahead=ahead, kept_frames=kept_frames
+        )
         run_rows(makers, decode, stop, progress)
 
 

@@ -115,15 +115,15 @@ def _users() -> list[list[str]] | None:
 
 def _visible_gpus() -> list[str]:
     """Return the UUID of each visible GPU, empty where it cannot be found."""
-    known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1) or []]
+    all_uuids = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1) or []]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return known
-    numbered = dict(zip(map(str, range(len(known))), known, strict=True))
+        return all_uuids
+    numbered = dict(zip(map(str, range(len(all_uuids))), all_uuids, strict=True))
     # A name may be the beginning of a UUID.
     uuids = []
     for name in map(str.strip, visible.split(",")):
-        matches = [uuid for uuid in known if name and uuid.startswith(name)]
+        matches = [uuid for uuid in all_uuids if name and uuid.startswith(name)]
         uuids.append(numbered.get(name) or next(iter(matches), ""))
     return uuids
 
@@ -135,7 +135,7 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
         return None
     words = [program, query, "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             words,
             capture_output=True,
             encoding="utf-8",
@@ -144,10 +144,10 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode:  # what it printed then is the reason, not a GPU
+    if finished.returncode:  # what it printed then is the reason, not a GPU
         return None
     lines = []
-    for line in done.stdout.splitlines():
+    for line in finished.stdout.splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) == columns:
             lines.append(parts)

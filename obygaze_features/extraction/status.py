@@ -163,13 +163,18 @@ def store_status(
     status = store.status()
     chosen = set(range(store.n_clips) if rows is None else rows)
     blocks = sorted({row // store.plan.block_rows for row in chosen})
-    done, seconds = _progress(store, blocks)
+    n_blocks_done, seconds = _progress(store, blocks)
     noted_here = {row: status.noted[row] for row in chosen.intersection(status.noted)}
     failed = {
-        row: noted for row, noted in noted_here.items() if noted.state == "failed"
+        row: status_of_row
+        for row, status_of_row in noted_here.items()
+        if status_of_row.state == "failed"
     }
     ok = int(status.is_ok[sorted(chosen)].sum())
-    reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
+    reasons = Counter(
+        f"{status_of_row.stage}: {status_of_row.error}"
+        for status_of_row in failed.values()
+    )
     return StoreStatus(
         store=str(location),
         backbone=store.recipe.title,
@@ -178,11 +183,11 @@ def store_status(
         failed=len(failed),
         missing=len(chosen) - ok - len(failed),
         blocks=len(blocks),
-        blocks_done=done,
+        blocks_done=n_blocks_done,
         reasons=dict(reasons.most_common()),
         failures={
-            str(store.clip_ids[row]): str(noted)
-            for row, noted in sorted(failed.items())
+            str(store.clip_ids[row]): str(status_of_row)
+            for row, status_of_row in sorted(failed.items())
         },
         seconds=seconds,
         sealed=store.sealed,

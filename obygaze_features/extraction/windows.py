@@ -111,15 +111,16 @@ def _videos_of(
     videos: dict[str, str] = {}
     for movie_id, video in pairs:
         if not movie_id or not video:
-            what = f"a film needs an id and a video, got movie_id {movie_id!r} and video {video!r}"
+            cells = f"movie_id {movie_id!r} and video {video!r}"
+            problem = f"a film needs an id and a video, got {cells}"
             raise FixInput(
-                what, where=str(films), hint="complete the row, or remove it"
+                problem, where=str(films), hint="complete the row, or remove it"
             )
         if videos.setdefault(movie_id, video) != video:
-            what = (
+            problem = (
                 f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
             )
-            raise FixInput(what, where=str(films), hint="one video for each film")
+            raise FixInput(problem, where=str(films), hint="one video for each film")
     if not videos:
         hint = "obygaze manifest link, or a folder of films"
         raise FixInput("no film with a video", where=str(films), hint=hint)
@@ -226,8 +227,12 @@ class _Sweep:
         decoded = self._decoded_parts(
             [window for window in windows if window is not None], size
         )
-        what = f"the film has {self.index.frames} pictures; the window lies after them"
-        outside = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
+        problem = (
+            f"the film has {self.index.frames} pictures; the window lies after them"
+        )
+        outside = BadVideo(
+            problem, path=self.job.path, stage="decode", reason="outside"
+        )
         for window in windows:
             if window is None:
                 yield DecodeResult(self.job, None, outside, 0.0)

@@ -61,13 +61,13 @@ def import_command(
     params = [*saving, *parameters_of(read)]
 
     def run(session: Session, /, **values: Any) -> None:
-        given = typed_values(values, params)
-        chosen = {key: given.pop(key) for key in names_of_saving}
+        arguments = typed_values(values, params)
+        chosen = {key: arguments.pop(key) for key in names_of_saving}
         name = chosen.pop("name")
         if name is None:
-            name = _default_name(dataset, given)
+            name = _default_name(dataset, arguments)
         path = session.workspace.manifest(name)
-        imported = read(**given, name=path.stem)
+        imported = read(**arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 
     described = parse_docstring(read)
@@ -75,10 +75,10 @@ def import_command(
     return SessionCommand(name=dataset, params=params, callback=run, help=text)
 
 
-def _default_name(dataset: str, given: dict[str, Any]) -> str:
+def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
     if dataset not in NAMED_AFTER_FILE:
         return dataset
-    return ascii_id(Path(given[dataset]).resolve().stem) or dataset
+    return ascii_id(Path(arguments[dataset]).resolve().stem) or dataset
 
 
 @click.group("import", cls=FunctionGroup, table=READERS, make=import_command)

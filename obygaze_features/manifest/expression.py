@@ -50,7 +50,7 @@ def parse(
     """Return the parsed expression; with a `vocabulary`, a concept outside it is an error."""
     parser = _Parser(re.sub(r"\s", " ", text), where)
     if vocabulary is not None:
-        parser.known |= {"concept": vocabulary, "concepts": vocabulary}
+        parser.allowed |= {"concept": vocabulary, "concepts": vocabulary}
     return Expression(text, parser.parse())
 
 
@@ -61,7 +61,7 @@ class _Parser:
         self.text = text
         self.where = where
         self.n_blanks = len(text) - len(text.lstrip())
-        self.known: dict[str, Collection[str]] = {"level": LEVELS}
+        self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
@@ -102,10 +102,10 @@ class _Parser:
         """Return the condition that a column has one of these values, or without them any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
-        known = self.known.get(name)
+        allowed = self.allowed.get(name)
         for value, word in zip(values, wanted, strict=True):
-            if known is not None and word not in known:
-                meant = near(word, known) or f"; known: {', '.join(known)}"
+            if allowed is not None and word not in allowed:
+                meant = near(word, allowed) or f"; known: {', '.join(allowed)}"
                 raise self.error_at(f"unknown {name} {word!r}{meant}", value)
         if not wanted:
             return lambda values_of: bool(values_of(name))
@@ -121,16 +121,16 @@ class _Parser:
             node,
         )
 
-    def error_at(self, what: str, node: ast.expr) -> BadExpression:
+    def error_at(self, problem: str, node: ast.expr) -> BadExpression:
         """Return an error whose caret is under a node of the tree, which counts in bytes."""
         before = self.text.strip().encode()[: node.col_offset]
-        return self.error(what, len(before.decode()))
+        return self.error(problem, len(before.decode()))
 
-    def error(self, what: str, offset: int) -> BadExpression:
+    def error(self, problem: str, offset: int) -> BadExpression:
         """Return an error that shows the expression with a caret under the column."""
         column = min(offset + self.n_blanks, len(self.text.rstrip()))
         return BadExpression(
-            f"label expression, column {column + 1}: {what}",
+            f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
             hint='for example: level in {S, NS} and "Type of shot" in concept',
             details=[self.text, " " * column + "^"],

@@ -197,11 +197,11 @@ def folds_by_group(groups: ArrayLike) -> IntArray:
 
 
 def _check_folds(
-    n_folds: int, n: int, what: str, error: type[FixInput] | type[FixUsage] = FixInput
+    n_folds: int, n: int, units: str, error: type[FixInput] | type[FixUsage] = FixInput
 ) -> None:
     if not 2 <= n_folds <= n:
-        available = f"1 {what.removesuffix('s')}" if n == 1 else f"{n} {what}"
-        hint = f"at least 2 folds, at most one for each of the {what}; kfold splits their clips"
+        available = f"1 {units.removesuffix('s')}" if n == 1 else f"{n} {units}"
+        hint = f"at least 2 folds, at most one for each of the {units}; kfold splits their clips"
         raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 

@@ -44,8 +44,8 @@ def frame_rate(written: float | str | Fraction) -> Fraction:
     """Return a frame rate as `known_frame_rate` does; anything else is an error."""
     rate = known_frame_rate(written)
     if rate is None:
-        what = f"expected frames per second, got {str(written)!r}"
-        raise FixUsage(what, hint="a number such as 25 or 23.976, or 24000/1001")
+        problem = f"expected frames per second, got {str(written)!r}"
+        raise FixUsage(problem, hint="a number such as 25 or 23.976, or 24000/1001")
     return rate
 
 

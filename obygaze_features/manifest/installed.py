@@ -128,12 +128,12 @@ def _plain_clip(plugin: Plugin, clip: object) -> Clip:
 
 
 def _check(
-    plugin: Plugin, value: object, forms: Mapping[str, _Form], what: str
+    plugin: Plugin, value: object, forms: Mapping[str, _Form], owner: str
 ) -> None:
     for field, form in forms.items():
-        found = getattr(value, field)
-        if not form.holds(found):
+        field_value = getattr(value, field)
+        if not form.holds(field_value):
             raise plugin.refuse(
-                f"returned what cannot be a manifest: {field} of {what} must be {form.words},"
-                f" got {short_value(found)}"
+                f"returned what cannot be a manifest: {field} of {owner} must be {form.words},"
+                f" got {short_value(field_value)}"
             )

@@ -227,9 +227,9 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
             ):
-                what = "the file exists and is not part of an obygaze manifest"
+                problem = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
-                raise AlreadyThere(what, where=str(file), hint=hint)
+                raise AlreadyThere(problem, where=str(file), hint=hint)
     write_all_new(files, force=force)
 
 
@@ -280,7 +280,7 @@ def clips_of(
         columns: The extra columns to keep.
     """
     blank = dict.fromkeys((*COLUMNS, *columns), "")
-    known = frozenset(concepts)
+    known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
     clips = []
     for given, cells in rows:
@@ -292,7 +292,7 @@ def clips_of(
         video = _video(row)
         (start_s, end_s) = _span(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
-        names = _concepts(row, known)
+        names = _concepts(row, known_concepts)
         for column in columns:
             if column.startswith(FOLD_PREFIX) and row[column]:
                 row.whole(column)
@@ -302,10 +302,10 @@ def clips_of(
     return tuple(clips)
 
 
-def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
+def _concepts(row: TableRow, known_concepts: Collection[str]) -> tuple[str, ...]:
     names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
     for name in dict.fromkeys(names):
-        if name not in known:
+        if name not in known_concepts:
             row.add(
                 "concepts", f"unknown concept {name!r}; the header lists the concepts"
             )

@@ -267,18 +267,18 @@ class Manifest:
                 f" the {name!r} view cannot be made from it",
                 where=self.name,
             )
-        made = self.with_clips(_visual(self))
+        manifest = self.with_clips(_visual(self))
         if name == "as_published":
             if PUBLISHED_SPLIT not in self.folds:
-                what = (
+                problem = (
                     f"the as_published view needs the published split {PUBLISHED_SPLIT}"
                 )
                 hint = "obygaze manifest import obygaze12 CSV --splits DIR"
-                raise FixInput(what, where=self.name, hint=hint)
-            made = made.with_clips(
-                one for one in made if one.fold(PUBLISHED_SPLIT) is not None
+                raise FixInput(problem, where=self.name, hint=hint)
+            manifest = manifest.with_clips(
+                clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None
             )
-        return replace(made, header=replace(self.header, view=name))
+        return replace(manifest, header=replace(self.header, view=name))
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row a clip, indexed by `clip_id`.
@@ -348,14 +348,14 @@ def ascii_id(text: str) -> str:
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
-    made = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
+    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters
     )
     if not has_lost_letters:
-        return made if re.search("[A-Za-z0-9]", made) else text
+        return readable_id if re.search("[A-Za-z0-9]", readable_id) else text
     digest = sha256_bytes(decomposed.encode())[:6]
-    readable = made.strip("_.+-") or "id"
+    readable = readable_id.strip("_.+-") or "id"
     return f"{readable}-{digest}"
 
 
@@ -364,8 +364,8 @@ def unannotated_id(clip: Clip) -> str:
 
     A table with rows of several annotators for one clip is read with the annotator in each id.
     """
-    given = clip.extra.get("given_clip_id", "")
+    given_id = clip.extra.get("given_clip_id", "")
     suffix = "." + ascii_id(clip.extra.get("annotator", ""))
-    if given and suffix != "." and clip.clip_id.endswith(suffix):
+    if given_id and suffix != "." and clip.clip_id.endswith(suffix):
         return clip.clip_id.removesuffix(suffix)
-    return given or clip.clip_id
+    return given_id or clip.clip_id

@@ -104,19 +104,19 @@ def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> Manife
         obygaze manifest ls
         obygaze manifest ls --json
     """
-    place = Workspace.of(workspace)
+    opened_workspace = Workspace.of(workspace)
     summaries = []
     broken: dict[str, str] = {}
-    for name in place.names("manifests"):
+    for name in opened_workspace.names("manifests"):
         try:
-            manifest = read_manifest(place.manifest(name))
+            manifest = read_manifest(opened_workspace.manifest(name))
         except ObygazeError as error:
             broken[name] = error.what
         except OSError as error:
             broken[name] = str(error.strerror)
         else:
             summaries.append(summarize(manifest))
-    return ManifestList(place.folder("manifests"), tuple(summaries), broken)
+    return ManifestList(opened_workspace.folder("manifests"), tuple(summaries), broken)
 
 
 def summarize(manifest: Manifest) -> ManifestSummary:

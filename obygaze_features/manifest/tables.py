@@ -40,21 +40,21 @@ class TableRow:
         self.violations.add(self.line, column, message)
 
     def matching(
-        self, column: str, form: re.Pattern[str], what: str
+        self, column: str, form: re.Pattern[str], expected: str
     ) -> re.Match[str] | None:
-        """Return the match of a whole cell; where there is none, add that it is not `what`."""
+        """Return the match of a whole cell; where there is none, add that it is not `expected`."""
         match = form.fullmatch(self[column])
         if match is None:
-            self.add(column, f"{self[column]!r} is not {what}")
+            self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
     def whole(
-        self, column: str, what: str = "a whole number", least: int = 0
+        self, column: str, expected: str = "a whole number", least: int = 0
     ) -> int | None:
-        """Return the whole number in a cell; where there is none, add that it is not `what`."""
+        """Return the whole number in a cell; where there is none, add that it is not `expected`."""
         value = whole_number(self[column])
         if value is None or value < least:
-            self.add(column, f"{self[column]!r} is not {what}")
+            self.add(column, f"{self[column]!r} is not {expected}")
             return None
         return value
 
@@ -120,9 +120,9 @@ def read_table(
     the rows are, where a table without rows is a violation. `data` are the bytes of a file that
     is not yet written to `path`.
     """
-    found = Violations(path) if violations is None else violations
+    collected = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
-        lines = _lines(stream, found)
+        lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
         # A program that saved the file may have added quotes, or the delimiters of empty cells.
@@ -132,30 +132,30 @@ def read_table(
             first_line = 2
         delimiter = delimiter or max(DELIMITERS, key=first.count)
         text = chain([first] if first else [], lines)
-        records = _records(text, delimiter, found, first_line)
+        records = _records(text, delimiter, collected, first_line)
         if for_spreadsheets:
             records = ((line, [*map(original_cell, cells)]) for line, cells in records)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         # Excel ends lines with the delimiters of empty columns; such a column is not data.
         named = [name for name in header if name] if skip_blank else header
-        if line and _check_header(line, named, required, delimiter, found):
-            rows = tuple(_rows(records, header, skip_blank, found))
+        if line and _check_header(line, named, required, delimiter, collected):
+            rows = tuple(_rows(records, header, skip_blank, collected))
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
-    if not line and not found:
-        found.add(1, None, "the file is empty, expected a header line")
-    elif content and not rows and not found:
-        found.add(None, None, f"the table has no {content}")
+    if not line and not collected:
+        collected.add(1, None, "the file is empty, expected a header line")
+    elif content and not rows and not collected:
+        collected.add(None, None, f"the table has no {content}")
     if violations is None:
-        found.raise_if_any("this table cannot be read")
+        collected.raise_if_any("this table cannot be read")
     return CsvTable(tuple(header), rows, delimiter)
 
 
-def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
     with open_file(path) as stream:
-        for number, text in enumerate(_lines(stream, found), start=1):
+        for number, text in enumerate(_lines(stream, violations), start=1):
             if text.strip():
                 yield number, text.strip()
 
@@ -172,33 +172,33 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
+def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
     """Yield the lines as text, up to a line that is too long to be held in memory."""
     for number in count(1):
         raw = stream.readline(MAX_LINE + 1)
         if len(raw) > MAX_LINE:
-            what = f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read"
-            found.add(number, None, what)
+            problem = f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read"
+            violations.add(number, None, problem)
         if not raw or len(raw) > MAX_LINE:
             return
         if number == 1:
             if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw:
-                found.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
+                violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
                 return
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-            found.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
+            violations.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
             text = raw.decode("utf-8", errors="replace")
         if "\x00" in text:
-            found.add(number, None, "the line has a NUL character")
+            violations.add(number, None, "the line has a NUL character")
         yield text
 
 
 def _records(
-    lines: Iterator[str], delimiter: str, found: Violations, first_line: int
+    lines: Iterator[str], delimiter: str, violations: Violations, first_line: int
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield records with the line they start on; a quoted cell may contain line breaks."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -208,7 +208,7 @@ def _records(
             yield start, record
             start = first_line + reader.line_num
     except csv.Error as error:
-        found.add(
+        violations.add(
             start, None, f"not valid CSV ({error}); the rest of the file is not read"
         )
 
@@ -218,39 +218,40 @@ def _check_header(
     header: Sequence[str],
     required: Sequence[str],
     delimiter: str,
-    found: Violations,
+    violations: Violations,
 ) -> bool:
-    before = len(found)
+    before = len(violations)
     missing = [name for name in required if name not in header]
     others = (
         [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
     )
     if missing and others:
-        what = f"expected cells separated by {DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
-        found.add(line, None, what)
+        names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
+        problem = f"expected cells separated by {names}"
+        violations.add(line, None, problem)
         return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        found.add(line, name, "the header lists this column more than once")
+        violations.add(line, name, "the header lists this column more than once")
     for name in missing:
-        found.add(line, name, f"required column is missing{near(name, header)}")
-    return len(found) == before
+        violations.add(line, name, f"required column is missing{near(name, header)}")
+    return len(violations) == before
 
 
 def _rows(
     records: Iterator[tuple[int, list[str]]],
     header: Sequence[str],
     skip_blank: bool,
-    found: Violations,
+    violations: Violations,
 ) -> Iterator[TableRow]:
     for line, cells in records:
         if not any(cells) and (skip_blank or not cells):
             if not skip_blank:
-                found.add(line, None, "the line is empty")
+                violations.add(line, None, "the line is empty")
         elif len(cells) != len(header):
-            found.add(
+            violations.add(
                 line,
                 None,
                 f"expected {len(header)} cells as in the header, got {len(cells)}",
             )
         else:
-            yield TableRow(line, dict(zip(header, cells, strict=True)), found)
+            yield TableRow(line, dict(zip(header, cells, strict=True)), violations)

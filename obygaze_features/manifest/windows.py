@@ -95,8 +95,10 @@ class Grid:
             left = total - self.window
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
-            what = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
-            raise FixUsage(what, where=str(self), hint="a lower rate, or longer steps")
+            problem = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
+            raise FixUsage(
+                problem, where=str(self), hint="a lower rate, or longer steps"
+            )
         return 0 if left < 0 else 1 + math.floor(n_steps)
 
     def ranks(self, times_s: Floats, window: int) -> Ints:

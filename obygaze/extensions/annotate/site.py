@@ -183,9 +183,9 @@ class Site:
             raise FixUsage(f"the pictures per second of {film} are not known")
         unknown = lay_out(self.films[film], self._length, float(rate))["unknown"]
         if unknown:
-            what = f"marks in {film} have no place: the length of {unknown[0]} is not known"
+            problem = f"marks in {film} have no place: the length of {unknown[0]} is not known"
             raise FixUsage(
-                what, hint="obygaze manifest link, with all videos of the film"
+                problem, hint="obygaze manifest link, with all videos of the film"
             )
         return rate
 

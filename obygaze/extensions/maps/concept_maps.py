@@ -107,8 +107,8 @@ def _write(
         name for name in (*trainable(), ATTENTION) if name != "mlp"
     ]
     if model not in models_with_direction:
-        what = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
-        raise FixUsage(what, hint=f"one of {', '.join(models_with_direction)}")
+        problem = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
+        raise FixUsage(problem, hint=f"one of {', '.join(models_with_direction)}")
     if model == ATTENTION:
         only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
         only += [f'grid.models=["{ATTENTION}"]', f'data.level=["{TOKENS}"]']

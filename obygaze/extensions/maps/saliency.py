@@ -242,9 +242,10 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
     """Return a backbone whose attention can be read, and the layers of its vision tower."""
     family = backbone.card.family.name
     if family not in ("clip", "xclip") or not isinstance(backbone, TorchBackbone):
-        what = f"{backbone.card.label} is neither CLIP nor X-CLIP"
+        problem = f"{backbone.card.label} is neither CLIP nor X-CLIP"
         raise FixUsage(
-            what, hint="obygaze explain concepts reads the stored tokens of any model"
+            problem,
+            hint="obygaze explain concepts reads the stored tokens of any model",
         )
     module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
     named = (

@@ -154,8 +154,9 @@ def _publish(
     with new_folder(folder, PUBLICATION) as draft:
         packed = pack(store, draft / zip_name, progress=progress)
         if packed.n_bytes > ZENODO_BYTES:
-            what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
-            raise FixInput(what, where=store.location, hint="obygaze store subset")
+            size = f"{packed.n_bytes:,} bytes"
+            problem = f"the packed store has {size}, Zenodo takes {ZENODO_BYTES:,}"
+            raise FixInput(problem, where=store.location, hint="obygaze store subset")
         for name, data in texts(packed.path).items():
             (draft / name).write_bytes(data)
     return _sizes(folder)

@@ -125,13 +125,13 @@ class SavedManifest:
         return warnings
 
 
-def _lost_columns(path: Path, made: Manifest) -> list[str]:
+def _lost_columns(path: Path, new_manifest: Manifest) -> list[str]:
     """Return the columns that have values in the manifest at a path, and none in a new one."""
     try:
         columns_before = _filled_columns(read_manifest(path))
     except ObygazeError:
         return []  # it is replaced, whatever it was
-    columns_now = _filled_columns(made)
+    columns_now = _filled_columns(new_manifest)
     return [name for name in columns_before if name not in columns_now]
 
 
@@ -173,9 +173,11 @@ def known_sources(
     return tuple(sources), tuple(messages)
 
 
-def unread_columns(path: Path, columns: Collection[str], *known: str) -> list[str]:
+def unread_columns(
+    path: Path, columns: Collection[str], *read_columns: str
+) -> list[str]:
     """Return a warning that names the columns that are not among the known ones."""
-    unread = [name for name in columns if name not in known]
+    unread = [name for name in columns if name not in read_columns]
     if not unread:
         return []
     names = ", ".join(map(repr, unread))

@@ -142,14 +142,14 @@ def read(
     for column in changed:
         if f"given_{column}" not in plan:
             extra.append(f"given_{column}")
-    known = {**concepts(), **chosen.modalities}
+    modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
-    clips = clips_of(rows, known, tuple(extra))
+    clips = clips_of(rows, modality_of, tuple(extra))
     hint = _hint(table.columns, targets)
     violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,
-        known,
+        modality_of,
         chosen.unit,
         licence=chosen.licence,
         citation=chosen.citation,
@@ -345,13 +345,13 @@ def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> 
     for row, values in zip(rows, cells, strict=True):
         movie_id = values["movie_id"]
         for column in NEEDED:
-            made = values[column]
-            given = values.get(f"given_{column}", made)
-            first_given = given_names.setdefault((column, made), given)
-            if first_given != given:
+            id_ = values[column]
+            given_name = values.get(f"given_{column}", id_)
+            first_given = given_names.setdefault((column, id_), given_name)
+            if first_given != given_name:
                 row.add(
                     column,
-                    f"{first_given!r} and {given!r} both become {made!r}; rename one",
+                    f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
                 )
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if first_film != movie_id:
@@ -435,10 +435,10 @@ def _cells(
         else:
             cells[target] = row[source]
     for column in NEEDED:
-        given = cells[column].strip()
-        cells[column] = ascii_id(given)
-        if cells[column] != given:
-            cells[f"given_{column}"] = given
+        given_name = cells[column].strip()
+        cells[column] = ascii_id(given_name)
+        if cells[column] != given_name:
+            cells[f"given_{column}"] = given_name
     for column in TIMES:
         cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
     if "scene" not in plan:

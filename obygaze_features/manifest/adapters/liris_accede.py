@@ -120,18 +120,20 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
         yield "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
 
 
-def _annotation_files(given: Sequence[Path]) -> list[Path]:
+def _annotation_files(given_paths: Sequence[Path]) -> list[Path]:
     """Return the files to read, in an order that does not depend on how they were given."""
     by_name: dict[str, Path] = {}
-    for path in given:
+    for path in given_paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found = [file for file in inside if file.is_file() and file.name in _readers()]
-        if not found:
+        annotation_files = [
+            file for file in inside if file.is_file() and file.name in _readers()
+        ]
+        if not annotation_files:
             hint = f"one of {', '.join(_readers())}"
             raise NotFound(
                 "no annotation file of LIRIS-ACCEDE", where=str(path), hint=hint
             )
-        for file in found:
+        for file in annotation_files:
             twin = by_name.setdefault(file.name, file)
             if twin != file:
                 where = f"{twin}, {file}"
@@ -197,8 +199,8 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
         film = _film_id(row["movie"])
         first = excerpts.film_of.setdefault(film, row["movie"])
         if first != row["movie"]:
-            what = f"{row['movie']!r} and {first!r} both become the film {film!r}; rename one"
-            row.add("movie", what)
+            problem = f"{row['movie']!r} and {first!r} both become the film {film!r}; rename one"
+            row.add("movie", problem)
         frames = {"start_frame": row["start"], "end_frame": row["end"]}
         excerpts.add(row, _family(path), movie_id=film, **frames)
 
