@@ -44,7 +44,7 @@ from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
-from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 from obygaze_features.video.resize import Resize
 
 SIX = (
@@ -331,6 +331,23 @@ def test_only_a_window_with_damage_is_decoded_by_itself(
         assert result == "alone"
         return
     assert (result.clips, result.error, result.seconds) == (shared, None, 0.5)
+
+
+def test_seconds_of_decoding_are_those_of_the_first_window_that_needs_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two parts of 6 pictures took 2 s and 3 s; windows of 4 need the first, both, the second."""
+    job = DecodeJob("a.mp4", ())
+    sweep = sweeps._Sweep(Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, job)
+    parts = [
+        sweeps._DecodedPart(np.arange(6), DecodeResult(job, None, None, 2.0)),
+        sweeps._DecodedPart(np.arange(6, 12), DecodeResult(job, None, None, 3.0)),
+    ]
+    monkeypatch.setattr(sweep, "_decoded_parts", lambda windows, size: iter(parts))
+    monkeypatch.setattr(sweep, "_result", lambda window, seconds: seconds)
+    views = (View(4),)
+    seconds: list[Any] = list(sweep.results([(n, views) for n in range(3)], (48, 64)))
+    assert seconds == [2.0, 3.0, 0.0]
 
 
 def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:

@@ -375,3 +375,14 @@ def test_what_a_random_share_is_expected_to_have() -> None:
     assert drawn["recall"].tolist() == [0.3, 0.0]
     assert drawn["f1_binary"][1] == 0.0
     assert math.isnan(drawn["auc"][1])
+
+
+def test_a_random_order_of_positives_alone_has_no_auc() -> None:
+    """A film of two positives; a film of one positive and one negative."""
+    y = np.array([1, 1, 1, 0], dtype=np.bool_)
+    codes = np.array([0, 0, 1, 1])
+    films = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    drawn = expected_random(y, codes, 2, 0.3)(films)
+    assert drawn["prevalence"].tolist() == [1.0, 0.5, 0.75]
+    assert math.isnan(drawn["auc"][0])
+    assert drawn["auc"][1:].tolist() == [0.5, 0.5]

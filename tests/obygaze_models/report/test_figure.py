@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
-from support.runs import analysis, cell, fold, predictions, usual, write_run
+from support.runs import (
+    analysis,
+    baseline,
+    cell,
+    fold,
+    predictions,
+    usual,
+    write_run,
+)
 
 from obygaze_features.core.figures import LEVEL_COLORS
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
@@ -22,7 +30,14 @@ from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
-from obygaze_models.report.figure import MODEL, UNKNOWN_LEVEL, WRONG, Figure
+from obygaze_models.report.figure import (
+    MODEL,
+    UNKNOWN_LEVEL,
+    WRONG,
+    Figure,
+    draw_legend,
+    hide_ticks,
+)
 from obygaze_models.report.films import (
     Bar,
     ClipScore,
@@ -36,7 +51,7 @@ from obygaze_models.report.films import (
 from obygaze_models.report.localisation import _draw_film_windows
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
-from obygaze_models.report.results import chance_of
+from obygaze_models.report.results import _baseline_rows, chance_of
 
 
 def run_of(folder: Path, records, *more, **about) -> ReportRun:
@@ -195,7 +210,10 @@ def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_
 def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):
     clips = {f"f{f:02d}-{i:03d}": f"f{f:02d}" for f in range(14) for i in range(8)}
     made = drawn(run_of(tmp_path / "run", [cell()], predictions(clips)))
-    assert "timelines-1" in made and "timelines-2" in made
+    names = [f"f{f:02d}" for f in range(14)]
+    for key, films in (("timelines-1", names[:12]), ("timelines-2", names[12:])):
+        texts = re.findall(r">([^<>]+)</text>", made[key].svg.read_text("utf-8"))
+        assert [text for text in texts if re.fullmatch(r"f\d\d", text)] == films
 
 
 def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
@@ -417,6 +435,68 @@ def test_a_timeline_has_the_level_of_each_clip_and_a_row_for_each_model():
     assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(
         (-0.6, 4.6, -2.95, 0.05)
     )
+
+
+def test_tick_marks_and_the_named_spines_are_hidden():
+    first, second = Drawing().subplots(2)
+    hide_ticks(first, "left")
+    hide_ticks(second)
+    for axes in (first, second):
+        ticks = [*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()]
+        assert {tick.tick1line.get_markersize() for tick in ticks} == {0}
+    seen = {name: spine.get_visible() for name, spine in first.spines.items()}
+    assert seen == {"left": False, "right": True, "top": True, "bottom": True}
+    assert not any(spine.get_visible() for spine in second.spines.values())
+
+
+def test_a_legend_has_the_levels_that_are_drawn_in_their_order_then_the_others():
+    figure = Drawing()
+    draw_legend(figure, {"S", "HN", ""}, {"correct": MODEL})
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "HN hard negative",
+        "S sure",
+        "correct",
+    ]
+    assert [to_hex(patch.get_facecolor()) for patch in legend.get_patches()] == [
+        LEVEL_COLORS["HN"],
+        LEVEL_COLORS["S"],
+        MODEL,
+    ]
+
+
+def test_baselines_that_share_a_row_are_named_up_to_two():
+    """More are the first name and a number; what stands in brackets is for the table."""
+    values = {
+        "random": 0.25,
+        "all_positive": 0.25,
+        "prevalence": 0.25,
+        "neighbour": 0.5,
+        "film_prior": 0.5,
+        "oracle": 1.0,
+    }
+    records = [
+        CellRecord.from_json(baseline(name, ap=ap)) for name, ap in values.items()
+    ]
+    assert [label for label, _ in _baseline_rows(records)] == [
+        "baselines",
+        "random and 2 more",
+        "neighbour, film_prior",
+        "oracle",
+    ]
+    assert _baseline_rows([]) == []
+
+
+def test_a_baseline_of_some_tasks_is_named_with_them():
+    records = [
+        CellRecord.from_json(baseline("prevalence", train="A")),
+        CellRecord.from_json(baseline("neighbour", train="B", ap=0.5)),
+    ]
+    assert [label for label, _ in _baseline_rows(records)] == [
+        "baselines",
+        "prevalence · A",
+        "neighbour · B",
+    ]
 
 
 def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
