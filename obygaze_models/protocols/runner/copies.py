@@ -26,7 +26,7 @@ MEDIAN_SHARE = (
 CHANCE = 0.001  # that any clip of a store is taken for a copy by chance
 NEAR = 0.25  # a copy is nearer than this share of the distance to the OUTER neighbour
 MAX_ROWS = 10_000  # above it, only equal rows are found: distances grow with the square
-BLOCK_NUMBERS = 20_000_000
+BLOCK_NUMBERS = 2_000_000  # of distances at a time; a few such blocks are in memory
 MAX_LISTED = 1000  # groups in a record
 
 

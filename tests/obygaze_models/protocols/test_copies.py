@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def test_a_copy_is_found_among_clips_of_unequal_lengths_and_far_from_zero() -> N
     assert near_pairs(X + 1000, movies) == [(7, 150), (150, 7)]
     movies[150] = movies[7]  # neighbours of one film are alike
     assert near_pairs(X + 1000, movies) == []
+
+
+def test_distances_of_thousands_of_clips_take_little_memory() -> None:
+    X = noise(4000, 8)
+    X[3001] = X[7]
+    movies = np.repeat([f"f{i}" for i in range(10)], 400)
+    tracemalloc.start()
+    pairs = near_pairs(X, movies)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert pairs == [(7, 3001), (3001, 7)]
+    assert peak < 100_000_000  # all distances take 128 million bytes
 
 
 def test_it_is_not_known_of_frames_and_of_few_clips() -> None:
