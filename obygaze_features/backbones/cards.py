@@ -158,14 +158,18 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
             raise NotFound(
                 "expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION"
             )
-        family = difflib.get_close_matches(
-            plain, {name.partition("-")[0] for name in sources}, 1
-        )
-        similar = [name for name in sources if name.partition("-")[0] in family][:3]
-        similar = similar or difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
+        similar = _similar_names(plain, sources)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
+
+
+def _similar_names(name: str, sources: Sources) -> list[str]:
+    """Return up to three cards of a family with a similar name, or with similar names."""
+    families = {source.partition("-")[0] for source in sources}
+    family = difflib.get_close_matches(name, families, 1)
+    similar = [source for source in sources if source.partition("-")[0] in family][:3]
+    return similar or difflib.get_close_matches(name, sources, n=3, cutoff=0.5)
 
 
 def split_preset(name: str) -> tuple[str, str]:

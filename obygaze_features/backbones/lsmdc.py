@@ -92,16 +92,7 @@ class LsmdcFamily(Family):
 def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Card:
     """Return a card with the geometry and levels of the tensors; their sizes must be the card's."""
     where = str(files.files[0])
-    for key, kind in _OTHER_KINDS.items():
-        if any(
-            name == key or (key.endswith(".") and name.startswith(key))
-            for name in tensors
-        ):
-            raise FixInput(
-                f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
-                where=where,
-                hint="use a checkpoint trained with the mean or a transformer over frames",
-            )
+    _refuse_other_kinds(tensors, where)
     needed = {
         f"{_VISUAL}conv1.weight": 4,
         f"{_VISUAL}positional_embedding": 2,
@@ -141,6 +132,20 @@ def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Car
         {"frames_temporal": "frame-temporal"} if _depth(tensors, _OVER_FRAMES) else {}
     )
     return replace(card, geometry=geometry, sources={**card.sources, **over_frames})
+
+
+def _refuse_other_kinds(tensors: Mapping[str, Tensor], where: str) -> None:
+    """Raise an error if a checkpoint has tensors of another architecture."""
+    for key, kind in _OTHER_KINDS.items():
+        if any(
+            name == key or (key.endswith(".") and name.startswith(key))
+            for name in tensors
+        ):
+            raise FixInput(
+                f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
+                where=where,
+                hint="use a checkpoint trained with the mean or a transformer over frames",
+            )
 
 
 def _depth(tensors: Mapping[str, Tensor], transformer: str) -> Depth | None:

@@ -225,18 +225,7 @@ class ModuleFamily(Family):
             if value is not None
         }
         if self.files is None:
-            problem = ""
-            parts = module.modules()
-            if not tensors:
-                problem = "the module has no weights in its state_dict"
-            elif any(isinstance(part, torch.jit.ScriptModule) for part in parts):
-                problem = "the program of a TorchScript module is not in its state_dict"
-            if problem:
-                raise FixInput(
-                    f"{card.name}: {problem}",
-                    where=card.origin,
-                    hint=_NAME_FILES,
-                )
+            _require_state(card, module, tensors)
         hashes = {TENSORS: tensors_sha256(tensors)}
         for path in self.files or ():
             if not path.is_file():
@@ -316,6 +305,20 @@ def card_of_code(name: str) -> Card:
     if not callable(card_function):
         raise NotFound(f"no function {function!r}", where=source, hint=_NAMES)
     return card_of_function(card_function, namespace)
+
+
+def _require_state(card: Card, module: Any, tensors: Mapping[str, Any]) -> None:
+    """Raise an error if the tensors of a module do not determine what it computes."""
+    import torch
+
+    problem = ""
+    parts = module.modules()
+    if not tensors:
+        problem = "the module has no weights in its state_dict"
+    elif any(isinstance(part, torch.jit.ScriptModule) for part in parts):
+        problem = "the program of a TorchScript module is not in its state_dict"
+    if problem:
+        raise FixInput(f"{card.name}: {problem}", where=card.origin, hint=_NAME_FILES)
 
 
 def card_of_function(

@@ -364,20 +364,23 @@ def _recorded(
     distributions = _distributions()
     packages = {"torch": metadata.version("torch")}
     for path in hashes:
-        for node in _imports(path):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif node.level > 0:
+        for root in _imported_roots(path):
+            if has(root) or root.startswith("obygaze"):
                 continue
-            for root in (name.partition(".")[0] for name in names):
-                if has(root) or root.startswith("obygaze"):
-                    continue
-                packages |= {
-                    d: metadata.version(d) for d in distributions.get(root, ())
-                }
+            for distribution in distributions.get(root, ()):
+                packages[distribution] = metadata.version(distribution)
     files = {_label(path, main): sha256 for path, sha256 in hashes.items()}
     return {"files": dict(sorted(files.items())), "packages": packages}
+
+
+def _imported_roots(path: Path) -> Iterator[str]:
+    """Yield the top-level name of each import of a file, without relative ones."""
+    for node in _imports(path):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.partition(".")[0]
+        elif node.level == 0:
+            yield (node.module or "").partition(".")[0]
 
 
 @cache

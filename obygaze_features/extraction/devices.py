@@ -89,14 +89,7 @@ def extract_on_devices(
             plan, shares[0], stop, rows=rows, progress=progress, **settings
         )
     refuse_unusable(plan, rows, only_sealed=changed)
-    if retry_failed:
-        refuse_retry(plan, rows)
-        units = units_again(plan, changed=changed)
-    else:
-        units = missing_units(plan)
-    if rows is not None:
-        units_of_rows = {row // plan.unit_rows for row in rows}
-        units = [unit for unit in units if unit in units_of_rows]
+    units = _units_to_extract(plan, rows, retry_failed=retry_failed, changed=changed)
     running: dict[Any, SpawnProcess] = {}
     n_rows = 0
     for first, share in enumerate(shares):
@@ -115,6 +108,25 @@ def extract_on_devices(
     # After an early stop, there may be no stores yet.
     stores = (target.store for target in plan.targets)
     return [store_status(store, rows) for store in stores if Path(store).exists()]
+
+
+def _units_to_extract(
+    plan: ExtractPlan,
+    rows: Sequence[int] | None,
+    *,
+    retry_failed: bool,
+    changed: bool,
+) -> Sequence[int]:
+    """Return the units that are missing, or with `retry_failed` those to extract again."""
+    if retry_failed:
+        refuse_retry(plan, rows)
+        units = units_again(plan, changed=changed)
+    else:
+        units = missing_units(plan)
+    if rows is None:
+        return units
+    units_of_rows = {row // plan.unit_rows for row in rows}
+    return [unit for unit in units if unit in units_of_rows]
 
 
 def _wait_for_all(

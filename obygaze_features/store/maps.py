@@ -33,7 +33,7 @@ Directions = Mapping[str, NDArray[np.float64]]
 def random_directions(width: int, n: int = 20) -> Directions:
     """Return random directions, always the same: the null of others."""
     drawn = np.random.default_rng(0).standard_normal((n, width))
-    return {f"{RANDOM}{i}": one for i, one in enumerate(drawn, start=1)}
+    return {f"{RANDOM}{i}": direction for i, direction in enumerate(drawn, start=1)}
 
 
 def grid_of(store: Store) -> tuple[int, int, int]:
@@ -41,9 +41,9 @@ def grid_of(store: Store) -> tuple[int, int, int]:
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:
-        what = "the recipe of this store does not name a grid of spatial tokens"
+        problem = "the recipe of this store does not name a grid of spatial tokens"
         raise FixInput(
-            what, where=store.location, hint="a store of an image or video model"
+            problem, where=store.location, hint="a store of an image or video model"
         )
     return grid[0], grid[1], grid[2]
 
@@ -63,7 +63,7 @@ def write_maps(
     clip_ids: Sequence[str],
     names: Sequence[str],
     facts: Mapping[str, Any],
-    made: Iterable[NDArray[Any] | RowStatus],
+    results: Iterable[NDArray[Any] | RowStatus],
 ) -> None:
     """Write and seal a store of maps of clips of another store, with its recipe and times.
 
@@ -73,7 +73,8 @@ def write_maps(
         clip_ids: The clips.
         names: The directions.
         facts: What else determines the maps, for the recipe.
-        made: For each clip in turn its maps [direction, step, row, column], or why there are none.
+        results: For each clip in turn its maps [direction, step, row, column], or why there are
+            none.
     """
     plan = source.plan
     grid = grid_of(source)
@@ -86,7 +87,7 @@ def write_maps(
         }
     )
     spec = ArraySpec(MAPS, (len(names), *grid), DIMS, "float16")
-    times = [one for one in plan.arrays if one.name in (*TIME_ARRAYS, MASK)]
+    times = [array for array in plan.arrays if array.name in (*TIME_ARRAYS, MASK)]
     rows = source.select(clips=clip_ids).rows
     if rows.min(initial=0) < 0:
         absent = clip_ids[int(rows.argmin())]
@@ -105,14 +106,20 @@ def write_maps(
     )
     writer = StoreWriter(path)
     empty = np.full((len(names), *grid), np.nan)
-    rest = iter(made)
+    remaining_results = iter(results)
     for block in range(writer.plan.n_blocks):
-        own = rows[slice(*writer.plan.block_range(block))]
-        found = list(islice(rest, len(own)))
-        arrays = {one.name: source.arrays.read(one, own) for one in times}
-        values = [empty if isinstance(one, RowStatus) else one for one in found]
+        source_rows = rows[slice(*writer.plan.block_range(block))]
+        results_of_block = list(islice(remaining_results, len(source_rows)))
+        arrays = {array.name: source.arrays.read(array, source_rows) for array in times}
+        values = [
+            empty if isinstance(result, RowStatus) else result
+            for result in results_of_block
+        ]
         arrays[MAPS] = np.stack(values).astype(np.float16)
-        statuses = [one if isinstance(one, RowStatus) else OK for one in found]
-        sources = [source.commits.source(row) for row in own.tolist()]
+        statuses = [
+            result if isinstance(result, RowStatus) else OK
+            for result in results_of_block
+        ]
+        sources = [source.commits.source(row) for row in source_rows.tolist()]
         writer.commit_block(block, arrays, statuses, sources=sources)
     writer.seal()

@@ -257,10 +257,7 @@ def join(
             where=str(csv),
             hint=f"the manifest has {few(manifest.clip_ids, 2)}",
         )
-    plan = dict(targets)
-    for column in table.columns:
-        if column not in targets.values() and column not in targets:
-            plan[column] = column
+    plan = {**targets, **_unmapped(table.columns, targets)}
     left_out = [target for target in plan if target in ("", *COLUMNS)]
     added = {
         target: column for target, column in plan.items() if target not in left_out
@@ -283,6 +280,15 @@ def join(
     header = replace(joined.header, sources=(*joined.header.sources, source))
     messages = tuple(f"{csv}: {warning}" for warning in warnings)
     return ImportedManifest(replace(joined, header=header), messages)
+
+
+def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns of a table that are not mapped; each is its own target."""
+    unmapped = {}
+    for column in columns:
+        if column not in targets.values() and column not in targets:
+            unmapped[column] = column
+    return unmapped
 
 
 def _ids_in_table(manifest: Manifest, table_ids: Container[str]) -> dict[str, str]:

@@ -59,12 +59,7 @@ def read(
     """
     source = Path(source)
     shifts = dict(offsets or {})
-    for movie, offset in shifts.items():
-        if not abs(offset) <= MAX_OFFSET_S:
-            most = f"{MAX_OFFSET_S:.0f} seconds"
-            raise FixUsage(
-                f"the offset of {movie} must be at most {most}, got {offset}"
-            )
+    _check_offsets(shifts)
     if source.is_file():
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
@@ -98,6 +93,15 @@ def read(
     header = published_header("moviegraphs", *manifest.header.sources)
     moved = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
     return ImportedManifest(moved, tuple(warnings))
+
+
+def _check_offsets(offsets: Mapping[str, float]) -> None:
+    for movie, offset in offsets.items():
+        if not abs(offset) <= MAX_OFFSET_S:
+            most = f"{MAX_OFFSET_S:.0f} seconds"
+            raise FixUsage(
+                f"the offset of {movie} must be at most {most}, got {offset}"
+            )
 
 
 def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:

@@ -177,10 +177,8 @@ class ChunkLayout:
     def crc32c(self, data: Bytes) -> str:
         """Return the CRC32C values in a whole file, one for each chunk, in their order in it."""
         n_present = self.n_present(data, len(data))
-        places = self.places(data, len(data))[:n_present]
-        return "".join(
-            crc32c_of(data[place[0] : place[1]]) for place in places if place
-        )
+        spans = self.places(data, len(data))[:n_present]
+        return "".join(crc32c_of(data[span[0] : span[1]]) for span in spans if span)
 
     def encode(
         self, rows: npt.NDArray[Any], fill_value: float

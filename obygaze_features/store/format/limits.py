@@ -36,12 +36,14 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -> None:
+def check_memory(
+    n_bytes: int, subject: str, where: str, hint: str | None = None
+) -> None:
     """Raise an error if `n_bytes` are more than this machine's memory."""
     total = memory_bytes()
     if n_bytes > total:
         raise FixInput(
-            f"{what} needs {human(n_bytes)} of memory, this machine has {human(total)}",
+            f"{subject} needs {human(n_bytes)} of memory, this machine has {human(total)}",
             where=where,
             hint=hint,
         )

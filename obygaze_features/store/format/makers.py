@@ -240,10 +240,12 @@ class MadeBy:
             )
             lines.append(one_line(f"{count(n_clips, 'clip')}: {words}"))
         if self.unrecorded:
-            known = [
+            known_versions = [
                 f"{name} {' and '.join(all_)}" for name, all_ in self.versions.items()
             ]
-            packages = f" ({', '.join(known)})" if known and not lines else ""
+            packages = ""
+            if known_versions and not lines:
+                packages = f" ({', '.join(known_versions)})"
             lines.append(
                 one_line(f"{count(self.unrecorded, 'clip')}: not recorded{packages}")
             )

@@ -85,9 +85,9 @@ class Recipe:
         )
 
     @classmethod
-    def unknown(cls, source: str, told: Mapping[str, Any]) -> Self:
-        """Return the recipe of imported features: marked unknown, with the facts in `told`."""
-        return cls.from_json({"unknown": True, "source": source, "told": dict(told)})
+    def unknown(cls, source: str, stated: Mapping[str, Any]) -> Self:
+        """Return the recipe of imported features: marked unknown, with the `stated` facts."""
+        return cls.from_json({"unknown": True, "source": source, "told": dict(stated)})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

@@ -194,10 +194,10 @@ class RowStatus:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a status as read; keys of later versions are ignored, the state must be there."""
-        known = {
+        known_values = {
             name: value[name] for name in cls.__dataclass_fields__ if name in value
         }
-        return cls(**{**known, "state": value["state"]})
+        return cls(**{**known_values, "state": value["state"]})
 
 
 OK = RowStatus()

@@ -126,10 +126,10 @@ def _member(path: Path, packed: Any, key: str) -> Array:
         raise Corrupt(f"{key!r} cannot be read: {error}", where=where) from error
 
 
-def _refuse_objects(error: Exception, what: str, path: Path) -> None:
+def _refuse_objects(error: Exception, array_name: str, path: Path) -> None:
     if "allow_pickle" in str(error) or "Python objects" in str(error):
         raise FixInput(
-            f"{what} has Python objects, which are never unpickled",
+            f"{array_name} has Python objects, which are never unpickled",
             where=str(path),
             hint="np.array(values, dtype=...) when the file is made",
         ) from error
@@ -241,8 +241,8 @@ def open_csv(
             return numbers[name]
         if name not in table.columns:
             there = ", ".join(columns) or "none"
-            what = f"no columns {name!r}_0, ...; numbered: {there}"
-            raise FixInput(what, where=str(path), hint="--level NAME=COLUMNS")
+            problem = f"no columns {name!r}_0, ...; numbered: {there}"
+            raise FixInput(problem, where=str(path), hint="--level NAME=COLUMNS")
         return np.array([row[name] for row in table.rows], dtype=np.str_)
 
     return column_source(
@@ -274,12 +274,12 @@ def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> li
     ascending = sorted(numbered, key=lambda pair: pair[0])
     for (number, column), (next_number, next_column) in pairwise(ascending):
         if next_number == number:
-            what = f"{column!r} and {next_column!r} have the same number"
-            violations.add(1, next_column, what)
+            problem = f"{column!r} and {next_column!r} have the same number"
+            violations.add(1, next_column, problem)
         elif next_number > number + 1:
             between = f"between {column!r} and {next_column!r}"
-            what = f"no column with the number {number + 1} {between}"
-            violations.add(1, next_column, what)
+            problem = f"no column with the number {number + 1} {between}"
+            violations.add(1, next_column, problem)
     return [column for _, column in ascending]
 
 
@@ -294,7 +294,7 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
     )
     values = np.zeros((len(table.rows), len(columns)))
     for index, row in enumerate(table.rows):
-        for place, column in enumerate(columns):
+        for column_index, column in enumerate(columns):
             text = row[column]
             if has_comma and "." in text:
                 row.add(
@@ -305,7 +305,7 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
             try:
                 if "_" in digits:  # Python reads 1_0 as 10
                     raise ValueError
-                values[index, place] = float(digits)
+                values[index, column_index] = float(digits)
             except ValueError:
                 row.add(column, f"{text!r} is not a number")
     return values

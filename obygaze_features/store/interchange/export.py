@@ -227,7 +227,7 @@ def _write(job: _Job, path: Path, format: str, *, force: bool) -> None:
     beside = path.parent / f"{path.name}.json"
     facts = pretty_json(provenance(job.store))
     new = new_folder if kind.in_folder else new_file
-    with disk_errors(path), new(path, kind.own, force=force) as draft:
+    with disk_errors(path), new(path, kind.owned_folder, force=force) as draft:
         check_disk(n_bytes, draft.parent)
         kind.write(job, draft)
         if kind.in_folder:
@@ -516,7 +516,7 @@ def _pth(job: _Job, path: Path) -> None:
 
 class _Format(NamedTuple):
     write: Callable[[_Job, Path], None]
-    own: OwnFolder
+    owned_folder: OwnFolder
     in_folder: bool = False
     ids_are_names: bool = True
 

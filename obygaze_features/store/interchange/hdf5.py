@@ -84,8 +84,10 @@ def _node(parent: Any, path: str, where: str) -> Any:
             raise FixInput(f"{path!r} is a link, which is not followed", where=where)
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-        what = f"{path!r} has its data in other files, which are not read"
-        raise FixInput(what, where=where, hint="a file that holds all data (h5repack)")
+        problem = f"{path!r} has its data in other files, which are not read"
+        raise FixInput(
+            problem, where=where, hint="a file that holds all data (h5repack)"
+        )
     return node
 
 
@@ -118,8 +120,8 @@ def _check_texts(handle: Any, node: Any = None) -> None:
         return
     item_bytes = node.id.get_storage_size() // max(node.size, 1)
     for index in range(node.size):
-        place = node.id.get_offset() + index * item_bytes
-        if _number(data, place, 4) > len(data):
+        offset = node.id.get_offset() + index * item_bytes
+        if _number(data, offset, 4) > len(data):
             raise ValueError("a text that is longer than the file")
 
 
@@ -129,21 +131,21 @@ def _check_block_of_texts(data: mmap.mmap, start: int, n_size: int) -> None:
     An entry has its number in 2 bytes, 0 for the free space after the last, and its size, which
     has `n_size` bytes, after 8 bytes.
     """
-    place = start + 16
+    offset = start + 16
     end = start + _number(data, start + 8, n_size)
-    while place + 16 <= end <= len(data):
-        n_bytes = _number(data, place + 8, n_size)
-        is_text = _number(data, place, 2) > 0
+    while offset + 16 <= end <= len(data):
+        n_bytes = _number(data, offset + 8, n_size)
+        is_text = _number(data, offset, 2) > 0
         if is_text:
-            place += 16 + -(-n_bytes // 8) * 8
+            offset += 16 + -(-n_bytes // 8) * 8
         else:
-            place += n_bytes or end
-    if not place <= end <= len(data):
+            offset += n_bytes or end
+    if not offset <= end <= len(data):
         raise ValueError("an entry among its texts does not have the right size")
 
 
-def _number(data: mmap.mmap, place: int, n_bytes: int) -> int:
-    return int.from_bytes(data[place : place + n_bytes], "little")
+def _number(data: mmap.mmap, offset: int, n_bytes: int) -> int:
+    return int.from_bytes(data[offset : offset + n_bytes], "little")
 
 
 def _dataset(handle: Any, key: str, path: Path) -> Any:
@@ -208,8 +210,8 @@ def _movies(
 ) -> dict[str, str]:
     """Return the films, which `export` writes as an attribute of each dataset or group."""
     words = pattern.split("/")
-    place = next(i for i, word in enumerate(words) if ID in word)
-    top = "/".join(words[: place + 1])
+    id_depth = next(i for i, word in enumerate(words) if ID in word)
+    top = "/".join(words[: id_depth + 1])
     movies: dict[str, str] = {}
     is_checked = False
     for clip in clips:
@@ -257,8 +259,10 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
     if not levels or any(ID in path for path in levels.values()):
-        what = f"each level of a folder of files needs its path in a file, without {ID}"
-        raise FixInput(what, where=str(root), hint="--level clip=features")
+        problem = (
+            f"each level of a folder of files needs its path in a file, without {ID}"
+        )
+        raise FixInput(problem, where=str(root), hint="--level clip=features")
     clips = by_clip(files)
     keys = {
         level: {c: (clips[c], path) for c in clips} for level, path in levels.items()
@@ -275,23 +279,27 @@ def _dataset_in_file(key: tuple[Path, str]) -> Any:
 def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
     """Yield the ids for which the pattern may lead to a dataset."""
     words = pattern.split("/")
-    places = [i for i, word in enumerate(words) if ID in word]
-    if len(places) != 1 or words[places[0]].count(ID) != 1:
+    id_depths = [i for i, word in enumerate(words) if ID in word]
+    if len(id_depths) != 1 or words[id_depths[0]].count(ID) != 1:
         raise FixInput(
             f"{pattern!r} must contain {ID} once",
             where=str(path),
             hint="or add --id-key",
         )
-    place = places[0]
+    id_depth = id_depths[0]
     try:
-        parent = _node(handle, "/".join(words[:place]), str(path)) if place else handle
+        parent = (
+            _node(handle, "/".join(words[:id_depth]), str(path)) if id_depth else handle
+        )
     except KeyError as error:
         raise FixInput(f"no group for the path {pattern!r}", where=str(path)) from error
     if not isinstance(parent, h5py.Group):
-        raise FixInput(f"{'/'.join(words[:place])!r} is not a group", where=str(path))
-    before, after = words[place].split(ID)
+        raise FixInput(
+            f"{'/'.join(words[:id_depth])!r} is not a group", where=str(path)
+        )
+    before, after = words[id_depth].split(ID)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
-    wanted = h5py.Dataset if place + 1 == len(words) else h5py.Group
+    wanted = h5py.Dataset if id_depth + 1 == len(words) else h5py.Group
     kinds = _kinds(parent)
     for name in parent:
         match = matcher.fullmatch(name)

@@ -461,7 +461,7 @@ class _Job:
             for spec in self.specs
         }
         statuses = []
-        for place, row in enumerate(rows):
+        for row_in_block, row in enumerate(rows):
             index = self.indices[row]
             if index is None:
                 statuses.append(NO_FEATURES)
@@ -474,7 +474,7 @@ class _Job:
                 continue
             statuses.append(OK)
             for name, values in values_of_clip.items():
-                arrays[name][place] = values
+                arrays[name][row_in_block] = values
         return arrays, statuses
 
     def _clip(self, index: int) -> dict[str, Array]:

@@ -333,19 +333,19 @@ def _named_levels(keys: Sequence[str], path: Path) -> dict[str, str]:
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
     """Return ids as Python strings, from the string types of NumPy and HDF5."""
     values = read(key)
-    what = repr(key)
+    shown_key = repr(key)
     where = str(path)
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if path.is_file() and math.prod(values.shape) > 8 * path.stat().st_size:
         raise Corrupt(
-            f"{what} lists {math.prod(values.shape)} ids, more than the bits of the file",
+            f"{shown_key} lists {math.prod(values.shape)} ids, more than the bits of the file",
             where=where,
             hint="copy the file again",
         )
     array = np.asarray(values)
     if array.ndim != 1:
         raise FixInput(
-            f"{what}: expected a list of ids, got the shape {array.shape}",
+            f"{shown_key}: expected a list of ids, got the shape {array.shape}",
             where=where,
             hint="--id-key names another array of ids",
         )
@@ -355,11 +355,11 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
         isinstance(value, str | bytes) for value in array
     )
     if not is_text:
-        raise FixInput(f"{what} holds {array.dtype}, not ids", where=where)
+        raise FixInput(f"{shown_key} holds {array.dtype}, not ids", where=where)
     try:
         return [_as_text(value) for value in array]
     except UnicodeDecodeError as error:
-        raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
+        raise FixInput(f"{shown_key} is not UTF-8: {error}", where=where) from error
 
 
 def _as_text(value: str | bytes) -> str:

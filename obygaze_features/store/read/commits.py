@@ -186,9 +186,9 @@ class Commits:
         return marker
 
     def _check_rows(
-        self, noted: Iterable[int], rows: tuple[int, int], where: str
+        self, noted_rows: Iterable[int], rows: tuple[int, int], where: str
     ) -> None:
-        beyond = [row for row in noted if row not in range(*rows)]
+        beyond = [row for row in noted_rows if row not in range(*rows)]
         if beyond:
             raise Corrupt(
                 f"marker lists row {beyond[0]}, outside its rows {rows[0]}-{rows[1] - 1}",

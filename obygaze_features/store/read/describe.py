@@ -272,7 +272,11 @@ def _describe(store: Store, note: str) -> str:
 
 def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
     """Return the clips whose features could not be made, with the reasons, in order of the rows."""
-    noted = status.noted
-    rows = [row for row in sorted(noted) if noted[row].state in ("failed", "no-video")]
+    status_of_row = status.noted
+    rows = [
+        row
+        for row in sorted(status_of_row)
+        if status_of_row[row].state in ("failed", "no-video")
+    ]
     ids = store.clip_ids[rows].tolist() if rows else []
-    return {clip: noted[row] for clip, row in zip(ids, rows, strict=True)}
+    return {clip: status_of_row[row] for clip, row in zip(ids, rows, strict=True)}

@@ -56,12 +56,12 @@ def _index_page(
     crc32c = {}
     for array, of_blocks in checksums.items():
         crc32c[array] = " ".join(of_blocks[blocks.start : blocks.stop])
-    noted = {
+    status_of_row = {
         row: seal.noted[row] for row in range(first_row, after_row) if row in seal.noted
     }
     return IndexPage(
         clip_id=store.clip_ids[first_row:after_row].tolist(),
-        noted=noted,
+        noted=status_of_row,
         sources=sources,
         makers=seal.makers.between(first_row, after_row),
         files=files,

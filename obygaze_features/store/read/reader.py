@@ -402,13 +402,17 @@ class Store:
     def status(self) -> Status:
         """Return the status of every row; in a store that is not sealed this reads all markers."""
         self.arrays.check_rows()
-        noted = self.commits.statuses(self.levels)
-        not_ok = {row: status for row, status in noted.items() if not status.is_ok}
+        status_of_row = self.commits.statuses(self.levels)
+        not_ok = {
+            row: status for row, status in status_of_row.items() if not status.is_ok
+        }
         is_ok = np.ones(self.n_clips, dtype=bool)
         is_ok[list(not_ok)] = False
         states = Counter(status.state for status in not_ok.values())
         return Status(
-            {"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok
+            {"ok": int(is_ok.sum()), **dict(sorted(states.items()))},
+            status_of_row,
+            is_ok,
         )
 
     def select(
@@ -453,13 +457,15 @@ class Store:
 
     def _require_movies(self, movies: Sequence[str], index: Index | None) -> None:
         """Raise an error that names the first movie that is not in the store."""
-        known = set(self.movie_ids.tolist()) if index is None else index.movies.keys()
-        unknown = sorted(set(movies) - known)
+        movies_of_store = (
+            set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+        )
+        unknown = sorted(set(movies) - movies_of_store)
         if unknown:
             raise NotFound(
                 f"no movie {unknown[0]!r} in this store",
                 where=self.location,
-                hint=f"one of {few(sorted(known))}",
+                hint=f"one of {few(sorted(movies_of_store))}",
             )
 
     def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:

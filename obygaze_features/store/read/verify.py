@@ -95,9 +95,9 @@ class VerifyReport:
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
     changed: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, name: str, what: str) -> None:
+    def add(self, name: str, problem: str) -> None:
         """Add a problem."""
-        self.problems.append(Problem(name, what))
+        self.problems.append(Problem(name, problem))
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
@@ -223,21 +223,23 @@ def verify(
         obygaze store verify obygaze12-xclip --hash --expect 5f0c...
         obygaze store verify obygaze12-xclip --decode 5 --json
     """
-    place = Workspace.of(workspace)
+    opened_workspace = Workspace.of(workspace)
     if isinstance(store, str):
-        store = place.existing_store(store)
+        store = opened_workspace.existing_store(store)
     elif isinstance(store, os.PathLike):
         store = Path(store)
     report = _verify_files(store, hashes, expect, progress or Quiet())
     if decode is not None and not report.problems:
         opened = open_store(store, workspace=workspace)
-        again = compare_decoded(opened, decode, _reextract(place, opened, weights))
+        again = compare_decoded(
+            opened, decode, _reextract(opened_workspace, opened, weights)
+        )
         report.problems += again.problems
         report.warnings += again.warnings
         report.cosines = again.cosines
     if videos and not report.problems:
         opened = open_store(store, workspace=workspace)
-        resolve_name(COMPARE_SOURCES)(place, opened, report)
+        resolve_name(COMPARE_SOURCES)(opened_workspace, opened, report)
     return report
 
 
@@ -495,16 +497,16 @@ def _check_folders(
     files: Files, plan: Plan, marks: Mapping[str, FileMark], report: VerifyReport
 ) -> None:
     """Warn of files that are not listed; refuse links."""
-    known = {*marks, Plan.FILE, Seal.FILE, README_FILE, LicenceHistory.FILE}
+    listed_names = {*marks, Plan.FILE, Seal.FILE, README_FILE, LicenceHistory.FILE}
     array_folders = {f"data.zarr/{name}" for name in _array_names(plan)}
-    folders = {name.rsplit("/", 1)[0] for name in known if "/" in name}
+    folders = {name.rsplit("/", 1)[0] for name in listed_names if "/" in name}
     folders |= array_folders
     folders.add("data.zarr")
     for folder in ("", "commits", *sorted(folders)):
         is_array = folder in array_folders
         for name in files.names(folder) or ():
             path = f"{folder}/{name}" if folder else name
-            if path in known or path in folders or _WORK.fullmatch(path):
+            if path in listed_names or path in folders or _WORK.fullmatch(path):
                 continue
             _check_unlisted(files, path, is_array, report)
     _check_claims(files, report)
@@ -596,18 +598,18 @@ def _compare_level(
     store: Store,
     level: str,
     clips: Sequence[str],
-    made: npt.NDArray[Any],
+    vectors: npt.NDArray[Any],
     report: VerifyReport,
 ) -> None:
     """Compare the stored vectors of some clips with those that were made again."""
     stored = store.matrix(level, clips=clips).values
-    if stored.shape != made.shape:
+    if stored.shape != vectors.shape:
         problem = (
-            f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
+            f"extracted again with shape {vectors.shape[1:]}, stored {stored.shape[1:]}"
         )
         report.add(level, problem)
         return
-    of_clips = cosines(stored, made)
+    of_clips = cosines(stored, vectors)
     report.cosines[level] = {
         "least": float(of_clips.min()),
         "median": float(np.median(of_clips)),

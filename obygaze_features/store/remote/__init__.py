@@ -44,14 +44,14 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
             where=address,
             hint="URL#sha256=..., with the sha256 of the seal (`obygaze store info`), or no #",
         )
-    given = ""
+    expected = ""
     # "" is no sha256 either: an empty variable would check nothing.
     if expect is not None:
-        given = expect.strip().lower().removeprefix("sha256:")
-        _require_sha256(given)
-    if stated and given and stated != given:
-        raise FixUsage(f"two different sha256 are expected: {stated} and {given}")
-    return address, stated or given
+        expected = expect.strip().lower().removeprefix("sha256:")
+        _require_sha256(expected)
+    if stated and expected and stated != expected:
+        raise FixUsage(f"two different sha256 are expected: {stated} and {expected}")
+    return address, stated or expected
 
 
 def _require_sha256(text: str) -> None:

@@ -208,11 +208,11 @@ class _Download(Transfer):
     """Selected files on their way into a draft of a folder."""
 
     def run(
-        self, given: Path, new_draft: Callable[[Path], AbstractContextManager[Path]]
+        self, path: Path, new_draft: Callable[[Path], AbstractContextManager[Path]]
     ) -> Transferred:
         """Fetch the missing files into a draft, then publish it, or add its files to a copy."""
         selection = self.selection
-        self.target = check_name(given)
+        self.target = check_name(path)
         target = self.target
         self.progress.expect(sum(mark.n_bytes for mark in self.marks.values()), "B")
         existing = _existing(target, selection)
@@ -222,11 +222,11 @@ class _Download(Transfer):
                 self.n_kept = len(self.marks)
                 _add_licence(target, selection)
             else:
-                made = self._make(draft, is_new=existing is None)
-                if existing is not None or not _publish(made, target):
-                    _extend(made, target, selection)
+                new_copy = self._make(draft, is_new=existing is None)
+                if existing is not None or not _publish(new_copy, target):
+                    _extend(new_copy, target, selection)
             shutil.rmtree(draft, ignore_errors=True)
-        return self.done(str(given), remote=self.source.is_remote)
+        return self.done(str(path), remote=self.source.is_remote)
 
     def _make(self, draft: Path, *, is_new: bool) -> Path:
         """Fetch the files that are missing; return the folder of the store, or of its new files."""
@@ -338,8 +338,8 @@ def _existing(target: Path, selection: FileSelection) -> bool | None:
         return None
     hint = "another name, then obygaze store merge"
     if not (target / Plan.FILE).is_file():
-        what = "this exists and is not a store"
-        raise AlreadyThere(what, where=str(target), hint="choose another name")
+        problem = "this exists and is not a store"
+        raise AlreadyThere(problem, where=str(target), hint="choose another name")
     is_sealed = existing_copy(FolderFiles(target), selection, hint)
     if is_sealed is False:
         refuse_other_blocks(target, selection)

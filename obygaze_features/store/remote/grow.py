@@ -38,16 +38,20 @@ def refuse_other_blocks(target: Path, selection: FileSelection) -> None:
 
 
 def _refuse_other_block(target: Path, selection: FileSelection, block: int) -> None:
-    there = commit.read_marker(target, block)
-    if there is None:
+    existing_marker = commit.read_marker(target, block)
+    if existing_marker is None:
         return
     if selection.sealed:
         is_same = all(
-            selection.marks.get(name) == there.files[name] for name in there.files
+            selection.marks.get(name) == existing_marker.files[name]
+            for name in existing_marker.files
         )
     else:
         ours = _marker_of(selection, block)
-        is_same = ours is None or there.checksum in (ours.checksum, ours.replaces)
+        is_same = ours is None or existing_marker.checksum in (
+            ours.checksum,
+            ours.replaces,
+        )
     if not is_same:
         raise AlreadyThere(
             f"block {block} of this copy has other contents than in the store",

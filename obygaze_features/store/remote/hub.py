@@ -139,14 +139,14 @@ class HuggingFaceHub:
             self.package.CommitOperationDelete(path_in_repo=path) for path in removed
         ]
         with self._errors():
-            made = self.api.create_commit(
+            commit = self.api.create_commit(
                 operations=[*self._staged, *gone],
                 commit_message=message,
                 parent_commit=parent or None,
                 **self.revision,
             )
         self._staged.clear()
-        return str(made.oid)
+        return str(commit.oid)
 
     @property
     def _absent(self) -> tuple[type[Exception], ...]:
@@ -173,8 +173,8 @@ class HuggingFaceHub:
         if status in (401, 403):
             return FixInput("the hub denied access", where=where, hint="hf auth login")
         if status in (409, 412):
-            what = "another process changed this repository while files were sent"
-            return Stopped(what, where=where, hint=AGAIN)
+            problem = "another process changed this repository while files were sent"
+            return Stopped(problem, where=where, hint=AGAIN)
         if status is not None and 400 <= status < 500 and status not in (408, 429):
             return FixInput(f"the hub rejected the request: {line}", where=where)
         return Unreachable(

@@ -133,9 +133,9 @@ def object_store(url: str, **client: Any) -> Any:
             url, client_options=client, retry_config=RETRIES, **config
         )
     except (ValueError, OSError, network_error()) as error:
-        what = f"this address cannot be read: {_first_line(error)}"
+        problem = f"this address cannot be read: {_first_line(error)}"
         hint = "s3://BUCKET/NAME"
-        raise FixInput(what, where=url, hint=hint) from error
+        raise FixInput(problem, where=url, hint=hint) from error
 
 
 def network_error() -> type[Exception]:
@@ -169,12 +169,14 @@ def explained(error: Exception, where: str) -> ObygazeError:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
     # What comes before names the address, and answers of servers have no such part.
     details = str(error).partition("HttpError {")[2]
-    for word, (what, hint) in SETTLED.items():
+    for word, (problem, hint) in SETTLED.items():
         if word in details:
-            return FixInput(what, where=where, hint=hint)
-    for word, (what, hint) in PASSING.items():
+            return FixInput(problem, where=where, hint=hint)
+    for word, (problem, hint) in PASSING.items():
         if word in details:
-            return Unreachable(f"the connection failed: {what}", where=where, hint=hint)
+            return Unreachable(
+                f"the connection failed: {problem}", where=where, hint=hint
+            )
     status = _STATUS.search(line)
     if status:
         return Unreachable(

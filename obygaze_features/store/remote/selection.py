@@ -161,7 +161,7 @@ class Transfer:
 
     def done(self, target: str, **facts: Any) -> Transferred:
         """Return what was transferred; `facts` replace what is known of the selection."""
-        known = {
+        known_facts = {
             "source": self.source.location,
             "target": target,
             "n_files": len(self.marks) + len(self.selection.documents),
@@ -173,7 +173,7 @@ class Transfer:
             "seconds": time.monotonic() - self.started,
             "part": self.selection.derived is not None,
         }
-        return Transferred(**{**known, **facts})
+        return Transferred(**{**known_facts, **facts})
 
 
 def select_files(
@@ -387,22 +387,23 @@ def _require_same_store(
     ours = selection.documents[Plan.FILE]
     if data == ours:
         return
-    there = Plan.from_bytes(data, where)
-    there.recipe.require(
+    existing_plan = Plan.from_bytes(data, where)
+    existing_plan.recipe.require(
         Plan.from_bytes(ours, selection.source.location).recipe,
         where=where,
         what="a store of another recipe is here",
     )
-    if there.origins or selection.derived is not None:
+    if existing_plan.origins or selection.derived is not None:
         raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)
     raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
 
 
-def _require_same_part(there: Plan, derived: Derivation, where: str) -> None:
+def _require_same_part(existing_plan: Plan, derived: Derivation, where: str) -> None:
     """Raise an error unless the store that is there is the same part of the same store."""
-    if there.plan_id != derived.plan_id or not there.origins:
+    if existing_plan.plan_id != derived.plan_id or not existing_plan.origins:
         raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)
-    seals = {there.origins[-1].seal_sha256, derived.origins[-1].seal_sha256} - {""}
+    seals = {existing_plan.origins[-1].seal_sha256, derived.origins[-1].seal_sha256}
+    seals.discard("")
     if len(seals) > 1:
         raise AlreadyThere(
             "the same part of a copy with another seal is here",
@@ -419,20 +420,22 @@ def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes |
     data = selection.documents.get(LicenceHistory.FILE)
     if data is None:
         return None
-    there = read_record(files, LicenceHistory)
+    existing_history = read_record(files, LicenceHistory)
     ours = LicenceHistory.from_bytes(
         data, f"{selection.source.location}/{LicenceHistory.FILE}"
     )
-    if there is None or (ours != there and ours.continues(there)):
+    if existing_history is None or (
+        ours != existing_history and ours.continues(existing_history)
+    ):
         plan = read_record(files, Plan)
         # A part has a store.json of its own.
         if plan is not None and selection.cut is not None:
             return licence_for(ours, plan)
         return data
-    if there.continues(ours):
+    if existing_history.continues(ours):
         return None
     raise AlreadyThere(
-        f"another licence was stated for the copy here: {there.terms.licence!r}, "
+        f"another licence was stated for the copy here: {existing_history.terms.licence!r}, "
         f"not {ours.terms.licence!r}",
         where=files.location,
         hint=hint,

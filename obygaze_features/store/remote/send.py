@@ -263,10 +263,10 @@ class _Upload(Transfer):
                 self._put(name, data)
             if selection.sealed:  # of a partial copy that an earlier version sent
                 target.remove(Partial.FILE)
-            there = target.create(Plan.FILE, store) if is_new else None
-            if there is None:
+            existing_document = target.create(Plan.FILE, store) if is_new else None
+            if existing_document is None:
                 self._put(Plan.FILE, store)
-            elif there == store:
+            elif existing_document == store:
                 self._count(store)
             else:  # by a process that does not look for claims
                 existing_copy(target.files, selection, OTHER_PLACE)
@@ -317,13 +317,13 @@ class _Upload(Transfer):
             self.n_bytes += len(data)
 
 
-def _is_of_another_store(there: bytes, claim: Mapping[str, str]) -> bool:
+def _is_of_another_store(existing_document: bytes, claim: Mapping[str, str]) -> bool:
     """Return whether a file at the target says that another store comes than `claim` says.
 
     A store that was sent before it was sealed, and not completely, is the same store.
     """
     try:
-        other = parse_json(there)
+        other = parse_json(existing_document)
         seals = {other["seal_sha256"], claim["seal_sha256"]} - {sha256_bytes(b"")}
         return bool(other["store_sha256"] != claim["store_sha256"] or len(seals) > 1)
     except (ValueError, KeyError, TypeError):

@@ -67,12 +67,12 @@ def read_marker(root: Path, block: int) -> Marker | None:
 
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
-    there = {path.name for path in _listed(root / "commits")}
+    marker_names = {path.name for path in _listed(root / "commits")}
     # Asked last: a store sealed meanwhile loses its markers.
     if is_listed(root / Seal.FILE):
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
-    return [block for block, name in names if name not in there]
+    return [block for block, name in names if name not in marker_names]
 
 
 @contextmanager
@@ -136,9 +136,9 @@ def rename_new(folder: Path, target: Path) -> bool:
 def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     """Complete the claim of a block, if there is one; any process may, and two may at once."""
     folder = root / staging / f"block-{block:05d}"
-    found = _claimed_marker(folder)
-    if found is not None:
-        marker, tag = found
+    claim = _claimed_marker(folder)
+    if claim is not None:
+        marker, tag = claim
         is_closed = (
             is_listed(root / Seal.FILE) if staging == SEALING else _is_closed(root)
         )
@@ -261,12 +261,12 @@ def _is_lost_retry(root: Path, marker: Marker, decided: bytes) -> bool:
     earlier = Marker.from_bytes(decided, str(path)) if decided else None
     if earlier is not None and earlier.replaces != current.checksum:
         return False
-    found = {name: _mark_of(root / name) for name in current.files}
-    if earlier is not None and found == earlier.files:
+    marks_now = {name: _mark_of(root / name) for name in current.files}
+    if earlier is not None and marks_now == earlier.files:
         write_atomic(root / marker_key(marker.block), decided)
         return False
     rows = _rows_of_two_retries(current, earlier, marker)
-    if found != current.files and rows:
+    if marks_now != current.files and rows:
         raise Corrupt(
             f"row {rows[0]} and {len(rows) - 1} more have files of two extractions: a power cut "
             "stopped a retry",
@@ -315,7 +315,7 @@ def _current_checksum(root: Path, block: int) -> str:
 def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
     try:
         path = next(
-            (one for one in folder.iterdir() if one.name.startswith("marker.")), None
+            (file for file in folder.iterdir() if file.name.startswith("marker.")), None
         )
         data = path.read_bytes() if path else None
     except (FileNotFoundError, NotADirectoryError):

@@ -118,12 +118,15 @@ def create_store(
             _publish(path, plan, clip_ids, movie_ids)
     else:
         remove_abandoned(path)
-    there = read_plan(path, recipe)
-    if there.block_rows == block_rows:  # of a version that did not make them even
+    existing_plan = read_plan(path, recipe)
+    # A version before this one did not make them even.
+    if existing_plan.block_rows == block_rows:
         plan = replace(plan, block_rows=block_rows)
-    _require_same(path, there, plan, FileMark.of(clips_csv(clip_ids, movie_ids)))
+    _require_same(
+        path, existing_plan, plan, FileMark.of(clips_csv(clip_ids, movie_ids))
+    )
     complete_terms(path, plan.terms)
-    return there
+    return existing_plan
 
 
 def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
@@ -145,7 +148,7 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
     return csv_bytes(["row", *ID_ARRAYS], rows)
 
 
-def _require_same(path: Path, there: Plan, plan: Plan, clips: FileMark) -> None:
+def _require_same(path: Path, existing_plan: Plan, plan: Plan, clips: FileMark) -> None:
     """Raise an error unless the store that is there has the same plan and the same clips.csv.
 
     The mark of clips.csv is compared, since people open and save that file. The hash of the
@@ -153,15 +156,17 @@ def _require_same(path: Path, there: Plan, plan: Plan, clips: FileMark) -> None:
     the CSV file, which changes with a label.
     """
     parts = ("n_clips", "block_rows", "arrays", "compressor")
-    differing = [part for part in parts if getattr(there, part) != getattr(plan, part)]
-    has_same_clips = there.files.get(CLIPS_FILE) == clips
-    if not has_same_clips and there.manifest_sha256 != plan.manifest_sha256:
-        is_other_state = there.manifest_name == plan.manifest_name
-        other = (
+    differing = [
+        part for part in parts if getattr(existing_plan, part) != getattr(plan, part)
+    ]
+    has_same_clips = existing_plan.files.get(CLIPS_FILE) == clips
+    if not has_same_clips and existing_plan.manifest_sha256 != plan.manifest_sha256:
+        is_other_state = existing_plan.manifest_name == plan.manifest_name
+        other_manifest = (
             "another state of the manifest" if is_other_state else "another manifest"
         )
         raise Mismatch(
-            f"this store is of {other} ({there.manifest_name!r})",
+            f"this store is of {other_manifest} ({existing_plan.manifest_name!r})",
             where=str(path),
             hint="choose another store name; `obygaze store merge` copies the clips both have",
         )

@@ -261,19 +261,19 @@ def merge(
     if not sources:
         raise FixInput("merge needs at least one store, got none")
     first = sources[0]
-    for other in sources[1:]:
+    for other_store in sources[1:]:
         first.recipe.require(
-            other.recipe,
-            where=other.location,
+            other_store.recipe,
+            where=other_store.location,
             what="only stores of the same recipe can be merged",
             hint="files of the same model become one store if one `store import` names all of them",
         )
-        if other.held_arrays != first.held_arrays:
+        if other_store.held_arrays != first.held_arrays:
             ours = _names_of(first.held_arrays)
-            theirs = _names_of(other.held_arrays)
+            theirs = _names_of(other_store.held_arrays)
             raise Mismatch(
                 f"the arrays of these stores are not the same: {ours}, and {theirs}",
-                where=other.location,
+                where=other_store.location,
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     terms = _joint_terms(sources, checked_licence(licence))
@@ -492,13 +492,13 @@ def _origins(
 ) -> Iterator[Origin | None]:
     """Yield where each clip is in a store; None for clips that are not in this copy of it."""
     blocks = sorted({row // store.plan.block_rows for row in rows if row >= 0})
-    noted = store.commits.statuses(store.levels, blocks)
+    status_of_row = store.commits.statuses(store.levels, blocks)
     partial = store.commits.partial
     for row in rows:
         if row < 0:  # no such clip in the store
             yield None
             continue
-        status = noted.get(row, OK)
+        status = status_of_row.get(row, OK)
         block = row // store.plan.block_rows
         is_held = partial is None or all(partial.holds(name, block) for name in names)
         if is_held and status.state != "missing":

@@ -79,8 +79,12 @@ def store_licence(
         obygaze store licence obygaze12-xclip --licence CC0-1.0 --replace
     """
     if licence.strip() or citation.strip():
-        place = Workspace.of(workspace)
-        path = place.existing_store(store) if isinstance(store, str) else Path(store)
+        opened_workspace = Workspace.of(workspace)
+        path = (
+            opened_workspace.existing_store(store)
+            if isinstance(store, str)
+            else Path(store)
+        )
         state_licence(path, licence=licence, citation=citation, replace=replace)
     elif replace:
         raise FixUsage("--replace needs --licence or --citation")
@@ -200,10 +204,12 @@ def _folder_of_store(path: Path | str) -> Path:
 
 
 def _refuse_other(terms: Terms, wanted: Terms, where: str) -> None:
-    for name, given, there in zip(Terms._fields, wanted, terms, strict=True):
-        if given and there and _normal(given) != _normal(there):
+    for name, wanted_text, stated_text in zip(
+        Terms._fields, wanted, terms, strict=True
+    ):
+        if wanted_text and stated_text and _normal(wanted_text) != _normal(stated_text):
             raise AlreadyThere(
-                f"this store has the {name} {there!r}, got {given!r}",
+                f"this store has the {name} {stated_text!r}, got {wanted_text!r}",
                 where=where,
                 hint=f"obygaze store licence STORE --{name} ... --replace, if it has to change",
             )

@@ -52,16 +52,16 @@ def add_text(root: Path, table: TextTable) -> bool:
     data = _encoded(table)
     marks = {name: FileMark.of(content) for name, content in data.items()}
     store = open_store(root)
-    there = store.commits.text_files()
-    if not there:
+    existing_marks = store.commits.text_files()
+    if not existing_marks:
         if store.sealed:
             raise AlreadyThere("this store is sealed, without texts", where=str(root))
         _place_text(root, data)
         write_exclusive(root / TextMarker.FILE, TextMarker(marks).to_bytes())
-        there = open_store(root).commits.text_files()
-        if there == marks:
+        existing_marks = open_store(root).commits.text_files()
+        if existing_marks == marks:
             return True
-    if there != marks:
+    if existing_marks != marks:
         raise Mismatch("other texts were added to this store before", where=str(root))
     return False
 
@@ -178,22 +178,24 @@ def _seal(root: Path) -> Seal | None:
     plan = store.plan
     commits = store.commits
     markers = [commits.marker(block) for block in range(plan.n_blocks)]
-    there = [marker for marker in markers if marker is not None]
-    if len(there) < plan.n_blocks:
+    block_markers = [marker for marker in markers if marker is not None]
+    if len(block_markers) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
-    noted = store.status().noted
+    status_of_row = store.status().noted
     files = commits.listed_files()
     counts: Counter[str] = Counter(
-        status.state for status in noted.values() if not status.is_ok
+        status.state for status in status_of_row.values() if not status.is_ok
     )
     counts["ok"] = plan.n_clips - counts.total()
     card = card_text(plan, dict(counts), terms=store.terms, made_by=commits.made_by())
     write_atomic(root / README_FILE, card.encode("utf-8"))
     _check_lengths(root, files)
-    makers = Makers.of_parts(marker.makers for marker in there).with_numbered_hosts()
+    makers = Makers.of_parts(
+        marker.makers for marker in block_markers
+    ).with_numbered_hosts()
     documents = [Plan.FILE, README_FILE]
     sources: dict[int, RowSource] = {}
-    for marker in there:
+    for marker in block_markers:
         sources.update(marker.sources)
     if sources:
         write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
@@ -203,10 +205,10 @@ def _seal(root: Path) -> Seal | None:
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
         counts=dict(sorted(counts.items())),
-        noted=noted,
+        noted=status_of_row,
         makers=makers,
         files=files,
-        **_collected(plan, there),
+        **_collected(plan, block_markers),
     )
     if plan.n_clips < INDEX_ROWS:
         return seal

@@ -289,11 +289,13 @@ class StoreWriter:
         """Raise an error if clips of the store were made in another way, unless that is allowed."""
         if self.mixed or self._agreed == kind:
             return
-        there = {maker.kind for maker in open_store(self.path).commits.made_by().clips}
+        kinds_of_store = {
+            maker.kind for maker in open_store(self.path).commits.made_by().clips
+        }
         first = commit.first_kind(self.path, self.plan)
         if first is not None:
-            there.add(first)
-        refuse_mixture(there | {kind}, where=str(self.path), new=kind)
+            kinds_of_store.add(first)
+        refuse_mixture(kinds_of_store | {kind}, where=str(self.path), new=kind)
 
     def _agree_on_kind(self, marker: Marker) -> None:
         """Raise an error if a block has clips of another kind than the store.
@@ -378,11 +380,11 @@ class StoreWriter:
     def _require_in_seal(self, marker: Marker) -> None:
         """Raise an error unless the seal has the content of a marker."""
         seal = Seal.load(self.path)
-        noted = {
+        status_of_row = {
             row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted
         }
         marks = {name: seal.files.get(name) for name in marker.files}
-        if noted == marker.noted and marks == marker.files:
+        if status_of_row == marker.noted and marks == marker.files:
             return
         if marker.replaces:
             raise _not_open(self.path, f"block {marker.block} is sealed")
@@ -425,10 +427,10 @@ def _checked(
     """Yield the arrays as they will be stored: of their types, nothing in rows that failed."""
     where = f"block {block}"
     rows = range(*plan.block_range(block))
-    given = _checked_shapes(plan, arrays, len(statuses), where)
+    checked_arrays = _checked_shapes(plan, arrays, len(statuses), where)
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
     for spec in plan.arrays:
-        values = _converted(spec, given[spec.name], rows, ok, where)
+        values = _converted(spec, checked_arrays[spec.name], rows, ok, where)
         if spec.is_level:
             is_finite = _is_finite(values).reshape(len(ok), -1).all(axis=1)
             wrong = np.flatnonzero(ok & ~is_finite)
@@ -455,7 +457,7 @@ def _is_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def _converted(
     spec: ArraySpec,
-    given: npt.NDArray[Any],
+    given_values: npt.NDArray[Any],
     rows: Sequence[int],
     is_ok: npt.NDArray[np.bool_],
     where: str,
@@ -466,21 +468,21 @@ def _converted(
     infinity is found with those that were given.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        values = given.astype(spec.dtype, copy=not is_ok.all())
-    if given.dtype == values.dtype or (spec.is_float and spec.is_level):
+        values = given_values.astype(spec.dtype, copy=not is_ok.all())
+    if given_values.dtype == values.dtype or (spec.is_float and spec.is_level):
         return values
     if spec.is_float:
-        is_lost = np.isinf(values) & np.isfinite(given)
+        is_lost = np.isinf(values) & np.isfinite(given_values)
     elif spec.dtype == "bool":
         return values
     else:
         limits = np.iinfo(spec.dtype)
-        is_lost = (given < limits.min) | (given > limits.max)
+        is_lost = (given_values < limits.min) | (given_values > limits.max)
     is_lost[~is_ok] = False
     if is_lost.any():
         index = tuple(np.argwhere(is_lost)[0].tolist())
         raise FixInput(
-            f"row {rows[index[0]]} has {given[index]}, which {spec.dtype} cannot hold",
+            f"row {rows[index[0]]} has {given_values[index]}, which {spec.dtype} cannot hold",
             where=f"{spec.name}, {where}",
             hint="create the store with a wider dtype for this array",
         )
@@ -563,9 +565,9 @@ def _checked_shapes(
             f"expected the arrays {', '.join(sorted(names))}, got {', '.join(sorted(arrays))}",
             where=where,
         )
-    given = {name: np.asarray(values) for name, values in arrays.items()}
+    given_arrays = {name: np.asarray(values) for name, values in arrays.items()}
     for spec in plan.arrays:
-        values = given[spec.name]
+        values = given_arrays[spec.name]
         shape = (n_rows, *spec.tail_shape)
         if values.shape != shape:
             raise FixInput(
@@ -577,4 +579,4 @@ def _checked_shapes(
                 f"{values.dtype} cannot be stored as {spec.dtype}",
                 where=f"{spec.name}, {where}",
             )
-    return given
+    return given_arrays
