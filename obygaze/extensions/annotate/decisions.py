@@ -65,18 +65,18 @@ def agreement(
 
     `classes` has the class, 0 or 1, of each level that is part of the model's task.
     """
-    both = [
+    judgements = [
         (bool(classes[levels[clip]]), score["positive"])
         for clip, score in scores.items()
         if levels.get(clip) in classes
     ]
-    if not both:
+    if not judgements:
         return {"clips": 0, "agreement": None, "kappa": None}
-    observed = fmean(one == other for one, other in both)
-    annotator, model = (fmean(column) for column in zip(*both, strict=True))
+    observed = fmean(annotated == predicted for annotated, predicted in judgements)
+    annotator, model = (fmean(column) for column in zip(*judgements, strict=True))
     chance = annotator * model + (1 - annotator) * (1 - model)
     kappa = (observed - chance) / (1 - chance) if chance < 1 else None
-    return {"clips": len(both), "agreement": observed, "kappa": kappa}
+    return {"clips": len(judgements), "agreement": observed, "kappa": kappa}
 
 
 def run_facts(
