@@ -313,6 +313,7 @@ class TestTrain:
         assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
 
 
+@pytest.mark.check("runs commands in processes of their own")
 def test_as_a_process(here: Path) -> None:
     done = run_obygaze(
         "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"

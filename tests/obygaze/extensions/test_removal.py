@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from support.cli import ROOT, environment
 
+pytestmark = pytest.mark.check("takes each extension out of the program")
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 POINTS: dict[str, dict[str, str]] = PROJECT["entry-points"]
 EXTENSIONS = sorted(

@@ -82,6 +82,7 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
 
 
+@pytest.mark.check("extracts with two versions of a module")
 def test_features_of_changed_code_are_refused(world: Path) -> None:
     command = ("-C", world, "extract", "run", "films", "-b", f"{world / 'mine.py'}:net")
     run_obygaze(*command, "--no-seal").ok()
@@ -90,6 +91,7 @@ def test_features_of_changed_code_are_refused(world: Path) -> None:
     assert done.code == 5 and "backbone.code.files.widths.py" in done.stderr
 
 
+@pytest.mark.check("follows an example of the guide")
 def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) -> None:
     """A model of transformers with its own processor, in at most 30 lines; here a tiny one."""
     from transformers import BitImageProcessor, Dinov2WithRegistersConfig

@@ -19,6 +19,8 @@ from obygaze_features.extraction.run import Resources, RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
 
+pytestmark = pytest.mark.check("a process for each of several devices")
+
 N_CLIPS = 18
 
 

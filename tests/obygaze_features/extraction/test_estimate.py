@@ -56,6 +56,7 @@ def _chunk_bytes(store: Path) -> int:
     )
 
 
+@pytest.mark.check("takes a quarter of a minute")
 def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -219,6 +219,7 @@ def workspace(films: Manifest, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.check("extracts several times")
 def test_changed_clips_are_decoded_and_not_read(workspace: Path) -> None:
     """The pictures of the first version are sealed; the features are those of the second."""
     assert (

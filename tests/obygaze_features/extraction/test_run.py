@@ -223,6 +223,7 @@ def _forget_some_blocks(store: Path, draw: random.Random) -> None:
         marker.unlink()
 
 
+@pytest.mark.check("kills an extraction")
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGINT"])
 def test_a_signal_to_every_process_of_a_job_fails_no_clip(
     tmp_path: Path, name: str
@@ -250,6 +251,7 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(
     assert run.returncode == (130 if name == "SIGINT" else 75) or document["ok"] == 12
 
 
+@pytest.mark.check("kills an extraction")
 @pytest.mark.parametrize(
     ("name", "code"),
     [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)],

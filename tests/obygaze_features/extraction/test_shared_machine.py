@@ -75,6 +75,7 @@ def test_idle_gpus_are_the_visible_ones_without_a_process(
     assert idle_gpus() == []
 
 
+@pytest.mark.check("runs commands in processes of their own")
 def test_idle_gpus_are_named_only_if_a_backbone_could_use_them(
     nvidia_smi: Path, tmp_path: Path
 ) -> None:

@@ -553,6 +553,7 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
     assert slices.tobytes() == by_hand.tobytes()
 
 
+@pytest.mark.check("kills an extraction")
 def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
     """Blocks of 16 windows that share pictures: each block is a sweep of its own after a kill."""
     grid = Grid(16, 4)

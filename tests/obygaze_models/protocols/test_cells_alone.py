@@ -139,6 +139,7 @@ def with_classes(manifest: Manifest) -> Manifest:
     return manifest
 
 
+@pytest.mark.check("runs every cell alone and in its grid")
 def test_the_order_of_the_grid_and_another_store_change_nothing(
     manifest: Manifest, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def scores(
     }
 
 
+@pytest.mark.check("fits every kind of model twice")
 @pytest.mark.parametrize("splits", ["random folds", "films unseen"])
 def test_nothing_is_learned_from_a_clip_that_is_tested(
     manifest: Manifest, tmp_path: Path, splits: str

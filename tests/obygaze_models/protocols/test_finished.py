@@ -144,6 +144,7 @@ def test_what_was_left_a_month_ago_is_removed(inputs: Inputs, tmp_path: Path) ->
     assert left_over(tmp_path) == [new]
 
 
+@pytest.mark.check("kills a run")
 @pytest.mark.parametrize(
     ("number", "to_all", "code"),
     [

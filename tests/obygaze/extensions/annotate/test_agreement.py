@@ -287,6 +287,7 @@ class Replayed:
         return next(self.continua)
 
 
+@pytest.mark.check("takes a quarter of a minute")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("null", ["own", "uniform"])
 def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> None:

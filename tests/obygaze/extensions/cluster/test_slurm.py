@@ -31,7 +31,10 @@ from obygaze_features.manifest.model import Manifest
 N_CLIPS, N_UNITS = 47, 12
 BAD = 5
 
-pytestmark = pytest.mark.xdist_group("slurm")
+pytestmark = [
+    pytest.mark.check("a real Slurm"),
+    pytest.mark.xdist_group("slurm"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +366,6 @@ def short_of_time(
     )
 
 
-@pytest.mark.check("a real Slurm")
 def test_an_array_that_is_preempted_and_killed(
     slurm: Slurm,
     short_of_time: tuple[World, str],
@@ -423,7 +425,6 @@ def _command(pid: int) -> list[str]:
         return []
 
 
-@pytest.mark.check("a real Slurm")
 def test_a_cancelled_array_stays_cancelled(
     slurm: Slurm, films: Manifest, tmp_path: Path
 ) -> None:
@@ -437,7 +438,6 @@ def test_a_cancelled_array_stays_cancelled(
     assert "stopped by SIGTERM" in world.log_text()
 
 
-@pytest.mark.check("a real Slurm")
 def test_a_changed_recipe_ends_the_array(
     slurm: Slurm, films: Manifest, tmp_path: Path
 ) -> None:
@@ -455,7 +455,6 @@ def test_a_changed_recipe_ends_the_array(
     assert array_bytes(world.store) == before
 
 
-@pytest.mark.check("a real Slurm")
 def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -480,7 +479,6 @@ def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     assert array_bytes(world.store) == array_bytes(Path(whole.targets[0].store))
 
 
-@pytest.mark.check("a real Slurm")
 def test_a_disconnected_node_continues_to_write(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -505,7 +503,6 @@ def test_a_disconnected_node_continues_to_write(
         assert clips_begun(world.log) > N_CLIPS, "nobody worked on the same blocks"
 
 
-@pytest.mark.check("a real Slurm")
 def test_a_time_limit_shorter_than_the_slice(
     slurm: Slurm, short_of_time: tuple[World, str], undisturbed: dict[str, bytes]
 ) -> None:

@@ -18,6 +18,8 @@ from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
 
+pytestmark = pytest.mark.check("submits arrays of jobs")
+
 # Two units of four clips, of which each has one that cannot be read.
 N_CLIPS = 8
 BAD = {1: b"not a video", 6: b"not a video"}

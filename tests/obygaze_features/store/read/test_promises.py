@@ -229,5 +229,5 @@ def test_a_number_of_clips_that_cannot_be_is_refused(
 ) -> None:
     path = a_copy(sealed[0], tmp_path)
     changed(path / "store.json", n_clips=n_clips)
-    with pytest.raises(Corrupt, match="not a number of clips"):
+    with pytest.raises(Corrupt, match="n_clips: must be a whole number"):
         open_store(path)

@@ -13,6 +13,8 @@ from support.stores import copy_of_sealed
 
 from obygaze_features.store import open_store
 
+pytestmark = pytest.mark.check("a server of the hub")
+
 pytest.importorskip("huggingface_hub")
 
 

@@ -30,6 +30,8 @@ from obygaze_features.store.remote.fetch import pull
 from obygaze_features.store.remote.object_store import network_error
 from obygaze_features.store.remote.send import pack, push
 
+pytestmark = pytest.mark.check("a server of buckets")
+
 boto3 = pytest.importorskip("boto3")
 obstore = pytest.importorskip("obstore")
 URL = "s3://films/features/toy"
