@@ -72,8 +72,9 @@ def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
     return complete
 
 
-def _type_and_default(parameter: inspect.Parameter) -> tuple[Any, Any]:
-    return parameter.annotation, parameter.default
+def _type_and_default(parameter: inspect.Parameter) -> tuple[str, Any]:
+    # As text: tools that import a module twice, as Sphinx does, have two classes of one name.
+    return repr(parameter.annotation), parameter.default
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:

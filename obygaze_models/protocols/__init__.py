@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.protocols.datasets import Dataset as Dataset
     from obygaze_models.protocols.datasets import dataset as dataset
     from obygaze_models.protocols.experiments import Trained as Trained
     from obygaze_models.protocols.experiments import list_protocols as list_protocols
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.schema import Protocol as Protocol
 else:
     _EXPORTS = {
-        "obygaze_models.protocols.datasets": ("Dataset", "dataset"),
+        "obygaze_models.protocols.datasets": ("dataset",),
         "obygaze_models.protocols.experiments": (
             "Trained",
             "list_protocols",

@@ -411,7 +411,9 @@ def make_room(root: Path) -> None:
     if _is_closed(root):
         return
     for folder in folders:
-        folder.mkdir(exist_ok=True)
+        # Not exist_ok: it looks again whether the folder is there, and a seal may have moved it.
+        with suppress(FileExistsError):
+            folder.mkdir()
     if _is_closed(root):  # by another process, at the same time
         for folder in folders:
             with suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from support.meetings import (
     pull_while_it_grows,
     seal_at_once,
 )
+
+from obygaze_features.store.write.commit import make_room
 
 pytestmark = pytest.mark.check("has processes meet, and kills them in containers")
 
@@ -61,3 +64,21 @@ def test_eight_writers_that_all_seal_make_one_seal(tmp_path: Path) -> None:
 def test_copies_of_a_store_that_grows_are_whole_as_far_as_it_is(tmp_path: Path) -> None:
     counts = pull_while_it_grows(tmp_path, 80)
     assert counts["copies"] and not is_bad(counts), counts
+
+
+def test_a_room_that_a_seal_moves_away_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "staging").mkdir()
+    make_folder = os.mkdir
+
+    def moved_before_another_look(path: Path, mode: int = 0o777) -> None:
+        try:
+            make_folder(path, mode)
+        except FileExistsError:
+            Path(path).rename(tmp_path / "staging.sealing")
+            raise
+
+    monkeypatch.setattr(os, "mkdir", moved_before_another_look)
+    make_room(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["staging.sealing"]
