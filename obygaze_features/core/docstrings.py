@@ -50,14 +50,13 @@ def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
 
     def complete(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        documented_parameters = inspect.signature(documented).parameters
+        own_types = _types_and_defaults(function)
+        documented_types = _types_and_defaults(documented)
         texts = dict(parse_docstring(function).parameters)
         for name, text in parse_docstring(documented).parameters.items():
             if name not in parameters or name in texts:
                 continue
-            if _type_and_default(parameters[name]) != _type_and_default(
-                documented_parameters[name]
-            ):
+            if own_types[name] != documented_types[name]:
                 raise TypeError(
                     f"{name!r} of {function.__qualname__} is not that of {documented.__qualname__}"
                 )
@@ -72,9 +71,20 @@ def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
     return complete
 
 
-def _type_and_default(parameter: inspect.Parameter) -> tuple[str, Any]:
-    # As text: tools that import a module twice, as Sphinx does, have two classes of one name.
-    return repr(parameter.annotation), parameter.default
+def _types_and_defaults(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the type and the default of each parameter.
+
+    They are those of the function itself: Sphinx gives a function another `__signature__`.
+    """
+    plain = inspect.unwrap(function)
+    defaults: dict[str, Any] = dict(getattr(plain, "__kwdefaults__", None) or {})
+    values = getattr(plain, "__defaults__", None) or ()
+    positional = plain.__code__.co_varnames[: plain.__code__.co_argcount]
+    defaults.update(
+        zip(positional[len(positional) - len(values) :], values, strict=True)
+    )
+    types = inspect.get_annotations(plain)
+    return {name: (types[name], defaults.get(name)) for name in types}
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
