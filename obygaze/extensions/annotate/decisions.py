@@ -124,15 +124,13 @@ class Explainer:
         clip_of_id = {clip.clip_id: clip for clip in trained}
         clip_of_id |= {unannotated_id(clip): clip for clip in trained}
         rows, _ = read_features(self.model, self.store, trained)
-        concepts_of_rows = (
-            clip_of_id[clip].concepts for clip in rows.clip_ids.tolist()
-        )
-        has = [
-            [name in concepts for name in self.model.info.concepts]
-            for concepts in concepts_of_rows
-        ]
+        names = self.model.info.concepts
+        has_concept = []
+        for clip_id in rows.clip_ids.tolist():
+            marked = clip_of_id[clip_id].concepts
+            has_concept.append([name in marked for name in names])
         values = TrueValues.from_training(
-            self.model.estimator.margins(rows.values), has
+            self.model.estimator.margins(rows.values), has_concept
         )
         return np.stack([values.absent, values.present])
 
@@ -164,25 +162,32 @@ class Explainer:
             rows_of, np.repeat(x, len(rows_of), axis=0)
         )[:, -1]
         base, parts = bottleneck.contributions(x)
-        keys = ("name", "adds", "off", "on")
-        each = zip(
-            info.concepts,
-            parts[0],
-            probabilities[2::2],
-            probabilities[3::2],
-            strict=False,
-        )
+        without_concept = probabilities[2::2]
+        with_concept = probabilities[3::2]
+        concepts = []
+        for column, name in enumerate(info.concepts):
+            concepts.append(
+                {
+                    "name": name,
+                    "adds": parts[0, column],
+                    "off": without_concept[column],
+                    "on": with_concept[column],
+                }
+            )
+        # A hybrid bottleneck also reads the features themselves.
+        rest = parts[0, -1] if parts.shape[1] > n else None
+        trained_on_it = None
+        if listed is not None:
+            trained_on_it = _is_listed(self.manifest[clip_id], listed)
         return {
             "model": info.name,
             "class": f"{info.classes[-1]} ({info.task})",
-            "concepts": [dict(zip(keys, one, strict=True)) for one in each],
+            "concepts": concepts,
             "base": base,
             "probability": probabilities[0],
             "changed": probabilities[1],
-            "rest": parts[0, -1] if parts.shape[1] > n else None,
-            "trained_on_it": None
-            if listed is None
-            else _is_listed(self.manifest[clip_id], listed),
+            "rest": rest,
+            "trained_on_it": trained_on_it,
         }
 
 

@@ -79,11 +79,15 @@ def derivation_of(
     """Return the identity of a part of a store: the same for everybody who asks for it."""
     plan = store.plan
     asked_movies = None if movies is None else tuple(sorted(set(movies)))
+    asked_levels = None if levels is None else tuple(dict.fromkeys(levels))
+    seal_sha256 = ""
+    # Of a large store only the index was read, and its seal is not known.
+    if store.commits.index is None:
+        seal_sha256 = store.seal_sha256
     origin = Origin(
         store_sha256=plan.sha256,
-        # Of a large store only the index was read.
-        seal_sha256="" if store.commits.index is not None else store.seal_sha256,
-        levels=None if levels is None else tuple(dict.fromkeys(levels)),
+        seal_sha256=seal_sha256,
+        levels=asked_levels,
         movies=asked_movies,
     )
     names = [spec.name for spec in arrays]
