@@ -9,7 +9,7 @@ and the leak is counted.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
+from obygaze_features.core.plugins import call_foreign
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import (
     OUTSIDE,
@@ -246,9 +247,15 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
         scheme = find_scheme(splits.scheme)
         if scheme is not None:
             balanced = protocol.balancing == "rotated"
-            return scheme.splits(
-                folds, labels[train], usable, balanced=balanced, validates=validates
+            make_splits = partial(
+                scheme.splits,
+                folds,
+                labels[train],
+                usable,
+                balanced=balanced,
+                validates=validates,
             )
+            return call_foreign(make_splits, f"the scheme {splits.scheme!r}")
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
     _check_size(clips, folds)

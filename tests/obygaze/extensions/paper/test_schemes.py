@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from support.experiments import films
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.models.registry import KINDS
+from obygaze_models.protocols import schedule as schedule_module
+from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import defaults, for_task, setting_rules
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schemes import find_scheme, scheme_names
+from obygaze_models.protocols.schedule import schedule
+from obygaze_models.protocols.schemes import Scheme, find_scheme, scheme_names
+from obygaze_models.protocols.splits import Split
 
 TASKS = ("EN_S", "ENHN_S", "HN_S")
 SCHEMES = ("obygaze12-code", "obygaze12-text")
@@ -27,6 +34,26 @@ def test_the_released_numbers_by_task(scheme: str) -> None:
     # Any other task has the numbers of the task with all levels.
     other = for_task(tree.kind, tree.settings, "mine")
     assert (other["max_depth"], other["min_samples_leaf"]) == (4, 6)
+
+
+def test_an_error_in_the_code_of_a_scheme_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*clips: object, **options: bool) -> list[Split]:
+        raise ZeroDivisionError("no folds")
+
+    scheme = Scheme("Mine.", broken)
+    monkeypatch.setattr(schedule_module, "find_scheme", lambda name: scheme)
+    protocol = load_protocol("paper-table2", ['grid.train=["EN_S"]'])
+    manifest = films()
+    for name in {task.folds for task in protocol.tasks.values()}:
+        folds = {clip.clip_id: "0" for clip in manifest}
+        manifest = manifest.with_column(f"fold:{name}", folds)
+    table = clip_table(manifest, load_protocol("honest").data)
+    labels = {task: np.zeros(len(table), dtype=np.intp) for task in protocol.tasks}
+    expected = "the scheme 'obygaze12-code': ZeroDivisionError: no folds"
+    with pytest.raises(FixInput, match=expected):
+        schedule(protocol, table, labels, np.ones(len(table), dtype=np.bool_))
 
 
 def test_every_default_of_a_scheme_keeps_its_own_rule() -> None:
