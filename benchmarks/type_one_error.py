@@ -12,7 +12,7 @@ follow its distribution; without, shares differ by chance only. (The films of a 
 same in all worlds. Intervals over films allow for other shares of positives, and are then too
 wide.) The same model is run on both stores by `run_protocol`, so a comparison of the two tests a
 null that is true. For `concepts` the features of one store have nothing to do with the labels. At a
-nominal level of .05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should
+nominal rate of .05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should
 leave out the truth in .02 to .08.
 """
 
@@ -147,7 +147,7 @@ DESIGNS: Mapping[str, Design] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """How often one quantity rejected at the nominal level."""
+    """How often one quantity rejected at the nominal rate."""
 
     design: str
     metric: str

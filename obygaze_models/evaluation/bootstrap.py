@@ -72,7 +72,7 @@ def estimate(
     names: Iterable[str] = METRICS,
     *,
     n_replicates: int = 2000,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int = 0,
     n_folds: int | None = None,
     minus: Predictions | None = None,
@@ -86,7 +86,7 @@ def estimate(
         groups: The movie of each clip; its id, to treat clips as independent.
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
-        level: The level of the intervals.
+        confidence: The confidence of the intervals, such as 0.95.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
         minus: Predictions of another model for the same clips in the same order.
@@ -109,7 +109,7 @@ def estimate(
         statistics,
         groups,
         n_replicates=n_replicates,
-        level=level,
+        confidence=confidence,
         seed=(seed, 0),
         within_unit=minus is None,
         inflation=reuse_inflation(n_folds),
@@ -149,7 +149,7 @@ def resample(
     groups: ArrayLike,
     *,
     n_replicates: int = 2000,
-    level: float = 0.95,
+    confidence: float = 0.95,
     seed: int | tuple[int, ...] = 0,
     within_unit: bool = False,
     inflation: float = 1.0,
@@ -161,7 +161,7 @@ def resample(
         statistics: A function from rows of clip weights to values, one for each row.
         groups: The group of each clip.
         n_replicates: The number of draws.
-        level: The level of the interval.
+        confidence: The confidence of the interval, such as 0.95.
         seed: The seed of the draws.
         within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
@@ -179,7 +179,11 @@ def resample(
             name: _with_labels(values, shares, factor) for name, values in drawn.items()
         }
     of_draws = partial(
-        interval_of, k=k, level=level, inflation=inflation, within_unit=within_unit
+        interval_of,
+        k=k,
+        confidence=confidence,
+        inflation=inflation,
+        within_unit=within_unit,
     )
     return {
         name: of_draws(values, float(point[name][0])) for name, values in drawn.items()
@@ -222,7 +226,7 @@ def interval_of(
     values: FloatArray,
     point: float,
     k: int,
-    level: float,
+    confidence: float,
     *,
     within_unit: bool = False,
     inflation: float = 1.0,
@@ -232,9 +236,9 @@ def interval_of(
     Both are NaN for a single group, for an infinite inflation, and if no replicate has a value. The
     interval is NaN too if all draws are equal: that shows too few clips, and not a sure value.
     """
-    if not 0 < level < 1 or values.size < 2:
-        message = "level must be between 0 and 1 and n_replicates at least 2"
-        raise FixInput(f"{message}, got {level} and {values.size}")
+    if not 0 < confidence < 1 or values.size < 2:
+        message = "confidence must be between 0 and 1 and n_replicates at least 2"
+        raise FixInput(f"{message}, got {confidence} and {values.size}")
     draws = values[np.isfinite(values)]
     low = np.nan
     high = np.nan
@@ -244,11 +248,11 @@ def interval_of(
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
         # The tail with which k groups have the width of Student's t, unbiased variance.
         tail = special.ndtr(
-            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - level) / 2)
+            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - confidence) / 2)
         )
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if k < FEW_GROUPS and low < high:
-            low, high = _student(wide, k, level, within_unit=within_unit).tolist()
+            low, high = _student(wide, k, confidence, within_unit=within_unit).tolist()
         if not high - low > LEAST_WIDTH:
             low = np.nan
             high = np.nan
@@ -259,7 +263,7 @@ def interval_of(
 
 
 def _student(
-    draws: FloatArray, k: int, level: float, *, within_unit: bool
+    draws: FloatArray, k: int, confidence: float, *, within_unit: bool
 ) -> FloatArray:
     """Return Student's interval, of values in [0, 1] on the logit scale."""
     values = (
@@ -268,7 +272,9 @@ def _student(
         else draws
     )
     half = (
-        special.stdtrit(k - 1, (1 + level) / 2) * np.std(values) * (k / (k - 1)) ** 0.5
+        special.stdtrit(k - 1, (1 + confidence) / 2)
+        * np.std(values)
+        * (k / (k - 1)) ** 0.5
     )
     ends = np.median(values) + half * np.array([-1, 1])
     return np.asarray(special.expit(ends) if within_unit else ends)

@@ -49,7 +49,7 @@ def fit_logistic(
     *,
     clusters: ArrayLike | None = None,
     method: str = "auto",
-    level: float = 0.95,
+    confidence: float = 0.95,
     intercept: bool = True,
 ) -> LogisticFit:
     """Return the logistic regression of `y` on the columns of X and an intercept.
@@ -59,7 +59,7 @@ def fit_logistic(
         y: The outcome, 0 or 1.
         clusters: The movie of each clip, for standard errors over movies.
         method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
-        level: The level of the intervals.
+        confidence: The confidence of the intervals, such as 0.95.
         intercept: Whether there is an intercept; not where columns of X sum to one.
     """
     truth = as_truth(y)
@@ -85,7 +85,7 @@ def fit_logistic(
     beta = np.asarray(np.linalg.solve(mix, size * coefficients), dtype=np.float64)
     variance, df = _variances(design, truth, beta, firth, clusters)
     se = np.sqrt(variance)
-    reach = special.stdtrit(df, (1 + level) / 2) * se
+    reach = special.stdtrit(df, (1 + confidence) / 2) * se
     p = 2 * special.stdtr(df, -np.abs(beta / se))
     errors = "independent" if clusters is None else "movies"
     method = "firth" if firth else "ml"

@@ -142,7 +142,7 @@ def _has_baseline(record: Comparison) -> bool:
 
 
 def _detectable(run: ReportRun, record: Comparison) -> float | None:
-    """Return the difference that a test at the level of the interval finds in 80 % of samples."""
+    """Return the difference that a test of that confidence finds in 80 % of samples."""
     low, high = record.ends
     if low is None or high is None or record.n_movies < 3:
         return None

@@ -92,7 +92,7 @@ class ReportRun(Run):
 
     @property
     def confidence(self) -> str:
-        """The confidence level of the intervals, such as "95 %"."""
+        """The confidence of the intervals, such as "95 %"."""
         return f"{100 * self.settings.get('confidence', 0.95):g} %"
 
     @property

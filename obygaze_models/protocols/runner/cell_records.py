@@ -209,7 +209,7 @@ def _intervals(
         cell.statistics(films, only=given),
         np.unique(films),
         n_replicates=report.replicates,
-        level=report.confidence,
+        confidence=report.confidence,
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,

@@ -159,7 +159,7 @@ def _concordance(
         share,
         names,
         n_replicates=protocol.report.replicates,
-        level=protocol.report.confidence,
+        confidence=protocol.report.confidence,
         seed=protocol.fit.seed,
         within_unit=True,
         inflation=inflation,

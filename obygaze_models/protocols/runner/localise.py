@@ -192,7 +192,7 @@ def _over_films(
         statistics,
         np.arange(len(every)),
         n_replicates=protocol.report.replicates,
-        level=protocol.report.confidence,
+        confidence=protocol.report.confidence,
         seed=protocol.fit.seed,
         within_unit=True,
         inflation=reuse_inflation(n_reused),

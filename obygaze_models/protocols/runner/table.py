@@ -109,8 +109,8 @@ def _about_values(run: Run) -> str:
         how = "Values averaged over runs"
     if all(record.n_movies < 2 for record in (*run.cells, *run.baselines)):
         return f"{how}; of one film there is no interval over films."
-    level = 100 * run.protocol["report"]["confidence"]
-    line = f"{how}; AP and AUC with {level:g} % intervals over films."
+    percent = 100 * run.protocol["report"]["confidence"]
+    line = f"{how}; AP and AUC with {percent:g} % intervals over films."
     if run.cells and all(_has_shared_films(cell) for cell in run.cells):
         line += " Models have none, because clips of one film are in several folds."
     return line

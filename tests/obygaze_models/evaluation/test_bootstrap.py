@@ -423,17 +423,17 @@ class TestEstimate:
         assert np.isnan([found.value, found.by_movie.low, found.by_movie.high]).all()
         assert found.by_movie.n_undefined == 2000
 
-    def test_a_higher_level_is_wider(self) -> None:
+    def test_a_higher_confidence_is_wider(self) -> None:
         predictions, film = films(6, scale=4)
-        wide = estimate(predictions, film, ["ap"], level=0.99)["ap"].by_movie
-        narrow = estimate(predictions, film, ["ap"], level=0.8)["ap"].by_movie
+        wide = estimate(predictions, film, ["ap"], confidence=0.99)["ap"].by_movie
+        narrow = estimate(predictions, film, ["ap"], confidence=0.8)["ap"].by_movie
         assert wide.low < narrow.low < narrow.high < wide.high
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("options", [{"level": 1.0}, {"n_replicates": 1}])
-    def test_level_and_replicates(self, options: dict) -> None:
-        with pytest.raises(FixInput, match="level"):
+    @pytest.mark.parametrize("options", [{"confidence": 1.0}, {"n_replicates": 1}])
+    def test_confidence_and_replicates(self, options: dict) -> None:
+        with pytest.raises(FixInput, match="confidence"):
             resample(mean_of(np.ones(3)), [0, 1, 2], **options)
 
     def test_groups_of_another_length(self) -> None:

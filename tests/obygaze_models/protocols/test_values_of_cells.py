@@ -208,7 +208,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         cell.statistics(films),
         np.unique(films),
         n_replicates=60,
-        level=0.95,
+        confidence=0.95,
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=3,
