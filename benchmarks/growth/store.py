@@ -114,7 +114,7 @@ def _simulated(plan: Plan, block: int) -> Marker:
         block=block,
         rows=plan.block_range(block),
         recipe=plan.recipe,
-        noted={},
+        status_of_row={},
         files=files,
     )
 
@@ -124,7 +124,7 @@ def _sealed(path: Path, marks: Mapping[str, FileMark]) -> None:
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
         counts={"ok": plan.n_clips},
-        noted={},
+        status_of_row={},
         files={**plan.files, **marks, Plan.FILE: FileMark(1, plan.sha256)},
     )
     (path / Seal.FILE).write_bytes(seal.to_bytes())

@@ -261,7 +261,7 @@ def _plan_only(path: Path, n_clips: int) -> None:
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
         counts={"ok": n_clips},
-        noted={},
+        status_of_row={},
         files={**plan.files, **marks, Plan.FILE: FileMark(1, plan.sha256)},
     )
     (path / Seal.FILE).write_bytes(seal.to_bytes())

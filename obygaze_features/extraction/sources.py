@@ -56,7 +56,7 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
     recorded: dict[int, RowSource] = {}
     unrecorded: list[int] = []
     for block in sorted({row // store.plan.block_rows for row in rows}):
-        not_ok = store.commits.noted(block)
+        not_ok = store.commits.block_statuses(block)
         sources = store.commits.sources(block)
         for row in range(*store.plan.block_range(block)):
             if row not in rows or not rows[row].video or not not_ok.get(row, OK).is_ok:

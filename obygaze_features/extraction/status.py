@@ -164,16 +164,14 @@ def store_status(
     chosen = set(range(store.n_clips) if rows is None else rows)
     blocks = sorted({row // store.plan.block_rows for row in chosen})
     n_blocks_done, seconds = _progress(store, blocks)
-    noted_here = {row: status.noted[row] for row in chosen.intersection(status.noted)}
     failed = {
-        row: status_of_row
-        for row, status_of_row in noted_here.items()
-        if status_of_row.state == "failed"
+        row: row_status
+        for row, row_status in status.status_of_row.items()
+        if row in chosen and row_status.state == "failed"
     }
     ok = int(status.is_ok[sorted(chosen)].sum())
     reasons = Counter(
-        f"{status_of_row.stage}: {status_of_row.error}"
-        for status_of_row in failed.values()
+        f"{row_status.stage}: {row_status.error}" for row_status in failed.values()
     )
     return StoreStatus(
         store=str(location),
@@ -186,8 +184,8 @@ def store_status(
         blocks_done=n_blocks_done,
         reasons=dict(reasons.most_common()),
         failures={
-            str(store.clip_ids[row]): str(status_of_row)
-            for row, status_of_row in sorted(failed.items())
+            str(store.clip_ids[row]): str(row_status)
+            for row, row_status in sorted(failed.items())
         },
         seconds=seconds,
         sealed=store.sealed,
@@ -244,7 +242,7 @@ def rows_with_new_video(
         marker = writer.marker(block)
         if marker is None:
             continue
-        for row, status in sorted(marker.noted.items()):
+        for row, status in sorted(marker.status_of_row.items()):
             was_missing = status.state == "no-video" or status.error == "missing"
             if was_missing and row in chosen and Path(plan.rows[row].video).is_file():
                 rows_of_block.setdefault(block, []).append(row)

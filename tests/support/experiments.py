@@ -87,8 +87,10 @@ def store_of(
         **({"recipe": recipe} if recipe else {}),
     )
     reason = RowStatus.failed("decode", "OSError", "a broken file")
-    noted = {row: reason for row, clip in enumerate(clips) if clip.clip_id in failed}
-    fill_store(path, {level: X[kept].astype(np.float32)}, noted).seal()
+    status_of_row = {
+        row: reason for row, clip in enumerate(clips) if clip.clip_id in failed
+    }
+    fill_store(path, {level: X[kept].astype(np.float32)}, status_of_row).seal()
     return open_store(path)
 
 

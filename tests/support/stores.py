@@ -97,14 +97,16 @@ def block_of(
 def fill_store(
     path: Path,
     values: Mapping[str, npt.NDArray[Any]],
-    noted: Mapping[int, RowStatus] | None = None,
+    status_of_row: Mapping[int, RowStatus] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> StoreWriter:
     """Commit blocks (all, unless told which) from arrays that hold every row."""
     writer = StoreWriter(path)
     for block in range(writer.plan.n_blocks) if blocks is None else blocks:
         first, after = writer.plan.block_range(block)
-        statuses = [(noted or {}).get(row, RowStatus()) for row in range(first, after)]
+        statuses = [
+            (status_of_row or {}).get(row, RowStatus()) for row in range(first, after)
+        ]
         writer.commit_block(
             block,
             block_of(values, (first, after)),

@@ -453,7 +453,7 @@ def _joined(tables: Sequence[CsvTable]) -> CsvTable:
 
 
 def _segments(table: CsvTable) -> tuple[Segment, ...]:
-    """Return the segments of the rows that have one; violations are noted for the others."""
+    """Return the segments of the rows that have one; violations are added for the others."""
     segments = []
     for row in table.rows:
         segment = _segment(row)

@@ -329,7 +329,7 @@ class Site:
         ids = self.store.clip_ids.tolist()
         absent = self.manifest.by_id.keys() - set(ids)
         reasons = dict.fromkeys(absent, "not in the store")
-        for row, status in self.store.status().noted.items():
+        for row, status in self.store.status().status_of_row.items():
             if not status.is_ok:
                 reasons[ids[row]] = str(status)
         return reasons

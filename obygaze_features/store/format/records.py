@@ -244,6 +244,7 @@ _KEYS = {
     "manifest_name": ("manifest", "name"),
     "manifest_sha256": ("manifest", "sha256"),
     "blocks": ("arrays",),
+    "status_of_row": ("noted",),
     "of_rows": ("sources",),
 }
 # Fields that are left out of the file where they are empty. Those without a default must be there.
@@ -521,7 +522,7 @@ class Marker(Record):
     rows: tuple[int, int]
     revision: int = 0
     replaces: str = ""
-    noted: Mapping[int, RowStatus]
+    status_of_row: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)
     # What made its rows, where it is known.
     makers: Makers = field(default_factory=Makers)
@@ -570,7 +571,7 @@ class Seal(Record):
     FILE = "seal.json"
     fingerprint: str
     counts: Mapping[str, int]
-    noted: Mapping[int, RowStatus]
+    status_of_row: Mapping[int, RowStatus]
     # What made the rows, where it is known; hosts are numbers.
     makers: Makers = field(default_factory=Makers)
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)

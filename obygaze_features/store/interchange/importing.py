@@ -451,8 +451,10 @@ class _Job:
                 arrays, statuses = self._block(rows)
                 writer.commit_block(block, arrays, statuses)
             progress.advance(len(rows))
-        noted = writer.seal().noted
-        return {row: status for row, status in noted.items() if not status.is_ok}
+        status_of_row = writer.seal().status_of_row
+        return {
+            row: status for row, status in status_of_row.items() if not status.is_ok
+        }
 
     def _block(self, rows: range) -> tuple[dict[str, Array], list[RowStatus]]:
         """Return the arrays of a block, and the status of each of its rows."""

@@ -255,10 +255,10 @@ class Arrays:
         """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
         if not (spec.is_level and spec.is_float):
             return  # fill values may be what was measured
-        noted_statuses = self.commits.noted(block)
+        status_of_row = self.commits.block_statuses(block)
         first = block * self.plan.block_rows
         for row in (rows + first).tolist():
-            if row not in noted_statuses or noted_statuses[row].is_ok:
+            if row not in status_of_row or status_of_row[row].is_ok:
                 raise ValueError(f"row {row} is ok, and the file has no chunk for it")
 
     def _part(self, name: str, layout: ChunkLayout | None = None) -> Bytes:

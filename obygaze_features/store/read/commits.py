@@ -132,7 +132,7 @@ class Commits:
                 f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where
             )
         self.plan.names.require(seal.files, where)
-        self._check_rows(seal.noted, (0, self.plan.n_clips), where)
+        self._check_rows(seal.status_of_row, (0, self.plan.n_clips), where)
         self._check_makers(seal.makers, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
         self._seal = seal
@@ -181,7 +181,7 @@ class Commits:
         where = f"{self.files.location}/{name}"
         marker = Marker.from_bytes(data, where)
         self.plan.require_own(marker, block, where)
-        self._check_rows([*marker.noted, *marker.sources], marker.rows, where)
+        self._check_rows([*marker.status_of_row, *marker.sources], marker.rows, where)
         self._check_makers(marker.makers, marker.rows, where)
         return marker
 
@@ -241,13 +241,17 @@ class Commits:
         finally:
             self._absent = frozenset()
 
-    def noted(self, block: int) -> Mapping[int, RowStatus]:
+    def block_statuses(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
         rows = range(*self.plan.block_range(block))
         listing = self.listing(block)
         if listing is None:
             return dict.fromkeys(rows, MISSING)
-        return {row: listing.noted[row] for row in rows if row in listing.noted}
+        return {
+            row: listing.status_of_row[row]
+            for row in rows
+            if row in listing.status_of_row
+        }
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""
@@ -271,7 +275,9 @@ class Commits:
         """Return how the clips with features were made, of those that are committed."""
         if self.seal is not None:
             not_ok = [
-                row for row, status in self.seal.noted.items() if not status.is_ok
+                row
+                for row, status in self.seal.status_of_row.items()
+                if not status.is_ok
             ]
             clips = self.seal.makers.clips(not_ok)
             n_ok = self.plan.n_clips - len(not_ok)
@@ -285,7 +291,9 @@ class Commits:
                 continue
             if not isinstance(marker, Marker):
                 return self.made_by()  # sealed meanwhile
-            not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
+            not_ok = [
+                row for row, status in marker.status_of_row.items() if not status.is_ok
+            ]
             clips = marker.makers.clips(not_ok)
             counts.update(clips)
             n_rows = marker.rows[1] - marker.rows[0]
@@ -317,13 +325,13 @@ class Commits:
             blocks = range(self.plan.n_blocks)
         partial = self.partial
         seal = self._seal if self.is_sealed else None
-        if seal is not None and partial is None and len(seal.noted) < FEW_ROWS:
+        if seal is not None and partial is None and len(seal.status_of_row) < FEW_ROWS:
             wanted = blocks if isinstance(blocks, range) else frozenset(blocks)
             return self._few_statuses(seal, wanted)
         statuses: dict[int, RowStatus] = {}
         for block in blocks:
             if partial is None or any(partial.holds(name, block) for name in arrays):
-                statuses.update(self.noted(block))
+                statuses.update(self.block_statuses(block))
             else:
                 statuses.update(self._not_fetched(block))
         return statuses
@@ -331,7 +339,7 @@ class Commits:
     def _not_fetched(self, block: int) -> dict[int, RowStatus]:
         """Return the rows of a block of which nothing is here: what failed, all others missing."""
         statuses = dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED)
-        for row, status in self.noted(block).items():
+        for row, status in self.block_statuses(block).items():
             if not status.is_ok:
                 statuses[row] = status
         return statuses
@@ -339,9 +347,9 @@ class Commits:
     def _few_statuses(self, seal: Seal, blocks: Container[int]) -> dict[int, RowStatus]:
         """Return the rows of some blocks that a seal notes, by row, without reading each block."""
         statuses = {}
-        for row in sorted(seal.noted):
+        for row in sorted(seal.status_of_row):
             if row // self.plan.block_rows in blocks:
-                statuses[row] = seal.noted[row]
+                statuses[row] = seal.status_of_row[row]
         return statuses
 
     def not_ok(

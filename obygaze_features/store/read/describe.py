@@ -272,7 +272,7 @@ def _describe(store: Store, note: str) -> str:
 
 def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
     """Return the clips whose features could not be made, with the reasons, in order of the rows."""
-    status_of_row = status.noted
+    status_of_row = status.status_of_row
     rows = [
         row
         for row in sorted(status_of_row)

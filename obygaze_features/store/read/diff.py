@@ -214,7 +214,10 @@ def _split(clips: Sequence[str], others: Sequence[str]) -> tuple[list[str], list
 
 def _states(store: Store) -> dict[str, str]:
     ids = store.clip_ids
-    return {str(ids[row]): status.state for row, status in store.status().noted.items()}
+    return {
+        str(ids[row]): status.state
+        for row, status in store.status().status_of_row.items()
+    }
 
 
 def _movies(store: Store) -> dict[str, str]:

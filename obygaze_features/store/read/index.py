@@ -54,7 +54,7 @@ class IndexPage(Record):
     """index/N.json: what the seal lists of the blocks of page N, and the ids of their clips."""
 
     clip_id: Sequence[str]
-    noted: Mapping[int, RowStatus]
+    status_of_row: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)
     makers: Makers = field(default_factory=Makers)
     files: Mapping[str, FileMark]
@@ -153,7 +153,7 @@ class Index:
 
 def _is_page_of(page: IndexPage, plan: Plan, blocks: range, rows: range) -> bool:
     """Return whether a page lists only these rows, only files of these blocks, and a clip a row."""
-    if not all(row in rows for row in (*page.noted, *page.sources)):
+    if not all(row in rows for row in (*page.status_of_row, *page.sources)):
         return False
     if len(page.clip_id) != len(rows):
         return False

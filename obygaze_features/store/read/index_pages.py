@@ -57,11 +57,13 @@ def _index_page(
     for array, of_blocks in checksums.items():
         crc32c[array] = " ".join(of_blocks[blocks.start : blocks.stop])
     status_of_row = {
-        row: seal.noted[row] for row in range(first_row, after_row) if row in seal.noted
+        row: seal.status_of_row[row]
+        for row in range(first_row, after_row)
+        if row in seal.status_of_row
     }
     return IndexPage(
         clip_id=store.clip_ids[first_row:after_row].tolist(),
-        noted=status_of_row,
+        status_of_row=status_of_row,
         sources=sources,
         makers=seal.makers.between(first_row, after_row),
         files=files,

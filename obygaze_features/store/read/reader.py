@@ -50,10 +50,10 @@ PULL_AGAIN = "obygaze store pull the whole of the same store into the same folde
 
 @dataclass(frozen=True)
 class Status:
-    """The status of all rows: counts by state, and `noted`, each row that is not simply ok."""
+    """The status of all rows: counts by state, and that of each row that is not simply ok."""
 
     counts: Mapping[str, int]
-    noted: Mapping[int, RowStatus]
+    status_of_row: Mapping[int, RowStatus]
     is_ok: npt.NDArray[np.bool_] = field(compare=False)
 
 

@@ -289,9 +289,9 @@ def _rows_of_two_retries(
     """Return the rows that an earlier retry changed, and that this one takes over as they are."""
     rows = []
     for row in range(*current.rows):
-        is_ok = marker.noted.get(row, OK).is_ok
+        is_ok = marker.status_of_row.get(row, OK).is_ok
         is_taken_over = is_ok and marker.sources.get(row) == current.sources.get(row)
-        was_ok = current.noted.get(row, OK).is_ok
+        was_ok = current.status_of_row.get(row, OK).is_ok
         is_changed = earlier is None or earlier.sources.get(row) != current.sources.get(
             row
         )

@@ -181,7 +181,7 @@ def _seal(root: Path) -> Seal | None:
     block_markers = [marker for marker in markers if marker is not None]
     if len(block_markers) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
-    status_of_row = store.status().noted
+    status_of_row = store.status().status_of_row
     files = commits.listed_files()
     counts: Counter[str] = Counter(
         status.state for status in status_of_row.values() if not status.is_ok
@@ -205,7 +205,7 @@ def _seal(root: Path) -> Seal | None:
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
         counts=dict(sorted(counts.items())),
-        noted=status_of_row,
+        status_of_row=status_of_row,
         makers=makers,
         files=files,
         **_collected(plan, block_markers),

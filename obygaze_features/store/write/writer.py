@@ -154,7 +154,9 @@ class StoreWriter:
             marker = self.marker(block)
             if marker is None:
                 continue
-            rows = [row for row, status in marker.noted.items() if not status.is_ok]
+            rows = [
+                row for row, status in marker.status_of_row.items() if not status.is_ok
+            ]
             if rows:
                 rows_of_block[block] = sorted(rows)
         return rows_of_block
@@ -223,7 +225,7 @@ class StoreWriter:
             block=block,
             rows=(rows.start, rows.stop),
             recipe=plan.recipe,
-            noted={row: status for row, status, _ in by_row if status != OK},
+            status_of_row={row: status for row, status, _ in by_row if status != OK},
             sources={row: source for row, _, source in by_row if source is not None},
             makers=Makers.of_rows(rows.start, known_makers),
             files=files,
@@ -264,7 +266,7 @@ class StoreWriter:
         _check_lengths(of_rows, len(rows), f"{len(rows)} different rows", where)
         _check_statuses(rows, statuses, where)
         new_values = _checked_shapes(self.plan, arrays, len(rows), where)
-        merged = [old.noted.get(row, OK) for row in all_rows]
+        merged = [old.status_of_row.get(row, OK) for row in all_rows]
         recorded = [old.sources.get(row) for row in all_rows]
         made_by = [old.makers.of_row(row) for row in all_rows]
         for row, status, source, maker in zip(
@@ -303,7 +305,9 @@ class StoreWriter:
         The first one that commits clips decides, by a name that only one process can make: those
         that begin at the same time see no clip of each other.
         """
-        not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
+        not_ok = [
+            row for row, status in marker.status_of_row.items() if not status.is_ok
+        ]
         kinds = {maker.kind for maker in marker.makers.clips(not_ok)}
         if self.mixed or kinds <= {self._agreed} or self.sealed:
             return
@@ -368,7 +372,10 @@ class StoreWriter:
                 return False
             self._require_in_seal(marker)
             return True
-        is_same = committed.files == marker.files and committed.noted == marker.noted
+        is_same = (
+            committed.files == marker.files
+            and committed.status_of_row == marker.status_of_row
+        )
         if committed.checksum == marker.replaces:
             # A row that is extracted again may have the same features and another source.
             return is_same and committed.sources == marker.sources
@@ -381,10 +388,12 @@ class StoreWriter:
         """Raise an error unless the seal has the content of a marker."""
         seal = Seal.load(self.path)
         status_of_row = {
-            row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted
+            row: seal.status_of_row[row]
+            for row in range(*marker.rows)
+            if row in seal.status_of_row
         }
         marks = {name: seal.files.get(name) for name in marker.files}
-        if status_of_row == marker.noted and marks == marker.files:
+        if status_of_row == marker.status_of_row and marks == marker.files:
             return
         if marker.replaces:
             raise _not_open(self.path, f"block {marker.block} is sealed")
@@ -528,7 +537,7 @@ def _check_replaceable(old: Marker, row: int, source: RowSource | None) -> None:
         )
     recorded = old.sources.get(row)
     is_changed = None not in (source, recorded) and source != recorded
-    if old.noted.get(row, OK).is_ok and not is_changed:
+    if old.status_of_row.get(row, OK).is_ok and not is_changed:
         raise FixInput(f"row {row} is ok and its source did not change: not replaced")
 
 

@@ -131,15 +131,15 @@ def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
     assert world.backbone.batches == [2, 2, 2, 2, 1]
     store = open_store(world.path)
     assert store.status().counts == {"ok": 9, "failed": 1, "no-video": 1}
-    assert str(store.status().noted[5]) == "failed: open unreadable: x"
+    assert str(store.status().status_of_row[5]) == "failed: open unreadable: x"
     assert np.isnan(store.matrix("clip", missing="nan").values[5:7]).all()
 
 
 def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
     world = World(tmp_path, odd_rows=[2])
     world.run(world.maker())
-    noted = open_store(world.path).status().noted
-    assert {row: (s.stage, s.error) for row, s in noted.items()} == {
+    status_of_row = open_store(world.path).status().status_of_row
+    assert {row: (s.stage, s.error) for row, s in status_of_row.items()} == {
         2: ("forward", "NotFinite")
     }
 

@@ -61,7 +61,9 @@ def films(tmp_path: Path) -> Manifest:
 
 def markers(store: Path) -> list[tuple[object, object]]:
     commits = open_store(store).commits
-    return [(commits.noted(block), commits.sources(block)) for block in range(2)]
+    return [
+        (commits.block_statuses(block), commits.sources(block)) for block in range(2)
+    ]
 
 
 def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
     expected = tmp_path / "plain" / "stores" / "descriptors"
     assert array_bytes(store) == array_bytes(expected)
     ours, theirs = markers(store), markers(expected)
-    assert [noted.keys() for noted, _ in ours] == [{2: 0}.keys(), {}.keys()]
+    assert [statuses.keys() for statuses, _ in ours] == [{2: 0}.keys(), {}.keys()]
     # Clip 2 has no kept pictures and no film; the others have the source of the film.
     for (_, our_sources), (_, their_sources) in zip(ours, theirs, strict=True):
         assert {r: s for r, s in our_sources.items() if r != 2} == {

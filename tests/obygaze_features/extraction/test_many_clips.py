@@ -156,14 +156,16 @@ def test_invalid_clips_do_not_change_the_others(
     status = store.status()
     bad = {row for row in range(N_CLIPS) if row % EVERY == 7}
     failed = {
-        row: noted for row, noted in status.noted.items() if noted.state == "failed"
+        row: row_status
+        for row, row_status in status.status_of_row.items()
+        if row_status.state == "failed"
     }
     assert set(failed) == bad
     assert status.counts == {"ok": N_CLIPS - len(bad), "failed": len(bad)}
     reasons: dict[str, Counter[str]] = {}
-    for row, noted in failed.items():
+    for row, row_status in failed.items():
         kind = BAD[row // EVERY % len(BAD)].__name__
-        reasons.setdefault(kind, Counter())[noted.error] += 1
+        reasons.setdefault(kind, Counter())[row_status.error] += 1
     assert reasons.keys() == {bad.__name__ for bad in BAD}
     # One kind of badness has one reason, every time.
     assert all(len(found) == 1 for found in reasons.values()), reasons

@@ -71,7 +71,7 @@ def test_a_run_reports_its_counts(world: Path) -> None:
     assert {"wait", "decode", "forward"} <= document["seconds"].keys()
     store = open_store(location)
     assert not store.sealed
-    assert store.status().noted[9].state == "no-video"
+    assert store.status().status_of_row[9].state == "no-video"
 
 
 def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> None:

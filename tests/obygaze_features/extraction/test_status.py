@@ -17,13 +17,15 @@ BAD = RowStatus("failed", "decode", "timeout")
 NONE = RowStatus("no-video", "plan", "none")
 
 
-def _store(path: Path, blocks: int, noted: dict[int, RowStatus]) -> Path:
+def _store(path: Path, blocks: int, status_of_row: dict[int, RowStatus]) -> Path:
     """Twenty-three rows in six blocks of four, of which the first few are committed."""
     plan_store(path)
     writer, values = StoreWriter(path), some_values(23)
     for block in range(blocks):
         first, after = writer.plan.block_range(block)
-        statuses = [noted.get(row, RowStatus("ok")) for row in range(first, after)]
+        statuses = [
+            status_of_row.get(row, RowStatus("ok")) for row in range(first, after)
+        ]
         seconds = {"wait": 1.0 + block, "decode": 4.0, "forward": 2.0}
         writer.commit_block(
             block, block_of(values, (first, after)), statuses, seconds=seconds

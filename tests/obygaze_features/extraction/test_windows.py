@@ -607,8 +607,8 @@ def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) 
     status = open_store(tmp_path / "stores" / "w.descriptors").status()
     # 200 pictures are 12 whole windows; the manifest has 20 of each film.
     assert status.counts == {"ok": 12, "failed": 28}
-    assert "200 pictures" in status.noted[12].message
-    assert status.noted[20].stage == "open"
+    assert "200 pictures" in status.status_of_row[12].message
+    assert status.status_of_row[20].stage == "open"
 
 
 def test_clips_alone_have_no_span(films: Path) -> None:

@@ -24,8 +24,10 @@ def workspace(tmp_path: Path) -> Path:
     stores = tmp_path / "ws/stores"
     sealed_store(stores / "whole")
     plan_store(stores / "growing")
-    noted = {1: RowStatus.failed("decode", "InvalidDataError", "moov atom not found")}
-    fill_store(stores / "growing", some_values(23), noted, blocks=[0, 2])
+    status_of_row = {
+        1: RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
+    }
+    fill_store(stores / "growing", some_values(23), status_of_row, blocks=[0, 2])
     (stores / "notes").mkdir()
     return tmp_path / "ws"
 

@@ -181,7 +181,7 @@ def test_parts_of_a_store_merge_into_the_whole(
         merged = open_store(root / "merged")
         assert merged.clip_ids.tolist() == whole.clip_ids.tolist()
         assert merged.fingerprint == whole.fingerprint
-        assert merged.status().noted == whole.status().noted
+        assert merged.status().status_of_row == whole.status().status_of_row
         for spec in made["arrays"]:
             found = merged.matrix(spec.name, missing="drop")
             np.testing.assert_array_equal(found.values, values[spec.name][found.rows])

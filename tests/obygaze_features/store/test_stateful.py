@@ -164,13 +164,13 @@ def check_store(
         states = [row.status for row in rows.values()]
         status = store.status()
         assert status.is_ok.tolist() == [one.is_ok for one in states]
-        noted = {n: one for n, one in enumerate(states) if one != OK}
-        assert {n: one.state for n, one in status.noted.items()} == {
-            n: one.state for n, one in noted.items()
+        status_of_row = {n: one for n, one in enumerate(states) if one != OK}
+        assert {n: one.state for n, one in status.status_of_row.items()} == {
+            n: one.state for n, one in status_of_row.items()
         }
         assert {
-            n: one for n, one in status.noted.items() if one.state != "missing"
-        } == {n: one for n, one in noted.items() if one.state != "missing"}
+            n: one for n, one in status.status_of_row.items() if one.state != "missing"
+        } == {n: one for n, one in status_of_row.items() if one.state != "missing"}
         found = [store.commits.source(n) for n in range(len(clips))]
         assert found == [row.source for row in rows.values()]
     for spec in specs:

@@ -208,11 +208,11 @@ def test_what_failed_or_is_missing_is_left_out_and_told(
     tmp_path: Path, format: str
 ) -> None:
     plan_store(tmp_path / "s", 8, 4)
-    noted = {
+    status_of_row = {
         1: RowStatus.failed("decode", "Broken", "moov atom"),
         2: RowStatus.no_video(),
     }
-    fill_store(tmp_path / "s", some_values(8), noted, blocks=[0])
+    fill_store(tmp_path / "s", some_values(8), status_of_row, blocks=[0])
     done = export_store(open_store(tmp_path / "s"), tmp_path / "out", format)
     assert done.n_clips == 2
     assert len(done.left_out) == 6

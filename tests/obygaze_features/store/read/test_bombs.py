@@ -300,13 +300,13 @@ OWN_FILES = [
         },
         files={},
     ),
-    IndexPage(clip_id=[str(i) for i in range(MANY)], noted={}, files={}),
+    IndexPage(clip_id=[str(i) for i in range(MANY)], status_of_row={}, files={}),
     Partial({"clip": frozenset(range(MANY))}),
     Sources({i: RowSource() for i in range(MANY)}),
     Seal(
         fingerprint="0" * 64,
         counts={},
-        noted={i: RowStatus.no_video() for i in range(MANY)},
+        status_of_row={i: RowStatus.no_video() for i in range(MANY)},
         files={f"data.zarr/clip/c.{i}.0": FileMark(1, "0" * 64) for i in range(MANY)},
     ),
 ]

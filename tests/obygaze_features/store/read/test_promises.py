@@ -190,12 +190,12 @@ def test_keys_of_a_later_release_do_not_stop_a_reader_wherever_they_are(
     failed = RowStatus.failed("decode", "Error", "why")
     writer = fill_store(tmp_path / "s", some_values(23), {5: failed})
     marker = tmp_path / "s/commits/block-00001.json"
-    noted = {"5": {**failed.to_json(), "attempts": 3, "where": {"host": "a"}}}
-    changed(marker, noted=noted, later={"x": 1})
-    assert open_store(tmp_path / "s").status().noted == {5: failed}
-    assert writer.seal().noted == {5: failed}
-    changed(tmp_path / "s/seal.json", noted=noted, later={"x": 1})
-    assert open_store(tmp_path / "s").status().noted == {5: failed}
+    status_of_row = {"5": {**failed.to_json(), "attempts": 3, "where": {"host": "a"}}}
+    changed(marker, noted=status_of_row, later={"x": 1})
+    assert open_store(tmp_path / "s").status().status_of_row == {5: failed}
+    assert writer.seal().status_of_row == {5: failed}
+    changed(tmp_path / "s/seal.json", noted=status_of_row, later={"x": 1})
+    assert open_store(tmp_path / "s").status().status_of_row == {5: failed}
 
 
 def test_a_row_that_is_noted_has_a_state(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ def partial(tmp_path: Path):
     """Blocks 0, 2 and 5 of six; row 1 failed, row 9 had no video, row 10 is ok with a remark."""
     plan_store(tmp_path / "s")
     values = some_values(23)
-    noted = {
+    status_of_row = {
         1: RowStatus.failed("decode", "InvalidDataError", "moov atom not found"),
         9: RowStatus.no_video("no file for it"),
         10: RowStatus("ok", message="2 of 3 frames repeat"),
     }
-    fill_store(tmp_path / "s", values, noted, blocks=[0, 2, 5])
+    fill_store(tmp_path / "s", values, status_of_row, blocks=[0, 2, 5])
     return open_store(tmp_path / "s"), values
 
 
@@ -113,7 +113,7 @@ def test_status_counts_every_row_once(partial) -> None:
     status = store.status()
     assert status.counts == {"ok": 9, "failed": 1, "missing": 12, "no-video": 1}
     assert status.is_ok.sum() == 9
-    assert status.noted[10].message == "2 of 3 frames repeat"
+    assert status.status_of_row[10].message == "2 of 3 frames repeat"
 
 
 def test_streaming_gives_the_same_rows_block_by_block(partial) -> None:
@@ -200,7 +200,7 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     first = str(whole.movie_ids[0])
     partial_copy(tmp_path / "s", tmp_path / "part", movies=[first])
     part = open_store(tmp_path / "part").status()
-    assert part.noted[21].state == part.noted[22].state == "missing"
+    assert part.status_of_row[21].state == part.status_of_row[22].state == "missing"
     assert not part.is_ok[21] and part.is_ok[0]
 
 

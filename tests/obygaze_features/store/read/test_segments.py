@@ -30,7 +30,7 @@ def windows_store(
     films: dict[str, int],
     window: int = 16,
     stride: int = 16,
-    noted: dict | None = None,
+    status_of_row: dict | None = None,
     block_rows: int = 7,
 ) -> tuple[Store, np.ndarray]:
     """A store of windows: `films` maps each film to its number of windows; and its vectors."""
@@ -52,7 +52,7 @@ def windows_store(
         "start_s": numbers * stride / FPS,
         "end_s": (numbers * stride + window) / FPS,
     }
-    fill_store(path, {"clip": values, **spans}, noted)
+    fill_store(path, {"clip": values, **spans}, status_of_row)
     return open_store(path), values
 
 
@@ -141,8 +141,10 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
 
 def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
     failed = RowStatus.failed("decode", "damaged", "no")
-    noted = dict.fromkeys((2, 3, 4), failed)
-    store, values = windows_store(tmp_path / "s", {"a": 10}, noted=noted)
+    status_of_row = dict.fromkeys((2, 3, 4), failed)
+    store, values = windows_store(
+        tmp_path / "s", {"a": 10}, status_of_row=status_of_row
+    )
     segments = [
         *(segment("late", "a", 200, 300), segment("fine", "a", 16, 90)),
         *(segment("failed", "a", 33, 70), segment("film", "z", 0, 20)),

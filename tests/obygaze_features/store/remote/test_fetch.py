@@ -284,7 +284,9 @@ def test_rows_that_failed_and_texts_are_in_a_part(tmp_path: Path) -> None:
     ):
         store = open_store(tmp_path / name)
         assert store.status().counts == counts
-        assert str(store.status().noted[1 if name == "movie" else 6]) == str(failed)
+        assert str(store.status().status_of_row[1 if name == "movie" else 6]) == str(
+            failed
+        )
         text = store.text()
         assert text is not None and list(text.prompt) == words
         np.testing.assert_array_equal(text.embeddings, vectors)

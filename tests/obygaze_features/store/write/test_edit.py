@@ -80,12 +80,12 @@ def test_a_subset_of_nothing_or_of_unknown_clips_is_refused(tmp_path: Path) -> N
 def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
     clips, movies = some_ids(10)
     ours, theirs = some_values(10, seed=1), some_values(10, seed=2)
-    for name, noted, values in (
+    for name, status_of_row, values in (
         ("a", {0: BAD, 1: BAD}, ours),
         ("b", {1: RowStatus.no_video()}, theirs),
     ):
         plan_store(tmp_path / name, 10, 4, clip_ids=clips, movie_ids=movies)
-        fill_store(tmp_path / name, values, noted)
+        fill_store(tmp_path / name, values, status_of_row)
     copied = merge(
         [open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m"
     )
@@ -97,7 +97,7 @@ def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
     assert found.rows.tolist() == [0, *range(2, 10)]
     np.testing.assert_array_equal(found.values[0], theirs["clip"][0])
     np.testing.assert_array_equal(found.values[1:], ours["clip"][2:])
-    assert merged.status().noted[1] == BAD
+    assert merged.status().status_of_row[1] == BAD
 
 
 def test_a_merge_reads_each_store_from_itself_though_the_names_are_the_same(

@@ -483,7 +483,7 @@ def test_a_seal_holds_every_row_and_every_file(tmp_path: Path) -> None:
     )
     seal = writer.seal()
     assert seal.counts == {"failed": 1, "ok": 22}
-    assert set(seal.noted) == {9, 10}
+    assert set(seal.status_of_row) == {9, 10}
     assert set(seal.files) == set(tree(tmp_path / "s")) - {"seal.json"}
     assert seal.seconds == {"decode": 3.0} and seal.versions == {"toy": ["1"]}
     assert (
