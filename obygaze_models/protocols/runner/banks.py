@@ -264,13 +264,18 @@ def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np
     return concept_targets(levels, table.has_concept[features.present], against)
 
 
+def example_counts(targets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the number of positive and of negative examples of each concept."""
+    n_positive = (targets == 1).sum(axis=0).tolist()
+    n_negative = (targets == 0).sum(axis=0).tolist()
+    return list(zip(n_positive, n_negative, strict=True))
+
+
 def findable(targets: NDArray[np.int64]) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
     known = []
-    for column, of_concept in enumerate(targets.T):
-        n_positive = (of_concept == 1).sum()
-        n_negative = (of_concept == 0).sum()
-        if min(n_negative, n_positive) >= MIN_ROWS:
+    for column, counts in enumerate(example_counts(targets)):
+        if min(counts) >= MIN_ROWS:
             known.append(column)
     if not known:
         raise FixTraining(

@@ -137,6 +137,13 @@ class FitContext:
             self.store, self.table, splits.are_grouped, self.protocol.fit.seed, files
         )
 
+    def joins_validation(self, model: Model) -> bool:
+        """Return whether a model that is not a perceptron is fitted on validation clips too."""
+        splits = self.protocol.splits
+        has_choice = len(candidates(model.kind, model.settings)) > 1
+        chooses_on_validation = has_choice and not splits.are_grouped
+        return not splits.follow_scheme and not chooses_on_validation
+
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""
         labels = self.labels[train]
@@ -260,7 +267,6 @@ def _test_others(
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())
-    splits = context.protocol.splits
     # Of the last fold: where films are tested in pairs, the fold after it shares its fits. Those of
     # all folds would need memory that grows with folds times clips.
     fits_before: dict[tuple[str, str, bytes], FoldFit | str] = {}
@@ -272,9 +278,7 @@ def _test_others(
             name, pair, number, _ = key
             model = models[name]
             seed = context.protocol.fit.seed
-            has_choice = len(candidates(model.kind, model.settings)) > 1
-            chooses_on_validation = has_choice and not splits.are_grouped
-            joins = not splits.follow_scheme and not chooses_on_validation
+            joins = context.joins_validation(model)
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:

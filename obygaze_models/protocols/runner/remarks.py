@@ -14,6 +14,7 @@ from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.protocols.runner.copies import deciding_column
 from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.rare_concepts import rare_concepts
 
 MARGIN = 0.02  # a baseline this close is as good
 
@@ -181,7 +182,10 @@ def _of_skipped_folds(
 
 
 def feature_remarks(context: FitContext) -> Iterator[Remark]:
-    """Yield a warning where one number of the features alone decides a task."""
+    """Yield warnings of what a store decides alone, and of concepts that its bottlenecks lack."""
+    rare = rare_concepts(context)
+    if rare is not None:
+        yield Remark(about="rare concepts", cells=rare.n_cells, text=str(rare))
     texts = _remark_texts()
     features = context.store
     decided = {}

@@ -64,6 +64,7 @@ from obygaze_models.protocols.runner.level_records import (
 )
 from obygaze_models.protocols.runner.localise import localisation_records
 from obygaze_models.protocols.runner.processes import fitting, map_groups
+from obygaze_models.protocols.runner.rare_concepts import warn_of_rare_concepts
 from obygaze_models.protocols.runner.records import (
     RUN_FORMAT,
     Run,
@@ -258,6 +259,7 @@ def run_protocol(
             ]
             for context in contexts:
                 context.check_leaks(list(context.leaks.values()))
+            warn_of_rare_concepts(contexts)
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)
         with _timed(seconds, "evaluate"):

@@ -6,6 +6,7 @@ the validation clips of the first split.
 """
 
 import math
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
@@ -93,17 +95,28 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     tasks = {}
+    left_out = []
     for name, modality in concepts().items():
         if modality != "visual" or name not in has:
             continue
+        n_clips = int(has[name].sum())
         n_films = len(np.unique(table.movies[has[name]]))
-        if has[name].sum() >= MIN_ROWS and n_films > 1:
+        if n_clips >= MIN_ROWS and n_films > 1:
             tasks[name] = _concept_task(name)
+        else:
+            of_films = f"{count(n_clips, 'clip')} of {count(n_films, 'film')}"
+            left_out.append(f"{name} ({of_films})")
     if not tasks:
         what = f"no visual concept has {MIN_ROWS} clips in at least two films"
         raise FixInput(
             what, where=table.name, hint="obygaze manifest stats lists the concepts"
         )
+    report = replace(honest.report, title="Concept vectors, films unseen")
+    if left_out:
+        listed = ", ".join(left_out)
+        text = f"No vector is found for concepts with fewer than {MIN_ROWS} clips or 2 films: {listed}."
+        warnings.warn(text, ObygazeWarning, stacklevel=3)
+        report = replace(report, notes=(*report.notes, text))
     settings = {**defaults("svm"), "C": PUBLISHED}
     return Protocol(
         name="train-cav",
@@ -113,7 +126,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         models={CAV: Model("svm", settings)},
         grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
         fit=honest.fit,
-        report=replace(honest.report, title="Concept vectors, films unseen"),
+        report=report,
     )
 
 

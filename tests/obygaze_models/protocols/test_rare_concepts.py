@@ -1,0 +1,112 @@
+"""A concept that too few training clips have leaves a bottleneck with a warning."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.protocols.runner.run import gather
+from obygaze_models.protocols.runner.rare_concepts import RareConcepts, rare_concepts
+from obygaze_models.protocols.runner.training import training_protocol
+from support.experiments import films, planted, quick, run_on, store_of
+
+ONLY = 'grid.models=["pcbm-lr"]'
+FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
+
+
+def with_two_rare_concepts() -> Manifest:
+    """Five films; Look is in a clip of the first and of the last, Body in three and one."""
+    manifest = films(5, 40)
+    clips = []
+    for clip in manifest:
+        common = tuple(name for name in clip.concepts if name not in ("Look", "Body"))
+        clips.append(replace(clip, concepts=common))
+    rows = {
+        film: [
+            i
+            for i, clip in enumerate(clips)
+            if clip.movie_id == film and clip.level == "S"
+        ]
+        for film in ("tt0000001", "tt0000005")
+    }
+    first = rows["tt0000001"]
+    last = rows["tt0000005"]
+    for name, chosen in (
+        ("Look", [first[0], last[0]]),
+        ("Body", [*first[1:4], last[1]]),
+    ):
+        for row in chosen:
+            clips[row] = replace(clips[row], concepts=(*clips[row].concepts, name))
+    return replace(manifest, clips=tuple(clips))
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return with_two_rare_concepts()
+
+
+@pytest.fixture
+def store(tmp_path: Path, manifest: Manifest) -> Store:
+    return store_of(tmp_path / "s", manifest, planted(manifest))
+
+
+def test_concepts_that_leave_a_bottleneck_are_counted_by_fold(
+    manifest: Manifest, store: Store
+) -> None:
+    inputs = gather(quick("honest", ONLY), manifest, "", {"s": store})
+    rare = rare_concepts(inputs.context(inputs.features[0]))
+    assert rare is not None
+    assert rare.n_folds == 5
+    # Without the first or the last film one clip with Look is left, and without the first one of
+    # Body; the other clips that are sure lack them.
+    assert sorted(n for n, _ in rare.counts["Look"]) == [1, 1, 2, 2, 2]
+    assert [n for n, _ in rare.counts["Body"]] == [1]
+    assert set(rare.counts) == {"Look", "Body"}
+    assert "Look (1 to 2 clips with it, in 5 of 5 folds)" in str(rare)
+    assert "Body (1 clip with it, in 1 of 5 folds)" in str(rare)
+
+
+def test_a_run_warns_and_its_record_says_it(
+    tmp_path: Path, manifest: Manifest, store: Store
+) -> None:
+    with pytest.warns(ObygazeWarning, match=r"Look \(1 to 2 clips") as caught:
+        run = run_on(
+            tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
+        )
+    (remark,) = [r for r in run.of("remark") if r["about"] == "rare concepts"]
+    assert remark["text"] == str(caught[0].message)
+    assert remark["cells"] == 6
+
+
+def test_without_a_bottleneck_or_a_rare_concept_there_is_no_word(
+    tmp_path: Path, manifest: Manifest, store: Store
+) -> None:
+    ridge = gather(quick("honest", 'grid.models=["ridge"]'), manifest, "", {"s": store})
+    assert rare_concepts(ridge.context(ridge.features[0])) is None
+    common = films(5, 40)
+    other = store_of(tmp_path / "o", common, planted(common))
+    inputs = gather(quick("honest", ONLY), common, "", {"o": other})
+    assert rare_concepts(inputs.context(inputs.features[0])) is None
+
+
+def test_concepts_that_too_few_clips_lack_are_named_too() -> None:
+    rare = RareConcepts("s", 1, 3, {"Look": [(90, 2), (80, 2)]})
+    assert "Look (2 clips without it, in 2 of 3 folds)" in str(rare)
+
+
+def test_training_concept_vectors_names_those_without_a_task(
+    manifest: Manifest,
+) -> None:
+    with pytest.warns(ObygazeWarning, match=r"Look \(2 clips of 2 films\)"):
+        protocol = training_protocol("cav", "EN_S", manifest)
+    assert "Look" not in protocol.tasks
+    assert "Body" in protocol.tasks
+    (note,) = protocol.report.notes
+    assert "Look (2 clips of 2 films)" in note
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not training_protocol("cav", "EN_S", films(5, 40)).report.notes
