@@ -336,16 +336,16 @@ def _store(
 ) -> Features:
     """A store of a world; if segments are to be found, its clips are means of windows of films."""
     sure = np.array([level == "S" for level in table.levels])
-    movies, codes = np.unique(table.movies, return_inverse=True)
+    names, codes = np.unique(table.films, return_inverse=True)
     films: dict[str, Any] = {}
     if protocol.report.localise:
         every = np.repeat(np.arange(len(table)), WINDOWS)
         windows = _world(codes[every], sure[every], rng, signal, look, runs_on=True)
         X = windows.reshape(len(table), WINDOWS, WIDTH).mean(axis=1)
         seconds = np.array([[clip.start_s, clip.end_s] for clip in table.clips])
-        for film in range(len(movies)):
+        for film in range(len(names)):
             start = (seconds[codes == film, :1] + np.arange(WINDOWS)).ravel()
-            films[movies[film]] = (
+            films[names[film]] = (
                 np.column_stack([start, start + 1]),
                 windows[codes[every] == film],
             )

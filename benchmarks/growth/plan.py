@@ -90,10 +90,10 @@ def _manifest(root: Path, n_clips: int) -> Path:
     (root / "films.toml").write_text(header_to_toml(header), encoding="utf-8")
     with (root / "films.csv").open("w", encoding="utf-8") as out:
         out.write(",".join(COLUMNS) + "\n")
-        for row, (clip, movie) in enumerate(zip(*ids(n_clips), strict=True)):
+        for row, (clip, film) in enumerate(zip(*ids(n_clips), strict=True)):
             level = LEVELS[row % len(LEVELS)]
             scene = int(clip.rpartition("-")[2])
             times = f"{5 * scene}.0,{5 * scene + 4}.5"
             concept = "Body" if level == "S" else ""
-            out.write(f"{clip},{movie},{scene},{movie}.mkv,{times},{level},{concept}\n")
+            out.write(f"{clip},{film},{scene},{film}.mkv,{times},{level},{concept}\n")
     return root / "films.toml"

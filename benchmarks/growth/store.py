@@ -49,10 +49,10 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
     """Return the costs at one size, for a store that is half complete, then for the sealed one."""
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
         path = Path(folder) / "store"
-        clips, movies = layouts.ids(n_clips)
+        clips, films = layouts.ids(n_clips)
         rows = np.random.default_rng(0).permutation(n_clips)[:N_READ]
         wanted = [clips[row] for row in rows.tolist()]
-        activations = Activations(clips, movies, {})
+        activations = Activations(clips, films, {})
         specs = [ArraySpec(LEVEL, (WIDTH,))]
 
         def remove() -> None:

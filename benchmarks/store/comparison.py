@@ -246,8 +246,8 @@ def _opener(path: Path, attribute: str) -> Callable[[], object]:
 
 
 def _plan_only(path: Path, n_clips: int) -> None:
-    clips, movies = layouts.ids(n_clips)
-    empty = Activations(clips, movies, {})
+    clips, films = layouts.ids(n_clips)
+    empty = Activations(clips, films, {})
     arrays = [
         ArraySpec("pooled", (512,)),
         ArraySpec("frames", (32, 512), dtype="float16"),

@@ -21,7 +21,7 @@ from obygaze_features.store.write.writer import StoreWriter
 
 Array = npt.NDArray[Any]
 Read = Callable[[str, Sequence[int] | None], Array]
-PER_MOVIE = 160
+PER_FILM = 160
 OBYGAZE = "obygaze"
 NPY = "np.load of one file"
 PTH = "one .pth a clip"
@@ -51,21 +51,19 @@ def make_up(
 ) -> Activations:
     """Return normally distributed numbers, which compress as little as real features do."""
     random = np.random.default_rng(seed)
-    clips, movies = ids(n_clips)
+    clips, films = ids(n_clips)
     pooled = random.standard_normal((n_clips, width), dtype=np.float32)
     frames = np.empty((n_clips, n_frames, width), np.float16)
     for start in range(0, n_clips, 256):
         part = frames[start : start + 256]
         part[:] = random.standard_normal(part.shape, dtype=np.float32)
-    return Activations(clips, movies, {"pooled": pooled, "frames": frames})
+    return Activations(clips, films, {"pooled": pooled, "frames": frames})
 
 
 def ids(n_clips: int) -> tuple[list[str], list[str]]:
-    """Return the ids of clips and of their movies, in the form of MovieGraphs."""
-    movies = [f"tt{row // PER_MOVIE:07d}" for row in range(n_clips)]
-    return [
-        f"{movie}-{row % PER_MOVIE + 1:03d}" for row, movie in enumerate(movies)
-    ], movies
+    """Return the ids of clips and of their films, in the form of MovieGraphs."""
+    films = [f"tt{row // PER_FILM:07d}" for row in range(n_clips)]
+    return [f"{film}-{row % PER_FILM + 1:03d}" for row, film in enumerate(films)], films
 
 
 def plan(path: Path, activations: Activations, specs: Sequence[ArraySpec] = ()) -> None:
@@ -147,10 +145,10 @@ def _npy(root: Path, activations: Activations) -> Read:
 def _pth(root: Path, activations: Activations) -> Read:
     torch = need("torch", "mlp", "writing .pth files")
     for name, values in activations.levels.items():
-        for clip, movie, row in zip(
+        for clip, film, row in zip(
             activations.clip_ids, activations.movie_ids, values, strict=True
         ):
-            folder = root / name / movie
+            folder = root / name / film
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(torch.from_numpy(row[None].copy()), folder / f"{clip}.pth")
 

@@ -36,12 +36,12 @@ def measure_link(store: Path, latency_s: float = LATENCY_S) -> list[LinkCost]:
     local = open_store(store)
     middle = local.n_clips // 2
     clip = str(local.clip_ids[middle])
-    movie = str(local.movie_ids[middle])
+    film = str(local.movie_ids[middle])
     ways: dict[str, Callable[[Store], object]] = {
         "one clip, pooled": lambda opened: opened.matrix("pooled", clips=[clip]),
-        "one movie, pooled": lambda opened: opened.matrix("pooled", movies=[movie]),
+        "one film, pooled": lambda opened: opened.matrix("pooled", films=[film]),
         "all clips, pooled": lambda opened: opened.matrix("pooled"),
-        "one movie, frames": lambda opened: opened.matrix("frames", movies=[movie]),
+        "one film, frames": lambda opened: opened.matrix("frames", films=[film]),
     }
     costs = []
     with serve(store, latency_s) as url:

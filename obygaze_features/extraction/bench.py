@@ -94,7 +94,7 @@ def forward_runs(
 
 
 def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measurement]:
-    """Yield the times to read a level of a store: all clips, a movie, a random tenth, one clip.
+    """Yield the times to read a level of a store: all clips, a film, a random tenth, one clip.
 
     The store is opened again for every run. Clips without features are left out. On a local disk,
     all but the warm-up run may read from the cache of the system.
@@ -110,11 +110,11 @@ def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measur
     if not len(ids):
         raise FixInput("no clip has features; nothing to read", where=store.location)
     middle = len(ids) // 2
-    movie = str(store.movie_ids[everything.rows[middle]])
+    film = str(store.movie_ids[everything.rows[middle]])
     tenth = np.random.default_rng(0).permutation(ids)[: max(1, len(ids) // 10)].tolist()
     selections: dict[str, dict[str, Any]] = {
         "all clips": {},
-        f"movie {movie}": {"movies": [movie]},
+        f"film {film}": {"films": [film]},
         "a random tenth": {"clips": tenth},
         "one clip": {"clips": [str(ids[middle])]},
     }
@@ -254,7 +254,7 @@ def bench_read(
 ) -> Speeds:
     """Measure how fast a store is read.
 
-    STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
+    STORE is a name, a path or a URL. It reads all clips, one film, a random tenth, and one clip.
 
     Args:
         store: The store.

@@ -33,12 +33,12 @@ class WrittenWindows:
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
             "windows": len(self.manifest),
-            "movies": len(self.manifest.movies),
+            "films": len(self.manifest.films),
             "grid": self.grid.to_json(),
         }
 
     def __str__(self) -> str:
-        films = count(len(self.manifest.movies), "film")
+        films = count(len(self.manifest.films), "film")
         windows = count(len(self.manifest), "window")
         return f"{self.path}: {windows} of {films} ({self.grid})"
 

@@ -104,7 +104,7 @@ class ExtractPlan:
 
     @property
     def clips_sha256(self) -> str:
-        """The hash of the clip ids and movie ids."""
+        """The hash of the clip ids and film ids."""
         return clips_sha256(self.ids())
 
     @property
@@ -113,7 +113,7 @@ class ExtractPlan:
         return self.rows.grid if isinstance(self.rows, PlannedWindows) else None
 
     def ids(self) -> Iterable[tuple[str, str]]:
-        """Return the clip id and the movie id of each row."""
+        """Return the clip id and the film id of each row."""
         if isinstance(self.rows, PlannedWindows):
             return self.rows.ids()
         return ((row.clip_id, row.movie_id) for row in self.rows)

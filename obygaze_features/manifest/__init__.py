@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
     from obygaze_features.manifest.folds import (
-        leave_one_movie_out as leave_one_movie_out,
+        leave_one_film_out as leave_one_film_out,
     )
     from obygaze_features.manifest.folds import stratified as stratified
     from obygaze_features.manifest.io import check_manifest as check_manifest
@@ -42,7 +42,7 @@ else:
         "obygaze_features.manifest.folds": (
             "assign_folds",
             "grouped",
-            "leave_one_movie_out",
+            "leave_one_film_out",
             "stratified",
         ),
         "obygaze_features.manifest.io": (

@@ -78,7 +78,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
                 fontsize=7,
             )
         left += count
-    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
+    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.n_films} films")
     axes.set_xlim(0, max(left, 1))
     axes.axis("off")
 

@@ -27,7 +27,7 @@ from obygaze_features.manifest.stats import FoldStats, compute_stats
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
-Kind = Literal["stratified", "grouped", "leave-one-movie-out"]
+Kind = Literal["stratified", "grouped", "leave-one-film-out"]
 
 OUTSIDE = -1
 N_RESTARTS = 8
@@ -55,16 +55,16 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         k: How many folds.
         seed: The seed of the random assignment.
     """
-    _check_folds(k, len(manifest.movies), "films", FixUsage)
+    _check_folds(k, len(manifest.films), "films", FixUsage)
     films, levels = zip(
         *((clip.movie_id, clip.level) for clip in manifest), strict=True
     )
     return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
 
 
-def leave_one_movie_out(manifest: Manifest) -> Folds:
+def leave_one_film_out(manifest: Manifest) -> Folds:
     """Return one fold for each film, in the order of their ids."""
-    _check_folds(2, len(manifest.movies), "films", FixUsage)
+    _check_folds(2, len(manifest.films), "films", FixUsage)
     return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
@@ -113,7 +113,7 @@ def assign_folds(
 
     Commands:
         obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
-        obygaze manifest folds obygaze12 --kind leave-one-movie-out --as unseen
+        obygaze manifest folds obygaze12 --kind leave-one-film-out --as unseen
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
@@ -140,8 +140,8 @@ def _folds_of_kind(manifest: Manifest, kind: Kind, k: int, seed: int) -> Folds:
         return stratified(manifest, k, seed)
     if kind == "grouped":
         return grouped(manifest, k, seed)
-    if kind == "leave-one-movie-out":
-        return leave_one_movie_out(manifest)
+    if kind == "leave-one-film-out":
+        return leave_one_film_out(manifest)
     raise FixUsage(
         f"unknown kind of folds {kind!r}", hint=f"one of {', '.join(get_args(Kind))}"
     )
@@ -169,13 +169,13 @@ def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
 def grouped_folds(
     groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: int
 ) -> IntArray:
-    """Return folds of whole movies, as equal as movies allow in size and in each stratum.
+    """Return folds of whole films, as equal as films allow in size and in each stratum.
 
-    Movies are dealt largest first, then moved and swapped as long as that helps, from a few
+    Films are dealt largest first, then moved and swapped as long as that helps, from a few
     shuffled starts; the best result is returned.
     """
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
-    _check_folds(n_folds, names.size, "movies")
+    _check_folds(n_folds, names.size, "films")
     loads = _loads(codes, np.asarray(strata), names.size)
     rng = np.random.default_rng(seed)
     deals = [
@@ -190,9 +190,9 @@ def grouped_folds(
 
 
 def folds_by_group(groups: ArrayLike) -> IntArray:
-    """Return one fold for each movie, in the order of their names: leave one movie out."""
+    """Return one fold for each film, in the order of their names: leave one film out."""
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
-    _check_folds(2, names.size, "movies")
+    _check_folds(2, names.size, "films")
     return codes.astype(np.intp)
 
 
@@ -208,7 +208,7 @@ def _check_folds(
 def _loads(
     codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int
 ) -> FloatArray:
-    """Return the share of each stratum, and of all clips, in each movie."""
+    """Return the share of each stratum, and of all clips, in each film."""
     levels = np.unique(strata)
     counts = np.stack(
         [
@@ -231,7 +231,7 @@ def _greedy(loads: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArr
     is_empty = np.ones(n_folds, dtype=np.bool_)
     for i, group in enumerate(order):
         cost = ((filled + loads[group]) ** 2 - filled**2).sum(axis=1)
-        # The last movies must fill the folds that are still empty.
+        # The last films must fill the folds that are still empty.
         if is_empty.sum() >= len(order) - i:
             cost[~is_empty] = np.inf
         deal[group] = int(np.argmin(cost))
@@ -247,7 +247,7 @@ def _filled(deal: IntArray, loads: FloatArray, n_folds: int) -> FloatArray:
 
 
 def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
-    """Move one movie or swap two, the best first, until that does not lower the squares."""
+    """Move one film or swap two, the best first, until that does not lower the squares."""
     while True:
         filled = _filled(deal, loads, n_folds)
         move = _moves(deal, loads, filled)
@@ -272,7 +272,7 @@ def _moves(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
 
 
 def _swaps(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
-    """Return the change of cost when two movies are swapped."""
+    """Return the change of cost when two films are swapped."""
     if len(deal) > MAX_SWAP_GROUPS:
         return np.zeros((1, 1))
     step = loads[None, :, :] - loads[:, None, :]
@@ -283,7 +283,7 @@ def _swaps(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
 
 
 def _in_order(deal: IntArray) -> IntArray:
-    """Number the folds in the order of the movies, so that equal splits have equal numbers."""
+    """Number the folds in the order of the films, so that equal splits have equal numbers."""
     _, first = np.unique(deal, return_index=True)
     rank = np.empty(first.size, dtype=np.intp)
     rank[np.argsort(first)] = np.arange(first.size)

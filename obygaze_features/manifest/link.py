@@ -350,7 +350,7 @@ class _Files:
     """The files of a folder, indexed by path, name, stem, scene and film."""
 
     def __init__(self, names: Iterable[str], clips: Sequence[Clip]) -> None:
-        self.movies = frozenset(clip.movie_id for clip in clips)
+        self.films = frozenset(clip.movie_id for clip in clips)
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
@@ -430,6 +430,6 @@ class _Files:
         """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
         for start in reversed(starts):
-            if start in self.movies:
+            if start in self.films:
                 return start
         return ""

@@ -191,7 +191,7 @@ class Manifest:
         n_of_level = {level: levels.count(level) for level in LEVELS}
         counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
         facts = {
-            "size": f"{count(len(self), self.header.unit)} of {count(len(self.movies), 'film')}",
+            "size": f"{count(len(self), self.header.unit)} of {count(len(self.films), 'film')}",
             "view": f"{self.header.view} view",
             "grid": str(self.header.grid),
             "levels": counts,
@@ -210,7 +210,7 @@ class Manifest:
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property
-    def movies(self) -> tuple[str, ...]:
+    def films(self) -> tuple[str, ...]:
         """The ids of the films, sorted."""
         rows = self.clips.films if isinstance(self.clips, Windows) else self.clips
         return tuple(sorted({row.movie_id for row in rows}))
@@ -311,7 +311,7 @@ def _visual(manifest: Manifest) -> Iterator[Clip]:
 
 
 def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
-    """Return the hash of the clip and movie ids, in the order of a store's rows.
+    """Return the hash of the clip and film ids, in the order of a store's rows.
 
     Stores keep this hash; it does not depend on labels, folds, times and links to videos.
     """

@@ -27,7 +27,7 @@ class ManifestSummary:
     unit: str
     view: str
     clips: int
-    movies: int
+    films: int
     with_video: int
     videos_found: int
     folds: tuple[str, ...]
@@ -59,7 +59,7 @@ class ManifestList:
             "unit",
             "view",
             "clips",
-            "movies",
+            "films",
             "videos found",
             "folds",
         )
@@ -71,7 +71,7 @@ class ManifestList:
                 manifest.unit,
                 manifest.view,
                 manifest.clips,
-                manifest.movies,
+                manifest.films,
                 manifest.videos_found,
                 len(manifest.folds),
             )
@@ -133,7 +133,7 @@ def summarize(manifest: Manifest) -> ManifestSummary:
         unit=header.unit,
         view=header.view,
         clips=len(manifest),
-        movies=len(manifest.movies),
+        films=len(manifest.films),
         with_video=len(videos),
         videos_found=n_found,
         folds=tuple(manifest.folds),
@@ -200,7 +200,7 @@ class ManifestPage:
 def show_manifest(
     manifest: str | os.PathLike[str] | Manifest,
     *,
-    movie: str | None = None,
+    film: str | None = None,
     clip: str | None = None,
     level: Level | None = None,
     concept: str | None = None,
@@ -214,7 +214,7 @@ def show_manifest(
 
     Args:
         manifest: The manifest.
-        movie: Only the clips of this film.
+        film: Only the clips of this film.
         clip: Only the clip of this id.
         level: Only the clips of this level.
         concept: Only the clips with this concept.
@@ -224,13 +224,13 @@ def show_manifest(
 
     Commands:
         obygaze manifest show obygaze12
-        obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
+        obygaze manifest show obygaze12 --film tt0108160 --level S --limit 0
         obygaze manifest show obygaze12 --concept Clothing
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
     whole = read_manifest(manifest, workspace=workspace)
-    columns = {"movie_id": movie, "clip_id": clip, "level": level, "concept": concept}
+    columns = {"movie_id": film, "clip_id": clip, "level": level, "concept": concept}
     tests = _tests(where, columns)
     selection = whole
     for test in tests:
@@ -287,7 +287,7 @@ def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
     n_clips = count(len(manifest), header.unit)
-    n_films = count(len(manifest.movies), "film")
+    n_films = count(len(manifest.films), "film")
     lines = [
         f"{manifest.name}: {n_clips} of {n_films}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"

@@ -37,15 +37,15 @@ class Stats:
     """
 
     clips: int
-    movies: int
+    n_films: int
     levels: Mapping[str, int]
     share: Mapping[str, float | None]
     concepts_per_clip: Mapping[str, float | None]
     concepts: Mapping[str, Mapping[str, int]]
     without_level: int
     without_video: int
-    by_movie: Mapping[str, Mapping[str, int]]
-    clips_by_movie: Mapping[str, int]
+    by_film: Mapping[str, Mapping[str, int]]
+    clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
     by_annotator: Mapping[str, Mapping[str, Any]]
@@ -55,7 +55,7 @@ class Stats:
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
-        size = f"{count(self.clips, self.unit)} of {count(self.movies, 'film')}"
+        size = f"{count(self.clips, self.unit)} of {count(self.n_films, 'film')}"
         return short_repr("Stats", size, levels, f"{self.without_video} no video")
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Stats:
     def __str__(self) -> str:
         unit = self.unit
         parts = [
-            f"{count(self.clips, unit)} of {count(self.movies, 'film')},"
+            f"{count(self.clips, unit)} of {count(self.n_films, 'film')},"
             f" {self.without_video} without video",
             self._level_table(),
         ]
@@ -102,12 +102,12 @@ class Stats:
 
     def _film_table(self) -> str:
         rows = []
-        for movie, levels in self.by_movie.items():
-            facts = self.films.get(movie, {})
+        for film, levels in self.by_film.items():
+            facts = self.films.get(film, {})
             rows.append(
                 (
-                    movie,
-                    self.clips_by_movie[movie],
+                    film,
+                    self.clips_by_film[film],
                     *levels.values(),
                     facts.get("title"),
                     facts.get("year"),
@@ -164,15 +164,15 @@ def compute_stats(
         }
     return Stats(
         clips=len(clips),
-        movies=len(clips_of_film),
+        n_films=len(clips_of_film),
         levels=levels,
         share={level: _ratio(n, len(clips)) for level, n in levels.items()},
         concepts_per_clip=_concepts_per_clip(clips),
         concepts=_concept_counts(clips, names),
         without_level=len(clips) - sum(levels.values()),
         without_video=sum(not clip.video for clip in clips),
-        by_movie=levels_of_film,
-        clips_by_movie={film: len(group) for film, group in clips_of_film.items()},
+        by_film=levels_of_film,
+        clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
         films=_facts_of_films(clips_of_film),
         by_annotator=by_annotator,

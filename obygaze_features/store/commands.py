@@ -20,7 +20,7 @@ COMMANDS = {
     ),
     "diff": (
         f"{_HERE}.read.diff:diff_stores",
-        "Compare two stores: recipes, clips, movies, numbers and their formats.",
+        "Compare two stores: recipes, clips, films, numbers and their formats.",
     ),
     "subset": (
         f"{_HERE}.write.edit:subset",

@@ -1,21 +1,21 @@
-"""Bootstrap intervals over movies.
+"""Bootstrap intervals over films.
 
-Clips of one movie are not independent: 1,600 clips of 12 movies have about as much information as
-12 to 150 independent clips. So whole movies are drawn.
+Clips of one film are not independent: 1,600 clips of 12 films have about as much information as
+12 to 150 independent clips. So whole films are drawn.
 
-With a dozen movies the percentile interval is too short, because it takes the variance between
-k movies as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
+With a dozen films the percentile interval is too short, because it takes the variance between
+k films as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
 interval moves the quantiles outwards by these two factors: it follows a skewed distribution and
-stays inside [0, 1]. (Of fewer than six movies it would end at the most extreme draw: it is
-Student's.) In 400 simulated tests of 12 movies with the sizes of the published ones and a
+stays inside [0, 1]. (Of fewer than six films it would end at the most extreme draw: it is
+Student's.) In 400 simulated tests of 12 films with the sizes of the published ones and a
 design effect of 11, over five metrics of a model on noise and of one on signal, 95 % intervals
 covered .91 to .96 (mean .94); percentile intervals .88 to .94 (.90), BCa .86 to .94 (.90: drawing a
-movie twice biases AUC, which misleads its correction), the delete-one-movie jackknife .93 to .97.
+film twice biases AUC, which misleads its correction), the delete-one-film jackknife .93 to .97.
 
 Predictions pooled from the folds of a cross-validation vary more than their clips do, because each
 clip also trained the models that the others tested. With `n_folds` an interval is widened for that,
 but not its part that comes from the shares of positives, which training does not change. For a
-linear probe on noise, over the published clips in folds of whole movies, the intervals of AUC
+linear probe on noise, over the published clips in folds of whole films, the intervals of AUC
 contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs with it.
 """
 
@@ -58,12 +58,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric, or a difference, with interval and standard error over movies."""
+    """A metric, or a difference, with interval and standard error over films."""
 
     metric: str
     value: float
-    by_movie: Interval
-    se_movie: float
+    by_film: Interval
+    se_film: float
 
 
 def estimate(
@@ -77,13 +77,13 @@ def estimate(
     n_folds: int | None = None,
     minus: Predictions | None = None,
 ) -> dict[str, Estimate]:
-    """Return each metric with its interval over movies.
+    """Return each metric with its interval over films.
 
-    With `minus` it is the difference of two models, both on the same drawn movies.
+    With `minus` it is the difference of two models, both on the same drawn films.
 
     Args:
         predictions: Labels, scores and decisions.
-        groups: The movie of each clip; its id, to treat clips as independent.
+        groups: The film of each clip; its id, to treat clips as independent.
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
         confidence: The confidence of the intervals, such as 0.95.

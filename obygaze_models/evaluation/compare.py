@@ -1,7 +1,7 @@
 """Tests of the difference of two models on the same clips, and of many tests.
 
-Every test is paired. Under the null hypothesis the unit that can be exchanged is a movie, not a
-clip: all differences of a movie change sign together. k movies have 2^k sign patterns; up to 2^16
+Every test is paired. Under the null hypothesis the unit that can be exchanged is a film, not a
+clip: all differences of a film change sign together. k films have 2^k sign patterns; up to 2^16
 are all evaluated, so that the p-value is exact, and of more a sample is drawn with a seed.
 """
 
@@ -47,26 +47,26 @@ def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> f
 def sign_flip(
     differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0
 ) -> tuple[float, bool]:
-    """Return the two-sided p of the sign-flip test of the mean difference over movies.
+    """Return the two-sided p of the sign-flip test of the mean difference over films.
 
     The second value is whether all patterns of signs were evaluated.
 
     Args:
-        differences: One difference of two models for each movie; NaN (no value) is left out.
+        differences: One difference of two models for each film; NaN (no value) is left out.
         n_sampled: The number of sign patterns to draw where there are more than 2^16.
         seed: The seed of the draw.
     """
     d = np.asarray(differences, dtype=np.float64)
-    per_movie = _finite(d[~np.isnan(d)], "movie differences", at_least=1)
-    k = per_movie.size
+    per_film = _finite(d[~np.isnan(d)], "film differences", at_least=1)
+    k = per_film.size
     exact = k <= MAX_EXACT
     if exact:
         changed = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
     else:
         changed = np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
-    means = (1 - 2 * changed) @ per_movie / k
-    observed = float(per_movie.mean())
-    tie = TIE * float(np.abs(per_movie).max())
+    means = (1 - 2 * changed) @ per_film / k
+    observed = float(per_film.mean())
+    tie = TIE * float(np.abs(per_film).max())
     extreme = int(np.sum(np.abs(means) >= abs(observed) - tie))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)

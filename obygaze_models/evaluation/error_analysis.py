@@ -69,7 +69,7 @@ def paper_factors(
 def analyse_success(
     success: ArrayLike,
     factors: Mapping[str, ArrayLike],
-    movies: ArrayLike,
+    films: ArrayLike,
     *,
     intercept: bool = True,
 ) -> list[Analysis]:
@@ -78,11 +78,11 @@ def analyse_success(
     Args:
         success: Whether the decision for each clip is correct.
         factors: A column of numbers for each factor.
-        movies: The film of each clip.
+        films: The film of each clip.
         intercept: Whether there is an intercept; not where some factors sum to one.
     """
     right = as_truth(success)
-    names, codes = as_codes(movies, right.size)
+    names, codes = as_codes(films, right.size)
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }

@@ -4,7 +4,7 @@ A test clip leaked if it is also in train or validation, or was used to find the
 a bottleneck. Rows of several annotators may be about one clip: what is counted is the clip that is
 read. Three weaker forms are counted: a test clip whose features are equal or nearly equal to those
 of a training clip, a test clip next to a training scene of its film, whose annotation is similar,
-and a test clip of a training film, in every split not grouped by movie.
+and a test clip of a training film, in every split not grouped by film.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Leak:
 
     `leaked` clips are also in train or validation, or among the clips that concept vectors were
     found on. Of the others, `copies` have the features of one of those. The others are counted in
-    `neighbours` too if a scene next to them is there, and in `same_movie` if a clip of their film
+    `neighbours` too if a scene next to them is there, and in `same_film` if a clip of their film
     is; both are None where scenes are unknown. `clips` are those that leaked and the copies.
     """
 
@@ -36,7 +36,7 @@ class Leak:
     in_concepts: int
     leaked: int
     neighbours: int | None
-    same_movie: int | None
+    same_film: int | None
     clips: tuple[str, ...] = field(repr=False)
     copies: tuple[str, ...] = field(default=(), repr=False)
 
@@ -79,7 +79,7 @@ def count_leak(
         validation: The validation clips.
         test: The test clips.
         concepts: The clips that concept vectors were found on, in any fit of the model.
-        places: The movie and scene of each clip; scenes beside each other are neighbours.
+        places: The film and scene of each clip; scenes beside each other are neighbours.
         cell: The name of the cell, for messages.
         clip_of: What is read for each id, where several ids are rows about one clip.
         copies: The number of its group for each clip whose features another clip has too.
@@ -92,7 +92,7 @@ def count_leak(
     if places is not None:
         unplaced = [clip for clip in ids if clip not in places]
         if unplaced:
-            message = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
+            message = f"{len(unplaced)} clips have no film and scene, the first is {unplaced[0]}"
             raise FixInput(message, where=cell)
     index = LeakIndex.of(ids, places=places, clip_of=clip_of, copies=copies)
     row_of = {clip: row for row, clip in enumerate(ids)}
@@ -167,7 +167,7 @@ class LeakIndex:
             in_concepts=int(in_concepts.sum()),
             leaked=len(leaked),
             neighbours=near,
-            same_movie=same,
+            same_film=same,
             clips=self._names([*leaked.tolist(), *copied.tolist()]),
             copies=self._names(copied.tolist()),
         )

@@ -2,8 +2,8 @@
 
 The maximum likelihood estimate does not exist where a linear combination of factors separates the
 two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
-estimates. With movies, standard errors are those of the sandwich estimator over movies as Bell and
-McCaffrey correct it for few of them (CR2), with Student's t on the number of movies less one.
+estimates. With films, standard errors are those of the sandwich estimator over films as Bell and
+McCaffrey correct it for few of them (CR2), with Student's t on the number of films less one.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class LogisticFit:
     high: FloatArray
     p: FloatArray
     method: str  # "ml" or "firth"
-    errors: str  # "movies" or "independent"
+    errors: str  # "films" or "independent"
 
 
 def fit_logistic(
@@ -57,7 +57,7 @@ def fit_logistic(
     Args:
         X: One row of factors for each clip.
         y: The outcome, 0 or 1.
-        clusters: The movie of each clip, for standard errors over movies.
+        clusters: The film of each clip, for standard errors over films.
         method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
         confidence: The confidence of the intervals, such as 0.95.
         intercept: Whether there is an intercept; not where columns of X sum to one.
@@ -87,12 +87,12 @@ def fit_logistic(
     se = np.sqrt(variance)
     reach = special.stdtrit(df, (1 + confidence) / 2) * se
     p = 2 * special.stdtr(df, -np.abs(beta / se))
-    errors = "independent" if clusters is None else "movies"
+    errors = "independent" if clusters is None else "films"
     method = "firth" if firth else "ml"
     return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors)
 
 
-def recalibrate(score: ArrayLike, y: ArrayLike, movies: ArrayLike) -> FloatArray:
+def recalibrate(score: ArrayLike, y: ArrayLike, films: ArrayLike) -> FloatArray:
     """Return probabilities by Platt's method: logistic regression on the log odds of the scores.
 
     The regression for a film is fitted on all other films, so that no clip changes its own
@@ -102,11 +102,11 @@ def recalibrate(score: ArrayLike, y: ArrayLike, movies: ArrayLike) -> FloatArray
     Args:
         score: The probability of each clip.
         y: The label of each clip, 0 or 1.
-        movies: The film of each clip.
+        films: The film of each clip.
     """
     truth = as_truth(y)
     scores = as_scores(score, truth.size)
-    names, codes = as_codes(movies, truth.size)
+    names, codes = as_codes(films, truth.size)
     odds = special.logit(np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
     recalibrated = scores.copy()
     n_parts = min(len(names), MOST_FITS)
@@ -212,8 +212,8 @@ def _variances(
 ) -> tuple[FloatArray, float]:
     """Return the variance of each coefficient, and its degrees of freedom.
 
-    The variance is NaN for a factor that varies in one movie only: it has no variance between
-    movies, and the sandwich estimate would be far too small.
+    The variance is NaN for a factor that varies in one film only: it has no variance between
+    films, and the sandwich estimate would be far too small.
     """
     rows, information = _scores(design, y, beta, firth)
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)
@@ -224,22 +224,22 @@ def _variances(
     k = names.size
     if k < 2:
         raise FixInput(
-            f"standard errors over movies require at least two movies, got {k}"
+            f"standard errors over films require at least two films, got {k}"
         )
     values, axes = np.linalg.eigh(bread)
     root = axes * np.sqrt(np.maximum(values, 0))
     p = special.expit(design @ beta)
     variance = np.zeros(len(beta))
-    for movie in range(k):
-        design_of_movie = design[codes == movie]
-        weight = (p * (1 - p))[codes == movie, None]
-        # The fit follows the clips of a movie, so that their residuals are too small.
+    for film in range(k):
+        design_of_film = design[codes == film]
+        weight = (p * (1 - p))[codes == film, None]
+        # The fit follows the clips of a film, so that their residuals are too small.
         left, axes = np.linalg.eigh(
             np.eye(len(beta))
-            - root.T @ (design_of_movie.T @ (design_of_movie * weight)) @ root
+            - root.T @ (design_of_film.T @ (design_of_film * weight)) @ root
         )
         scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)
-        gradient = root.T @ rows[codes == movie].sum(axis=0)
+        gradient = root.T @ rows[codes == film].sum(axis=0)
         variance += (root @ (axes * scale) @ axes.T @ gradient) ** 2
     has_variance = variance > 1e-9 * independent
     for i, column in enumerate(design.T):

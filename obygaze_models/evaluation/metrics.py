@@ -483,10 +483,10 @@ def weighted_mean(
 def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray:
     """Return the AUC over pairs of clips of the same fold, which one model scored.
 
-    Pooled over folds of whole movies, AUC compares scores of models that were trained on different
-    shares of positives; a movie with many positives is scored by a model trained on fewer, so on
+    Pooled over folds of whole films, AUC compares scores of models that were trained on different
+    shares of positives; a film with many positives is scored by a model trained on fewer, so on
     noise the AUC falls below 0.5. Here the pairs of each fold are weighted by its number of clips
-    (van Elteren's weights), so that a movie drawn twice counts twice.
+    (van Elteren's weights), so that a film drawn twice counts twice.
     """
     won = np.zeros(len(weights))
     pairs = np.zeros(len(weights))

@@ -2,7 +2,7 @@
 
 `random`, `all_positive` and `prevalence` use nothing of the clip. `film_prior` uses the film,
 `neighbour` also the scene: since annotations of neighbouring scenes are alike, it scores as high as
-the published models on any split that is not grouped by movie. `oracle` uses the true concepts: it
+the published models on any split that is not grouped by film. `oracle` uses the true concepts: it
 is the upper bound of a bottleneck over those concepts.
 """
 
@@ -38,12 +38,12 @@ def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)
 
 
-def places(movies: ArrayLike, scenes: ArrayLike) -> Floats:
+def places(films: ArrayLike, scenes: ArrayLike) -> Floats:
     """Return the film and scene of each clip as the two columns that the place baselines take.
 
     Films are numbered over the whole table: make it once and then take the rows of a split.
     """
-    names, codes = np.unique(np.asarray(movies), return_inverse=True)
+    names, codes = np.unique(np.asarray(films), return_inverse=True)
     order = np.asarray(scenes, dtype=np.float64)
     if order.shape != codes.shape or names.size == 0:
         raise FixInput(

@@ -63,7 +63,7 @@ class ClipTable:
         return clip_of
 
     @cached_property
-    def movies(self) -> Words:
+    def films(self) -> Words:
         """The film of each clip."""
         return self.column("movie_id")
 
@@ -93,14 +93,14 @@ class ClipTable:
         if there is only one film.
         """
         scenes = [clip.scene for clip in self.clips]
-        if len(set(self.movies.tolist())) < 2:
+        if len(set(self.films.tolist())) < 2:
             return None
         if None not in scenes:
             return np.array(scenes, dtype=np.intp)
         starts = [clip.start_s for clip in self.clips]
         if None in starts:
             return None
-        order = np.lexsort((np.array(starts, dtype=np.float64), self.movies))
+        order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
         ranks = np.empty(len(self), dtype=np.intp)
         ranks[order] = np.arange(len(self))
         return ranks
@@ -112,15 +112,15 @@ class ClipTable:
         from obygaze_models.models.baselines import places
 
         if self.scenes is None:
-            return places(self.movies, np.zeros(len(self)))
-        return places(self.movies, self.scenes)
+            return places(self.films, np.zeros(len(self)))
+        return places(self.films, self.scenes)
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]] | None:
         """The film of each clip and its position there, or None as for `scenes`."""
         if self.scenes is None:
             return None
-        places = zip(self.movies.tolist(), self.scenes.tolist(), strict=True)
+        places = zip(self.films.tolist(), self.scenes.tolist(), strict=True)
         return dict(zip(self.ids, places, strict=True))
 
     @cached_property

@@ -91,6 +91,6 @@ def dataset(
     return Dataset(
         X=features.X[features.row_of[rows]],
         y=labels[rows].astype(np.int64),
-        groups=table.movies[rows],
+        groups=table.films[rows],
         ids=np.array(table.ids, dtype=np.str_)[rows],
     )

@@ -114,6 +114,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     _rename_scheme(document.tree.get("splits"))
     for place, value in parsed:
         _set(document.tree, place, value)
+    _rename_film(document.tree.get("paper"))
     document.tree.setdefault("name", Path(where).stem)
     models = document.tree.get("models")
     if not isinstance(models, dict):
@@ -176,6 +177,15 @@ def _rename_scheme(splits: Any) -> None:
     """Give the scheme of an older protocol the key and the name that it has today."""
     if isinstance(splits, dict) and OLD_KEY in splits and "scheme" not in splits:
         splits["scheme"] = today_name(str(splits.pop(OLD_KEY)))
+
+
+def _rename_film(printed: Any) -> None:
+    """Give the film of each printed number of an older protocol the key that it has today."""
+    if not isinstance(printed, list):
+        return
+    for number in printed:
+        if isinstance(number, dict) and "movie" in number and "film" not in number:
+            number["film"] = number.pop("movie")
 
 
 def _replace_old_words(model: Any) -> None:

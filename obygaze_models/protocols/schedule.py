@@ -35,7 +35,7 @@ from obygaze_models.protocols.splits import (
     NO_ROWS,
     BoolArray,
     Split,
-    movie_pairs,
+    film_pairs,
     rotated,
 )
 
@@ -264,7 +264,7 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
         return [Split("fixed", rows[0], rows[1], rows[2])]
     never = np.unique(folds[_never_tested(clips)]).tolist()
     if splits.validation == "each":
-        return movie_pairs(folds, usable, never)
+        return film_pairs(folds, usable, never)
     return rotated(
         folds, labels[train], trains, never, validates=splits.validation == "next"
     )

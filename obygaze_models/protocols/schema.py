@@ -213,7 +213,7 @@ class PaperValue:
     feature: str = ""
     train: str = ""
     test: str = ""
-    movie: str = ""
+    film: str = ""
     source: str = ""
 
 

@@ -93,7 +93,7 @@ def rotated(
     return splits
 
 
-def movie_pairs(
+def film_pairs(
     folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
 ) -> list[Split]:
     """Return the splits for unseen films: each pair of films tests and validates, the rest train.
@@ -101,13 +101,13 @@ def movie_pairs(
     Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
     """
     usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
-    movies = [fold for fold in range(n_folds_of(folds)) if fold not in never]
-    if len(movies) < 2:
+    films = [fold for fold in range(n_folds_of(folds)) if fold not in never]
+    if len(films) < 2:
         raise FixInput(
-            "validation = 'each' needs at least two movies outside splits.never"
+            "validation = 'each' needs at least two films outside splits.never"
         )
     splits = []
-    for test, chosen_on in permutations(movies, 2):
+    for test, chosen_on in permutations(films, 2):
         train = np.flatnonzero(usable & (folds != test) & (folds != chosen_on))
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == test))

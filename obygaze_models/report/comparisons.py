@@ -97,7 +97,7 @@ def _detectable_differences(run: ReportRun) -> Iterator[str]:
         least = _detectable(run, record)
         if least is None:
             continue
-        group = (record.n_movies, metric_name(record.metric))
+        group = (record.n_films, metric_name(record.metric))
         detectable.setdefault(group, []).append(least)
     for (n_films, metric), differences_of_group in detectable.items():
         yield sentence(
@@ -132,7 +132,7 @@ def _compared(run: ReportRun, same: Sequence[Comparison], *columns: str) -> Row:
         ", ".join(run.label(record.second) for record in same),
         metric_name(first.metric),
         difference_of(first),
-        first.n_movies,
+        first.n_films,
         *(p for _ in columns),
     )
 
@@ -144,8 +144,8 @@ def _has_baseline(record: Comparison) -> bool:
 def _detectable(run: ReportRun, record: Comparison) -> float | None:
     """Return the difference that a test of that confidence finds in 80 % of samples."""
     low, high = record.ends
-    if low is None or high is None or record.n_movies < 3:
+    if low is None or high is None or record.n_films < 3:
         return None
     confidence = run.settings.get("confidence", 0.95)
-    tail, power = stdtrit(record.n_movies - 1, ((1 + confidence) / 2, 0.8))
+    tail, power = stdtrit(record.n_films - 1, ((1 + confidence) / 2, 0.8))
     return float((tail + power) * (high - low) / (2 * tail))

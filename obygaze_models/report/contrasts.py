@@ -36,8 +36,8 @@ def contrasts(run: ReportRun) -> Part:
 
 
 def _contrast_row(run: ReportRun, record: Contrast) -> Row:
-    n_higher = record.n_movies_higher
-    higher = f"{'–' if n_higher is None else n_higher} of {record.n_movies}"
+    n_higher = record.n_films_higher
+    higher = f"{'–' if n_higher is None else n_higher} of {record.n_films}"
     return (
         run.label(record),
         metric_name(record.metric),

@@ -117,7 +117,7 @@ class ReportRun(Run):
     @cached_property
     def films(self) -> list[str]:
         """The films that some cell was tested on, sorted."""
-        tested = chain.from_iterable(cell.by_movie for cell in self.cells)
+        tested = chain.from_iterable(cell.by_film for cell in self.cells)
         return sorted(set(tested))
 
     @cached_property
@@ -204,9 +204,9 @@ def pair_name(train: str, test: str) -> str:
 
 def film_value(record: CellRecord, film: str, metric: str) -> float | None:
     """Return a metric of a cell on the clips of one film."""
-    if film not in record.by_movie:
+    if film not in record.by_film:
         return None
-    return record.by_movie[film].metrics.get(metric)
+    return record.by_film[film].metrics.get(metric)
 
 
 def number_of(estimate: Metric | Estimate | None) -> Number:

@@ -32,13 +32,13 @@ def paper(run: ReportRun) -> Part:
         yield sentence("spread")
     pairs = []
     for cell in run.cells:
-        all_films = [p for p in cell.paper if not p.movie]
+        all_films = [p for p in cell.paper if not p.film]
         pairs += [(cell, printed) for printed in all_films]
     for metric, same_metric in grouped(pairs, lambda p: p[1].metric).items():
         rows = _paper_rows(same_metric)
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
     for cell in run.cells:
-        by_film = [p for p in cell.paper if p.movie]
+        by_film = [p for p in cell.paper if p.film]
         if by_film:
             yield _paper_by_film(cell, by_film)
 
@@ -64,7 +64,7 @@ def _paper_by_film(cell: CellRecord, printed: Sequence[PrintedValue]) -> ResultT
     our_values = []
     their_values = []
     for value in printed:
-        film = value.movie or ""
+        film = value.film or ""
         ours = _ours(cell, value)
         theirs = Number(value.mean, sd=value.sd)
         rows.append((value.source or film, film, ours, theirs))
@@ -89,11 +89,11 @@ def _paper_by_film(cell: CellRecord, printed: Sequence[PrintedValue]) -> ResultT
 def _ours(cell: CellRecord, printed: PrintedValue) -> Number:
     """Return the number of this run that a printed one is compared with."""
     metric = printed.metric
-    film = printed.movie
+    film = printed.film
     if not film:
         over_folds = cell.metrics.get(metric, Metric())
         return Number(over_folds.mean, sd=over_folds.sd)
     sd = None
-    if film in cell.by_movie:
-        sd = (cell.by_movie[film].sd or {}).get(metric)
+    if film in cell.by_film:
+        sd = (cell.by_film[film].sd or {}).get(metric)
     return Number(film_value(cell, film, metric), sd=sd)

@@ -101,8 +101,8 @@ def _results_of_test(
 def _sizes_of(record: CellRecord) -> str:
     """Return the sizes of a test task for the title of its table."""
     films = ""
-    if record.n_movies:
-        films = f" of {record.n_movies} films"
+    if record.n_films:
+        films = f" of {record.n_films} films"
     share = f"{100 * record.prevalence:.1f} % positive"
     return f" ({record.n_test} clips{films}, {share})"
 

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -68,13 +69,13 @@ class TrainingData:
     manifest_sha256: str
     view: str
     n_clips: int
-    n_movies: int
-    movies: tuple[str, ...] = ()
+    n_films: int
+    films: tuple[str, ...] = ()
     citation: str = ""
     licence: str = ""
 
     def __repr__(self) -> str:
-        counts = f"{self.n_clips} clips", f"{self.n_movies} films"
+        counts = f"{self.n_clips} clips", f"{self.n_films} films"
         return short_repr(
             "TrainingData", repr(self.manifest), f"view={self.view!r}", *counts
         )
@@ -213,11 +214,12 @@ MODEL_JSON = Table(
 def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
-    content = dict(document.tree)
+    content = deepcopy(document.tree)
     is_old = content.get("schema") == OLD_SCHEMA
     document.require_schema(
         OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt
     )
+    _rename_films(document.tree.get("training"))
     checked: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
@@ -226,6 +228,15 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
             "the content differs from its sha256 checksum", where=where, hint=hint
         )
     return checked
+
+
+def _rename_films(training: Any) -> None:
+    """Give the films of an older model the keys that they have today."""
+    if not isinstance(training, dict):
+        return
+    for old, new in (("n_movies", "n_films"), ("movies", "films")):
+        if old in training and new not in training:
+            training[new] = training.pop(old)
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
@@ -289,7 +300,7 @@ def croissant(
         title=f"{info.name}: a {info.kind} for {info.task}",
         description=f"A {info.kind} for the task {info.task}. It takes the level {source.level} of"
         f" features of {source.backbone}, recipe {source.fingerprint}.",
-        collection=f"Trained on {data.n_clips} clips of {data.n_movies} films of the manifest "
+        collection=f"Trained on {data.n_clips} clips of {data.n_films} films of the manifest "
         f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
         citation=data.citation,
     )

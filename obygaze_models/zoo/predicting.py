@@ -424,7 +424,7 @@ def _basis(
 ) -> list[str]:
     """Return the kind of score of each clip. Films and clips are the same where their ids are."""
     training = model.info.training
-    films = set(training.movies)
+    films = set(training.films)
     if model.clips is None:
         if training.n_clips > 0 and not films:
             return [IN_SAMPLE] * len(ids)

@@ -106,12 +106,12 @@ def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
 def test_the_levels_of_films_are_those_of_the_published_split() -> None:
     two, three = split_file("02_EN_S.csv"), split_file("02_ENHN_S.csv")
     n_easy = Counter(
-        film for film, sure in zip(two.movies, two.y, strict=True) if not sure
+        film for film, sure in zip(two.films, two.y, strict=True) if not sure
     )
     n_negative = Counter(
-        film for film, sure in zip(three.movies, three.y, strict=True) if not sure
+        film for film, sure in zip(three.films, three.y, strict=True) if not sure
     )
-    n_sure = Counter(film for film, sure in zip(two.movies, two.y, strict=True) if sure)
+    n_sure = Counter(film for film, sure in zip(two.films, two.y, strict=True) if sure)
     published = [
         (n_easy[film], n_negative[film] - n_easy[film], n_sure[film]) for film in FILMS
     ]

@@ -335,8 +335,8 @@ def test_the_six_lines_of_the_page(here):
 def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None:
     values = sealed_store(tmp_path / "stores/whole")
     partial_copy(tmp_path / "stores/whole", tmp_path / "stores/part", levels=["clip"])
-    clips, movies = some_ids(23)
-    rows = zip(clips, movies, ["S", "EN"] * 12, strict=False)
+    clips, films = some_ids(23)
+    rows = zip(clips, films, ["S", "EN"] * 12, strict=False)
     table = tmp_path / "films.csv"
     table.write_text(
         "\n".join(["clip_id,movie_id,level", *(",".join(row) for row in rows)]),

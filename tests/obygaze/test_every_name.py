@@ -98,7 +98,7 @@ COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
     ),
     "store": (["store", "import", "npz", "x.npz"], "stores", ["store", "info"]),
     "subset": (
-        ["store", "subset", "sig", "--movie", "tt0000001"],
+        ["store", "subset", "sig", "--film", "tt0000001"],
         "stores",
         ["store", "info"],
     ),

@@ -28,7 +28,7 @@ CLIPS = [
     "tt0120338-001",
     "tt0120338-Ünïcode",
 ]
-MOVIES = ["tt0108160"] * 3 + ["tt0120338"] * 2
+FILMS = ["tt0108160"] * 3 + ["tt0120338"] * 2
 RECIPE = {
     "backbone": {"name": "archive", "card_sha256": "ab" * 32},
     "weights": {"model.safetensors": "cd" * 32},
@@ -59,7 +59,7 @@ def write(
         manifest_name="archive",
         manifest_sha256="12" * 32,
         clip_ids=CLIPS,
-        movie_ids=MOVIES,
+        movie_ids=FILMS,
         arrays=arrays,
         block_rows=2,
         licence="CC0-1.0",

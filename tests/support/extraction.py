@@ -25,15 +25,15 @@ def film_folder(
     """Videos of `n_clips` clips and their manifest; `bad` puts other bytes in place of some."""
     clips = []
     for number in range(n_clips):
-        movie = f"tt{number // 10}"
-        name = f"{movie}/{movie}-{number:03d}.mp4"
+        film = f"tt{number // 10}"
+        name = f"{film}/{film}-{number:03d}.mp4"
         path = folder / "videos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if bad and number in bad:
             path.write_bytes(bad[number])
         else:
             write_video(path, numbers=range(number, number + 18), size=(64, 48))
-        clips.append(Clip(f"{movie}-{number:03d}", movie, number, name, level="EN"))
+        clips.append(Clip(f"{film}-{number:03d}", film, number, name, level="EN"))
     header = Header(
         "Numbered films", {}, video_root=str(folder / "videos"), licence="CC0-1.0"
     )

@@ -15,22 +15,22 @@ from obygaze.extensions.annotate.projection import (
 )
 
 
-def marks(text: str, *, movie: str = "m", annotator: str = "A") -> list[Segment]:
+def marks(text: str, *, film: str = "m", annotator: str = "A") -> list[Segment]:
     """Segments from '0-99 S Body|Look, 100-149 HN': first and last frame, level, concepts."""
     found = []
     for part in filter(str.strip, text.split(",")):
         frames, level, *concepts = part.split(maxsplit=2)
         start, end = map(int, frames.split("-"))
         names = tuple(concepts[0].strip().split("|")) if concepts else ()
-        found.append(Segment(movie, annotator, start, end, level, names))
+        found.append(Segment(film, annotator, start, end, level, names))
     return found
 
 
-def clips(text: str, *, movie: str = "m") -> list[ClipSpan]:
+def clips(text: str, *, film: str = "m") -> list[ClipSpan]:
     """Clips from '0-99 100-199', called m-001, m-002."""
     bounds = [tuple(map(int, part.split("-"))) for part in text.split()]
     return [
-        ClipSpan(f"{movie}-{number:03d}", movie, start, end)
+        ClipSpan(f"{film}-{number:03d}", film, start, end)
         for number, (start, end) in enumerate(bounds, start=1)
     ]
 

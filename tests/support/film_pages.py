@@ -68,7 +68,7 @@ def table(
     """The marks of an annotator in a workspace."""
     path = folder / "segments" / f"{films.name}.{annotator}.csv"
     arm = "blind" if blind else "assisted"
-    return MarkTable(path, annotator, arm, films.movies, tuple(films.header.concepts))
+    return MarkTable(path, annotator, arm, films.films, tuple(films.header.concepts))
 
 
 def mark(number: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def read_store(files: Tree, folder: Path) -> None:
         lambda: describe(store),
         store.text,
         lambda: select_files(place),
-        lambda: select_files(place, movies=[store.movie_ids[0]]),
+        lambda: select_files(place, films=[store.movie_ids[0]]),
         lambda: select_files(place, levels=store.levels[:1]),
         lambda: verify(place, hashes=True),
         *(
@@ -198,18 +198,18 @@ def restamped_index(files: Tree, draw: random.Random) -> Tree:
     """Make the list of pages fit the changed pages, then the seal and all checksums."""
     files = {name: _stamped(data) for name, data in files.items()}
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        movies = json.loads(files["index/movies.json"])
-        for name in movies["files"].keys() & files.keys():
-            movies["files"][name] = [
+        films = json.loads(files["index/movies.json"])
+        for name in films["files"].keys() & files.keys():
+            films["files"][name] = [
                 len(files[name]),
                 hashlib.sha256(files[name]).hexdigest(),
             ]
-        files["index/movies.json"] = _stamped(json.dumps(movies).encode())
+        files["index/movies.json"] = _stamped(json.dumps(films).encode())
     return restamped(files, draw)
 
 
 def read_index(files: Tree, folder: Path) -> None:
-    """Read the rows of two movies by the index, and compare the index with the seal."""
+    """Read the rows of two films by the index, and compare the index with the seal."""
     from obygaze_features.store.read.verify import verify
 
     place = MemoryFiles(files, is_remote=True)
@@ -221,11 +221,11 @@ def read_index(files: Tree, folder: Path) -> None:
         errors = [
             _error_of(
                 lambda: (
-                    store.matrix("clip", movies=["tt0000100"], missing="drop").clip_ids
+                    store.matrix("clip", films=["tt0000100"], missing="drop").clip_ids
                 )
             ),
             _error_of(
-                lambda: store.matrix("pooled", movies=["tt0000102"], missing="drop")
+                lambda: store.matrix("pooled", films=["tt0000102"], missing="drop")
             ),
             _error_of(lambda: store.movie_ids_of(np.arange(7))),
             _error_of(lambda: verify(place, hashes=True)),

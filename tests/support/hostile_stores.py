@@ -35,7 +35,7 @@ def make_base(path: Path, compressor: str | None = None) -> None:
     limits = {name: getattr(create, name) for name in names}
     for name, n_bytes in zip(names, (1000, 1024, 1), strict=True):
         setattr(create, name, n_bytes)
-    clips, movies = some_ids(N_CLIPS)
+    clips, films = some_ids(N_CLIPS)
     try:
         plan = create_store(
             path,
@@ -43,7 +43,7 @@ def make_base(path: Path, compressor: str | None = None) -> None:
             manifest_name="made-up",
             manifest_sha256="12" * 32,
             clip_ids=clips,
-            movie_ids=movies,
+            movie_ids=films,
             arrays=ARRAYS,
             licence="CC0-1.0",
             citation="",

@@ -83,7 +83,7 @@ def _labels(
     expected = {
         "n_test": len(y),
         "n_positive": sum(y.values()),
-        "n_movies": len(groups),
+        "n_films": len(groups),
     }
     expected["n_runs"] = len({(row["fold"], row["seed"]) for row in rows})
     yield from _unequal("", expected, cell)
@@ -306,8 +306,8 @@ def _by_group(
             s: edges_of([row for row in rows if row["seed"] == s]) for s in of_seed
         }
     names = {group[row["clip_id"]] for row in rows}
-    if names != set(cell["by_movie"]):
-        yield f"by_movie has {sorted(cell['by_movie'])}, expected {sorted(names)}"
+    if names != set(cell["by_film"]):
+        yield f"by_film has {sorted(cell['by_film'])}, expected {sorted(names)}"
         return
     for name in sorted(names):
         inside = [row for row in rows if group[row["clip_id"]] == name]
@@ -333,7 +333,7 @@ def _by_group(
         if not any(y.values()):
             expected |= {"f1_binary": math.nan, "recall": math.nan}
         expected |= {"n": len(y), "n_positive": sum(y.values())}
-        yield from _unequal(f"film {name}: ", expected, cell["by_movie"][name])
+        yield from _unequal(f"film {name}: ", expected, cell["by_film"][name])
 
 
 def _unequal(

@@ -181,7 +181,7 @@ REASONS: dict[str, Reason] = {
     ),
     r"cannot make (\d+) folds of (\d+) \S+": _has_few_groups,
     r"\d+ of \d+ cells test on clips of their training or validation": _may_leak,
-    r"validation = 'each' needs at least two movies.*": _has_few_films,
+    r"validation = 'each' needs at least two films.*": _has_few_films,
     r"splits.never names every .*": _never_is_everyone,
     r"no clip has '(\w+)' in the column part": _lacks_a_cell,
     r"published splits need at least four folds, got (\d+)": _has_few_published_folds,

@@ -29,7 +29,7 @@ class SplitFile:
     """One split file as columns."""
 
     ids: list[str]
-    movies: list[str]
+    films: list[str]
     scenes: NDArray[np.intp]
     y: NDArray[np.bool_]
     folds: NDArray[np.intp]
@@ -52,7 +52,7 @@ def split_file(name: str) -> SplitFile:
     named = [{c.strip() for c in ast.literal_eval(row["reason"])} for row in rows]
     return SplitFile(
         ids=[row["id"] for row in rows],
-        movies=[row["movie"] for row in rows],
+        films=[row["movie"] for row in rows],
         scenes=np.array([int(row["id"].split("-")[1]) for row in rows]),
         y=np.array([row["label"] in POSITIVE for row in rows]),
         folds=np.array([int(row["fold"]) for row in rows]),

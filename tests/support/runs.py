@@ -45,13 +45,13 @@ def cell(
         "feature": feature,
         "n_test": 12,
         "n_positive": 3,
-        "n_movies": 3,
+        "n_films": 3,
         "prevalence": 0.25,
         "n_runs": 1,
         "repeated": False,
         "leaked": leaked,
         **metrics,
-        "by_movie": {film: {"n": 4, "n_positive": 1, "ap": 0.5} for film in FILMS},
+        "by_film": {film: {"n": 4, "n_positive": 1, "ap": 0.5} for film in FILMS},
         "confusion": {"tp": 2, "fp": 1, "fn": 1, "tn": 8},
         "calibration": [
             {"low": 0.0, "high": 0.1, "n": 12, "score": 0.05, "share": 0.25}
@@ -222,7 +222,7 @@ def write_run(
             "sha256": "b" * 64,
             "view": "visual",
             "n_clips": 12,
-            "n_movies": 3,
+            "n_films": 3,
         },
         "stores": {
             "clip": {
@@ -248,12 +248,12 @@ def write_run(
 
 def usual() -> list[Record]:
     """A record of every kind that a report tells of."""
-    printed = {"metric": "ap", "mean": 0.5, "sd": 0.125, "movie": None, "source": ""}
+    printed = {"metric": "ap", "mean": 0.5, "sd": 0.125, "film": None, "source": ""}
     by_film = {
         "metric": "ap",
         "mean": 0.53,
         "sd": None,
-        "movie": "tt1",
+        "film": "tt1",
         "source": "Juno",
     }
     comparison = {
@@ -267,7 +267,7 @@ def usual() -> list[Record]:
         "ci": [-0.125, 0.5],
         "p_sign_flip": None,
         "p_corrected_t": 0.0625,
-        "n_movies": 3,
+        "n_films": 3,
     }
     missing = {
         "clip_id": "tt2-004",

@@ -47,12 +47,10 @@ def a_recipe(**changes: Any) -> Recipe:
     return Recipe.of(**{**sections, **changes})
 
 
-def some_ids(n_clips: int, per_movie: int = 5) -> tuple[list[str], list[str]]:
-    """Clip and movie ids as MovieGraphs spells them."""
-    movies = [f"tt{100 + i // per_movie:07d}" for i in range(n_clips)]
-    return [
-        f"{movie}-{i % per_movie + 1:03d}" for i, movie in enumerate(movies)
-    ], movies
+def some_ids(n_clips: int, per_film: int = 5) -> tuple[list[str], list[str]]:
+    """Clip and film ids as MovieGraphs spells them."""
+    films = [f"tt{100 + i // per_film:07d}" for i in range(n_clips)]
+    return [f"{film}-{i % per_film + 1:03d}" for i, film in enumerate(films)], films
 
 
 def some_values(
@@ -72,13 +70,13 @@ def plan_store(
     path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any
 ) -> Any:
     """An empty store; keyword arguments replace what `create_store` is given."""
-    clips, movies = some_ids(n_clips)
+    clips, films = some_ids(n_clips)
     given: dict[str, Any] = {
         "recipe": a_recipe(),
         "manifest_name": "made-up",
         "manifest_sha256": "12" * 32,
         "clip_ids": clips,
-        "movie_ids": movies,
+        "movie_ids": films,
         "arrays": ARRAYS,
         "block_rows": block_rows,
         "licence": "CC0-1.0",
@@ -131,7 +129,7 @@ def partial_copy(
     source: Path,
     target: Path,
     levels: Sequence[str] | None = None,
-    movies: Sequence[str] | None = None,
+    films: Sequence[str] | None = None,
 ) -> Path:
     """A partial copy, or an addition to one, as earlier versions made it when they pulled a part.
 
@@ -139,7 +137,7 @@ def partial_copy(
     """
     store = open_store(source)
     names = [spec.name for spec in store.plan.arrays] if levels is None else levels
-    rows = store.select(movies=movies).rows
+    rows = store.select(films=films).rows
     blocks = frozenset((rows // store.plan.block_rows).tolist())
     held: dict[str, frozenset[int]] = {}
     if (target / Partial.FILE).exists():

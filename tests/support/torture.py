@@ -80,7 +80,7 @@ WORK: dict[str, Work] = {
     "commit and seal": fill,
     "pull": lambda source, target: pull(source, target),
     "pull of a level": lambda source, target: pull(source, target, levels=["clip"]),
-    "pull of a film": lambda source, target: pull(source, target, movies=["tt0000100"]),
+    "pull of a film": lambda source, target: pull(source, target, films=["tt0000100"]),
     "push to a folder": lambda source, target: push(open_store(source), target),
     "subset": lambda source, target: subset(
         open_store(source), target, levels=["clip"]

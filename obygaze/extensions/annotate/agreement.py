@@ -149,14 +149,14 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
     threshold) says nothing of agreement, and is not counted as an easy negative.
     """
-    movie_of = {span.clip_id: span.movie_id for span in spans}
+    film_of = {span.clip_id: span.movie_id for span in spans}
     films: dict[str, dict[str, list[ClipLevel]]] = {}
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
-            rows_of = films.setdefault(movie_of[row.clip_id], {})
+            rows_of = films.setdefault(film_of[row.clip_id], {})
             rows_of.setdefault(annotator, []).append(row)
     pairs = []
-    for movie, rows_of in sorted(films.items()):
+    for film, rows_of in sorted(films.items()):
         for names in combinations(sorted(rows_of), 2):
             first_annotator, second_annotator = names
             levels: list[str] = []
@@ -168,7 +168,7 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
                 if row.labelled and other_row.labelled:
                     levels.append(row.level)
                     other_levels.append(other_row.level)
-            pair = pair_of(levels, other_levels, movie_id=movie, annotators=names)
+            pair = pair_of(levels, other_levels, movie_id=film, annotators=names)
             pairs.append(pair)
     return pairs
 

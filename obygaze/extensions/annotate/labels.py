@@ -185,7 +185,7 @@ def _warnings(projection: Projection, concepts: set[str]) -> list[str]:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     if projection.assumed:
         named = few(
-            [f"{annotator} in {movie}" for movie, annotator in projection.assumed], 3
+            [f"{annotator} in {film}" for film, annotator in projection.assumed], 3
         )
         warnings.append(
             f"not known what was watched, unmarked clips count as EN: {named}"

@@ -63,13 +63,13 @@ class Outdated(ObygazeError):
 class MarkTable:
     """The marks of one annotator: the file `segments/MANIFEST.NAME.csv`.
 
-    `movies` and `concepts` are those of the manifest.
+    `films` and `concepts` are those of the manifest.
     """
 
     path: Path
     annotator: str
     arm: str
-    movies: Sequence[str]
+    films: Sequence[str]
     concepts: Sequence[str]
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class MarkTable:
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
         names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
-        own_id, version, movie, level, start, end = (wanted.get(name) for name in names)
+        own_id, version, film, level, start, end = (wanted.get(name) for name in names)
         concepts = wanted.get("concepts") or []
         comment = str(wanted.get("comment") or "")
         # The page may send any JSON: a list or an object is no name, and has no hash.
@@ -164,8 +164,8 @@ class MarkTable:
             raise FixInput("mark: expected an id")
         if type(version) is not int:
             raise FixInput("version: expected a whole number")
-        if not isinstance(movie, str) or movie not in self.movies:
-            raise FixInput(f"the manifest has no film {movie!r}")
+        if not isinstance(film, str) or film not in self.films:
+            raise FixInput(f"the manifest has no film {film!r}")
         if not isinstance(level, str) or level not in LEVELS:
             raise FixInput(f"level must be one of {', '.join(LEVELS)}")
         is_span = type(start) is int and type(end) is int and 0 <= start <= end
@@ -178,7 +178,7 @@ class MarkTable:
         if len(comment) > MAX_COMMENT:
             raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
         return {
-            "movie_id": movie,
+            "movie_id": film,
             "annotator": self.annotator,
             "start_frame": start,
             "end_frame": end,

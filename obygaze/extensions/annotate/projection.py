@@ -577,9 +577,9 @@ def _equal_clips(
             max(last, segment.end_frame),
         )
     clips: list[ClipSpan] = []
-    for movie, fps in rates.items():
+    for film, fps in rates.items():
         frames_per_clip = seconds * fps
-        first, last = marked[movie]
+        first, last = marked[film]
         for number in count_from(int(first / frames_per_clip)):
             clip_start = round(number * frames_per_clip)
             next_start = round((number + 1) * frames_per_clip)
@@ -587,6 +587,6 @@ def _equal_clips(
                 continue  # rounded down, so that the next clip has the first marked frame
             if next_start - 1 > last:
                 break
-            clip_id = f"{movie}-{number + 1:04d}"
-            clips.append(ClipSpan(clip_id, movie, clip_start, next_start - 1, fps))
+            clip_id = f"{film}-{number + 1:04d}"
+            clips.append(ClipSpan(clip_id, film, clip_start, next_start - 1, fps))
     return tuple(clips)

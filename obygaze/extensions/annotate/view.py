@@ -74,7 +74,7 @@ def open_site(
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
         concepts = tuple(clips.header.concepts)
-        marks = MarkTable(path, annotate, arm, clips.movies, concepts)
+        marks = MarkTable(path, annotate, arm, clips.films, concepts)
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site

@@ -75,9 +75,9 @@ class WatchedTable:
             ]
             further_columns = _further_columns(rows)
             lines = []
-            for movie, of_movie in sorted(rows.items()):
-                for row in of_movie:
-                    line = [movie, self.annotator, row.first, row.last, WATCHED, ""]
+            for film, of_film in sorted(rows.items()):
+                for row in of_film:
+                    line = [film, self.annotator, row.first, row.last, WATCHED, ""]
                     line.append(row.framerate)
                     line += [row.more.get(name, "") for name in further_columns]
                     lines.append(line)

@@ -111,7 +111,7 @@ class SavedManifest:
     def __str__(self) -> str:
         stats = compute_stats(self.manifest)
         n_clips = count(stats.clips, stats.unit)
-        text = f"{self.path}: {n_clips} of {count(stats.movies, 'film')}"
+        text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
         levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
         return f"{text} ({levels})" if levels else text
 

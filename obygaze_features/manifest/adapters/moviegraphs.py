@@ -64,12 +64,12 @@ def read(
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     manifest = _read_shots(source)
-    unknown = sorted(set(shifts) - set(manifest.movies))
+    unknown = sorted(set(shifts) - set(manifest.films))
     if unknown:
         raise FixUsage(
             f"offsets for unknown films: {few(unknown)}",
             where=str(source),
-            hint=f"one of {few(manifest.movies)}",
+            hint=f"one of {few(manifest.films)}",
         )
     violations = Violations(source)
     clips = []
@@ -81,27 +81,23 @@ def read(
             n_before_start[clip.movie_id] += 1
     violations.raise_if_any("these are not times of clips")
     warnings = []
-    for movie, n_clips in n_before_start.items():
+    for film, n_clips in n_before_start.items():
         warnings.append(
-            f"{movie}: with an offset of {shifts[movie]:+g} s {count(n_clips, 'clip')}"
+            f"{film}: with an offset of {shifts[film]:+g} s {count(n_clips, 'clip')}"
             " would start before the film"
         )
-    for movie in _without_scenes(source, manifest.movies):
-        warnings.append(
-            f"{movie}: left out, because it has no {SCENES}/{movie}{_SUFFIX}"
-        )
+    for film in _without_scenes(source, manifest.films):
+        warnings.append(f"{film}: left out, because it has no {SCENES}/{film}{_SUFFIX}")
     header = published_header("moviegraphs", *manifest.header.sources)
     moved = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
     return ImportedManifest(moved, tuple(warnings))
 
 
 def _check_offsets(offsets: Mapping[str, float]) -> None:
-    for movie, offset in offsets.items():
+    for film, offset in offsets.items():
         if not abs(offset) <= MAX_OFFSET_S:
             most = f"{MAX_OFFSET_S:.0f} seconds"
-            raise FixUsage(
-                f"the offset of {movie} must be at most {most}, got {offset}"
-            )
+            raise FixUsage(f"the offset of {film} must be at most {most}, got {offset}")
 
 
 def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
@@ -131,10 +127,10 @@ def _read_shots(folder: Path) -> Manifest:
     violations: list[Violations] = []
     rows: list[tuple[TableRow, dict[str, str]]] = []
     sources = []
-    for movie, paths in _shot_files(folder).items():
+    for film, paths in _shot_files(folder).items():
         violations_of_film = [Violations(path) for path in paths]
         violations += violations_of_film
-        rows += _scenes(movie, paths, violations_of_film)
+        rows += _scenes(film, paths, violations_of_film)
         for path in paths:
             sources.append(source_of(path, path.relative_to(folder).as_posix()))
     clips = clips_of(rows, columns=SHOT_COLUMNS)
@@ -147,13 +143,13 @@ def _root(folder: Path) -> Path:
     return folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
 
 
-def _without_scenes(folder: Path, movies: Sequence[str]) -> list[str]:
+def _without_scenes(folder: Path, films: Sequence[str]) -> list[str]:
     """Return the films that have cuts or frames, but are not among those with scenes."""
-    movies_with_video_files = set()
+    films_with_video_files = set()
     for path in (_root(folder) / VIDEO).iterdir():
         if path.suffix in (".videvents", ".matidx"):
-            movies_with_video_files.add(path.stem)
-    return sorted(movies_with_video_files - set(movies))
+            films_with_video_files.add(path.stem)
+    return sorted(films_with_video_files - set(films))
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
@@ -162,11 +158,11 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
     films = {}
     missing = []
     for scenes in sorted((root / SCENES).glob(f"*{_SUFFIX}")):
-        movie = scenes.name.removesuffix(_SUFFIX)
-        cuts = root / VIDEO / f"{movie}.videvents"
-        frames = root / VIDEO / f"{movie}.matidx"
-        films[movie] = (scenes, cuts, frames)
-        missing += [path for path in films[movie] if not path.is_file()]
+        film = scenes.name.removesuffix(_SUFFIX)
+        cuts = root / VIDEO / f"{film}.videvents"
+        frames = root / VIDEO / f"{film}.matidx"
+        films[film] = (scenes, cuts, frames)
+        missing += [path for path in films[film] if not path.is_file()]
     if not films:
         raise NotFound(
             f"no {SCENES}/*{_SUFFIX} in this folder",
@@ -183,7 +179,7 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
 
 
 def _scenes(
-    movie: str, paths: Sequence[Path], wrong: Sequence[Violations]
+    film: str, paths: Sequence[Path], wrong: Sequence[Violations]
 ) -> Iterator[tuple[TableRow, dict[str, str]]]:
     """Yield the row and the cells of each scene of a film; violations are added to its files."""
     seconds = _frame_times(paths[2], wrong[2])
@@ -213,8 +209,8 @@ def _scenes(
             start = starts[first - 1]
             after = starts[last]
             cells = {
-                "clip_id": f"{movie}-{number:03d}",
-                "movie_id": movie,
+                "clip_id": f"{film}-{number:03d}",
+                "movie_id": film,
                 "scene": str(number),
             }
             cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}

@@ -40,7 +40,7 @@ NAMES = {
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
 # The second line of the released file has nothing but semicolons.
 LAYOUT: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
-# The levels that a label stands for; the files by movie have 1 for S and 0 for its opposites.
+# The levels that a label stands for; the files by film have 1 for S and 0 for its opposites.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),
     "Hard Neg": ("HN",),

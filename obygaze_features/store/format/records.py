@@ -186,13 +186,13 @@ class Origin:
         store_sha256: The sha256 of its store.json.
         seal_sha256: The sha256 of its seal; "" where its index was read in place of the seal.
         levels: The levels that were asked for; None for all.
-        movies: The movies that were asked for; None for all.
+        films: The films that were asked for; None for all.
     """
 
     store_sha256: str
     seal_sha256: str
     levels: tuple[str, ...] | None
-    movies: tuple[str, ...] | None
+    films: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,17 @@ def _rows_of(kind: type, least: int = 0) -> Rows:
     return Rows(replace(table_of(kind), ignore_unknown=True), least)
 
 
+def _rows_of_origins() -> Rows:
+    """Return the rule of a list of origins, whose films are called `movies` in the file."""
+    keys = dict(table_of(Origin).keys)
+    keys["movies"] = keys.pop("films")
+    return Rows(Table(keys, list(keys), ignore_unknown=True, build=_origin))
+
+
+def _origin(movies: tuple[str, ...] | None, **values: Any) -> Origin:
+    return Origin(films=movies, **values)
+
+
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
@@ -220,7 +231,7 @@ def _array_list(specs: Sequence[ArraySpec]) -> list[dict[str, Any]]:
 
 # The rules of fields by their type; other types have those of the schema checker.
 _RULES: Mapping[Any, Converted | Rows] = {
-    tuple[Origin, ...]: _rows_of(Origin),
+    tuple[Origin, ...]: _rows_of_origins(),
     tuple[LicenceStatement, ...]: _rows_of(LicenceStatement, least=1),
     Sequence[str]: Converted(list, list),
     tuple[int, int]: Converted(_row_range, list),
@@ -246,6 +257,7 @@ _KEYS = {
     "blocks": ("arrays",),
     "status_of_row": ("noted",),
     "of_rows": ("sources",),
+    "films": ("movies",),
 }
 # Fields that are left out of the file where they are empty. Those without a default must be there.
 _OPTIONAL = frozenset(("sources", "plan", "plan_id", "origins", "crc32c", "makers"))
@@ -284,8 +296,13 @@ def _in_file(rule: Any, value: Any) -> Any:
     if isinstance(rule, Converted):
         return rule.dump(value)
     if isinstance(rule, Rows):
-        return [dict(vars(item)) for item in value]
+        return [_row_in_file(vars(item)) for item in value]
     return value
+
+
+def _row_in_file(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields of a row by their keys in the file."""
+    return {_KEYS.get(name, (name,))[-1]: value for name, value in values.items()}
 
 
 def _by_field(tree: Mapping[str, Any], table: Table) -> dict[str, Any]:
@@ -428,7 +445,7 @@ class Plan(Record):
             )
 
     def id_files(self, name: str) -> dict[str, FileMark]:
-        """Return the files of the ids of clips or movies."""
+        """Return the files of the ids of clips or films."""
         prefix = f"data.zarr/{name}/c."
         return {
             file: mark for file, mark in self.files.items() if file.startswith(prefix)

@@ -2,7 +2,7 @@
 
 A CSV file has a column of clip ids, and a column for each number of the vectors. Of .pth files only
 plain tensors are loaded (PyTorch's restricted unpickler), in the folders of the released code:
-FEATURES/<movie>/<video>.pth.
+FEATURES/<film>/<video>.pth.
 """
 
 import io
@@ -31,8 +31,8 @@ from obygaze_features.manifest.tables import CsvTable, read_table
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
+    FILM_KEY,
     ID_KEY,
-    MOVIE_KEY,
     NPY_LEVELS,
     PROVENANCE,
     Array,
@@ -147,9 +147,9 @@ def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     every = [file for of_level in files.values() for file in of_level.values()]
     recorded = {level: folder or "." for level, folder in folders.items()}
     tops = {root, *(root / folder for folder in folders.values())}
-    movies = _movies_of_folders(files, tops, root)
+    films = _films_of_folders(files, tops, root)
     origin = origin_of("npy", root, every)
-    return clip_source(origin, files, _mapped, recorded, movie_of_clip=movies)
+    return clip_source(origin, files, _mapped, recorded, film_of_clip=films)
 
 
 def _folders_of_levels(root: Path) -> dict[str, str]:
@@ -164,23 +164,23 @@ def _folders_of_levels(root: Path) -> dict[str, str]:
     return {"frames" if has_several(n_dimensions) else "clip": ""}
 
 
-def _movies_of_folders(
+def _films_of_folders(
     files: Mapping[str, Mapping[str, Path]], tops: Collection[Path], root: Path
 ) -> dict[str, str]:
     """Return the film of each clip that has its files in a folder of that name, not in `tops`."""
-    movies: dict[str, str] = {}
+    films: dict[str, str] = {}
     for of_level in files.values():
         for clip, file in of_level.items():
             if file.parent in tops:
                 continue
-            movie = movies.setdefault(clip, file.parent.name)
-            if movie != file.parent.name:
+            film = films.setdefault(clip, file.parent.name)
+            if film != file.parent.name:
                 raise FixInput(
-                    f"{clip!r} is in the folders {movie!r} and {file.parent.name!r}",
+                    f"{clip!r} is in the folders {film!r} and {file.parent.name!r}",
                     where=str(root),
                     hint="files of one clip belong to one film, in each level",
                 )
-    return movies
+    return films
 
 
 def _mapped(path: Path) -> Array:
@@ -234,7 +234,7 @@ def open_csv(
     )
     numbers = {name: _numbers(table, ordered) for name, ordered in vectors.items()}
     violations.raise_if_any(NOT_FEATURES)
-    texts = [name for name in (id_key, MOVIE_KEY) if name in table.columns]
+    texts = [name for name in (id_key, FILM_KEY) if name in table.columns]
 
     def read(name: str) -> Array:
         if name in numbers:
@@ -261,7 +261,7 @@ def _numbered_columns(table: CsvTable, id_key: str) -> dict[str, list[tuple[int,
     columns: dict[str, list[tuple[int, str]]] = {}
     for column in table.columns:
         match = _NUMBERED.fullmatch(column)
-        if match is not None and column not in (id_key, MOVIE_KEY):
+        if match is not None and column not in (id_key, FILM_KEY):
             columns.setdefault(match[1] or "x", []).append((int(match[2]), column))
     return columns
 
@@ -323,11 +323,11 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
         name: {clip: (file, key) for clip, file in clips.items()}
         for name, key in (levels or {"": ""}).items()
     }
-    movies = {
+    films = {
         clip: file.parent.name for clip, file in clips.items() if file.parent != path
     }
     origin = origin_of("pth", path, files)
-    source = clip_source(origin, keys, _tensor, levels, movie_of_clip=movies)
+    source = clip_source(origin, keys, _tensor, levels, film_of_clip=films)
     n_others = sum(other.is_file() for other in visible_paths(path)) - len(files)
     if n_others > 0:
         verb = "was" if n_others == 1 else "were"

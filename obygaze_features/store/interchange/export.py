@@ -111,10 +111,10 @@ class _Job:
             self.progress.advance(len(matrix.values))
 
     def clips(self, spec: ArraySpec) -> Iterator[tuple[str, str, Any]]:
-        """Yield clip, movie and values of each row."""
+        """Yield clip, film and values of each row."""
         for matrix in self.blocks(spec):
-            movies = self.store.movie_ids[matrix.rows].tolist()
-            yield from zip(matrix.clip_ids.tolist(), movies, matrix.values, strict=True)
+            films = self.store.movie_ids[matrix.rows].tolist()
+            yield from zip(matrix.clip_ids.tolist(), films, matrix.values, strict=True)
 
 
 def export_store(
@@ -256,7 +256,7 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
     if job.labels is not None:
         ids = job.store.clip_ids[job.rows].tolist()
         pairs = zip(ids, job.store.movie_ids[job.rows].tolist(), strict=True)
-        rows = ((clip, movie, *job.label(clip).values()) for clip, movie in pairs)
+        rows = ((clip, film, *job.label(clip).values()) for clip, film in pairs)
         columns = ("clip_id", "movie_id", *LABELS)
         data = csv_table(columns, rows, for_spreadsheets=job.for_spreadsheets)
         (folder / LABELS_FILE).write_bytes(data)
@@ -354,20 +354,20 @@ def _check_names(names: Sequence[str], where: str) -> None:
 
 
 def _check_files(
-    job: _Job, folder: Path, suffix: str, beside_movies: Sequence[str] = ()
+    job: _Job, folder: Path, suffix: str, beside_films: Sequence[str] = ()
 ) -> None:
-    """Raise an error if the file system would give two movies or two clips one name.
+    """Raise an error if the file system would give two films or two clips one name.
 
     Many take `A-1` and `a-1` for one name, and some also two forms of one Unicode text.
     """
     clips = job.store.clip_ids[job.rows].tolist()
-    movies = job.store.movie_ids[job.rows].tolist()
-    names = [*dict.fromkeys(movies), *beside_movies]
+    films = job.store.movie_ids[job.rows].tolist()
+    names = [*dict.fromkeys(films), *beside_films]
     pair = _same_name(names, folder)
-    files_of_movie: dict[str, list[str]] = {}
-    for clip, movie in zip(clips, movies, strict=True):
-        files_of_movie.setdefault(movie, []).append(f"{clip}{suffix}")
-    for files in files_of_movie.values():
+    files_of_film: dict[str, list[str]] = {}
+    for clip, film in zip(clips, films, strict=True):
+        files_of_film.setdefault(film, []).append(f"{clip}{suffix}")
+    for files in files_of_film.values():
         pair = pair or _same_name(files, folder)
     if pair is not None:
         raise FixInput(
@@ -438,13 +438,13 @@ def _npz(job: _Job, path: Path) -> None:
 
 
 def _npy(job: _Job, path: Path) -> None:
-    """LEVEL/MOVIE/CLIP.npy."""
+    """LEVEL/FILM/CLIP.npy."""
     _check_files(job, path, ".npy")
     names = [spec.name for spec in job.specs]
     (path / NPY_LEVELS).write_text("\n".join(names) + "\n", encoding="utf-8")
     for spec in job.specs:
-        for clip, movie, values in job.clips(spec):
-            folder = path / spec.name / movie
+        for clip, film, values in job.clips(spec):
+            folder = path / spec.name / film
             folder.mkdir(parents=True, exist_ok=True)
             np.save(folder / f"{clip}.npy", values)
 
@@ -459,13 +459,13 @@ def _hdf5(job: _Job, path: Path) -> None:
             out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
             out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
             for spec in job.specs:
-                for clip, movie, values in job.clips(spec):
+                for clip, film, values in job.clips(spec):
                     if len(job.specs) == 1:
                         node = out.create_dataset(clip, data=values, **options)
                     else:
                         node = out.require_group(clip)
                         node.create_dataset(spec.name, data=values, **options)
-                    node.attrs.update(movie_id=movie, **job.label(clip))
+                    node.attrs.update(movie_id=film, **job.label(clip))
     except (RuntimeError, OSError) as error:
         # HDF5 reports full disks in various errors, but always in these words.
         if os.strerror(errno.ENOSPC) in str(error):
@@ -483,8 +483,8 @@ def _csv(job: _Job, path: Path) -> None:
         if job.for_spreadsheets:
             stream.write(f"{SPREADSHEET_LINE}\n")
         stream.write(csv_line(header))
-        for clip, movie, values in job.clips(spec):
-            words: Iterable[str] = (clip, movie, *job.label(clip).values())
+        for clip, film, values in job.clips(spec):
+            words: Iterable[str] = (clip, film, *job.label(clip).values())
             if job.for_spreadsheets:
                 words = map(spreadsheet_cell, words)
             stream.write(
@@ -502,13 +502,13 @@ def _digits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _pth(job: _Job, path: Path) -> None:
-    """MOVIE/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
+    """FILM/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
     torch = need("torch", "mlp", "writing .pth files")
     (spec,) = job.specs
-    beside_movies = () if job.labels is None else (LABELS_FILE,)
-    _check_files(job, path, ".pth", beside_movies)
-    for clip, movie, values in job.clips(spec):
-        folder = path / movie
+    beside_films = () if job.labels is None else (LABELS_FILE,)
+    _check_files(job, path, ".pth", beside_films)
+    for clip, film, values in job.clips(spec):
+        folder = path / film
         folder.mkdir(exist_ok=True)
         vectors = values if values.ndim == 1 else values.reshape(-1, values.shape[-1])
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")

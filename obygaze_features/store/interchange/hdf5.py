@@ -19,8 +19,8 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.store.interchange.source import (
     DAMAGE,
+    FILM_KEY,
     HDF5_LEVELS,
-    MOVIE_KEY,
     BadRow,
     FeatureSource,
     by_clip,
@@ -201,39 +201,39 @@ def _a_dataset_a_clip(
         keys,
         lambda key: _dataset_of_clip(handle, key, str(path)),
         levels,
-        movie_of_clip=_movies(handle, paths[0], clips, path),
+        film_of_clip=_films(handle, paths[0], clips, path),
     )
 
 
-def _movies(
+def _films(
     handle: Any, pattern: str, clips: Sequence[str], path: Path
 ) -> dict[str, str]:
     """Return the films, which `export` writes as an attribute of each dataset or group."""
     words = pattern.split("/")
     id_depth = next(i for i, word in enumerate(words) if ID in word)
     top = "/".join(words[: id_depth + 1])
-    movies: dict[str, str] = {}
+    films: dict[str, str] = {}
     is_checked = False
     for clip in clips:
         try:
             node = _node(handle, top.replace(ID, clip), str(path))
         except KeyError:
             continue
-        if MOVIE_KEY not in node.attrs:
+        if FILM_KEY not in node.attrs:
             continue
         if not is_checked:
             _check_texts(handle)
             is_checked = True
-        movie = _id_of(node.attrs[MOVIE_KEY])
-        if movie is None:
+        film = _id_of(node.attrs[FILM_KEY])
+        if film is None:
             raise FixInput(
-                f"the attribute {MOVIE_KEY!r} of {clip!r} is not one text or whole number",
+                f"the attribute {FILM_KEY!r} of {clip!r} is not one text or whole number",
                 where=str(path),
                 hint="correct it, or remove this attribute from all clips",
             )
-        if movie:
-            movies[clip] = movie
-    return movies
+        if film:
+            films[clip] = film
+    return films
 
 
 def _id_of(attribute: Any) -> str | None:

@@ -26,7 +26,7 @@ from obygaze_features.store.interchange.source import (
     FeatureSource,
     Shape,
     checked_shape,
-    movie_of,
+    film_of,
     name_of,
 )
 from obygaze_features.store.write.create import create_store
@@ -132,7 +132,7 @@ def import_features(
     The recipe of the new store is marked unknown and has only the facts that you give. Several
     files or folders of one format become one store.
 
-    pth: a folder FEATURES/<movie>/<video>.pth, as the released code has it. A tensor is [1, D], or
+    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
     [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that could
     run code are rejected.
 
@@ -146,7 +146,7 @@ def import_features(
     csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it. The
     numbers give the order of a vector, wherever the columns are.
 
-    npy: a folder. Each file is a clip, in one folder, in one for each movie, or in one for each
+    npy: a folder. Each file is a clip, in one folder, in one for each film, or in one for each
     --level NAME=FOLDER.
 
     Args:
@@ -246,7 +246,7 @@ def import_store(
         path: the new store.
         manifest: the clips of a manifest; the store has a row for each, and clips that are not in
             the source are failed rows. Without it the store has the clips of the source, in the
-            order of movies and scenes; a movie is the part of the id before the last hyphen.
+            order of films and scenes; a film is the part of the id before the last hyphen.
         aliases: for other names in the source, the ids of their clips.
         settings: facts to keep, licence, citation, pooling and data type.
         progress: counts clips.
@@ -334,30 +334,30 @@ def _recipe_of(source: FeatureSource, settings: ImportSettings) -> Recipe:
 
 
 def clips_of(source: FeatureSource) -> ManifestClips:
-    """Return the clips of a source in the order of rows, by movie and then by scene."""
+    """Return the clips of a source in the order of rows, by film and then by scene."""
     pairs = sorted(
-        zip(_movies_of(source), source.clip_ids, strict=True),
+        zip(_films_of(source), source.clip_ids, strict=True),
         key=lambda pair: [*map(natural_order, pair), pair],
     )
     clips = [clip for _, clip in pairs]
-    movies = [movie for movie, _ in pairs]
+    films = [film for film, _ in pairs]
     return ManifestClips(
-        "imported", clips_sha256(zip(clips, movies, strict=True)), clips, movies
+        "imported", clips_sha256(zip(clips, films, strict=True)), clips, films
     )
 
 
-def _movies_of(source: FeatureSource) -> list[str]:
+def _films_of(source: FeatureSource) -> list[str]:
     """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
 
     If they say it of some clips only, the others might get another name for the same film.
     """
-    named = [movie for movie in source.movie_ids if movie is not None]
+    named = [film for film in source.movie_ids if film is not None]
     if not named:
-        return [movie_of(clip) for clip in source.clip_ids]
+        return [film_of(clip) for clip in source.clip_ids]
     if len(named) == len(source.clip_ids):
         return named
     pairs = zip(source.clip_ids, source.movie_ids, strict=True)
-    without = [clip for clip, movie in pairs if movie is None]
+    without = [clip for clip, film in pairs if film is None]
     n_clips = count(len(source.clip_ids), "clip")
     verb = "has" if len(without) == 1 else "have"
     raise FixInput(

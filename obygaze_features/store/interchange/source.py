@@ -46,7 +46,7 @@ GENERIC = frozenset(
     )
 )
 ID_KEY = "clip_id"
-MOVIE_KEY = "movie_id"
+FILM_KEY = "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
     *(
@@ -185,12 +185,12 @@ def clip_source(
     open_array: Callable[[Any], Any],
     levels: Mapping[str, str],
     *,
-    movie_of_clip: Mapping[str, str] | None = None,
+    film_of_clip: Mapping[str, str] | None = None,
 ) -> FeatureSource:
     """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
     `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
-    `levels` is recorded with the origin. `movie_of_clip` has the films that the files give.
+    `levels` is recorded with the origin. `film_of_clip` has the films that the files give.
     """
     origin = {**origin, "levels": dict(levels)} if levels else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
@@ -203,8 +203,8 @@ def clip_source(
             else:
                 openers.append(None)
         arrays[level] = openers
-    known_movies = movie_of_clip or {}
-    movie_ids = [known_movies.get(clip) for clip in clip_ids]
+    known_films = film_of_clip or {}
+    movie_ids = [known_films.get(clip) for clip in clip_ids]
     return FeatureSource(origin, clip_ids, movie_ids, arrays)
 
 
@@ -230,12 +230,10 @@ def column_source(
         keep_names: the names of arrays are those of levels, as `export` wrote them.
     """
     ids = _ids(path, read, id_key)
-    movies: Sequence[str | None] = [None] * len(ids)
-    if MOVIE_KEY in names:
-        movies = [movie or None for movie in _ids(path, read, MOVIE_KEY)]
-    keys = levels.values() or [
-        name for name in names if name not in (id_key, MOVIE_KEY)
-    ]
+    films: Sequence[str | None] = [None] * len(ids)
+    if FILM_KEY in names:
+        films = [film or None for film in _ids(path, read, FILM_KEY)]
+    keys = levels.values() or [name for name in names if name not in (id_key, FILM_KEY)]
     arrays = {key: read(key) for key in keys}
     warnings = []
     if not levels:
@@ -244,7 +242,7 @@ def column_source(
             f"{key} was left out: not an array with a row for each id"
             for key in sorted(arrays.keys() - set(levels.values()))
         ]
-    _check_rows(levels, arrays, ids, movies, path)
+    _check_rows(levels, arrays, ids, films, path)
     rows: dict[str, list[Opener | None]] = {}
     # Known without reading the rows.
     shapes: dict[Any, Shape] = {}
@@ -254,7 +252,7 @@ def column_source(
         rows[level] = [partial(array.__getitem__, index) for index in range(len(ids))]
         shapes.update(dict.fromkeys(rows[level], shape_of_row))
     origin = {**origin, "levels": dict(levels)}
-    return FeatureSource(origin, ids, movies, rows, warnings, _shapes=shapes)
+    return FeatureSource(origin, ids, films, rows, warnings, _shapes=shapes)
 
 
 def _usable_levels(
@@ -283,10 +281,10 @@ def _check_rows(
     levels: Mapping[str, str],
     arrays: Mapping[str, Any],
     ids: Sequence[str],
-    movies: Sequence[str | None],
+    films: Sequence[str | None],
     path: Path,
 ) -> None:
-    """Raise an error unless there is a level, and movies and levels have a row for each id."""
+    """Raise an error unless there is a level, and films and levels have a row for each id."""
     n_clips = len(ids)
     where = str(path)
     if not levels:
@@ -300,11 +298,11 @@ def _check_rows(
             where=where,
             hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
         )
-    if len(movies) != n_clips:
+    if len(films) != n_clips:
         raise FixInput(
-            f"expected {n_clips} movie ids, one for each clip, got {len(movies)}",
+            f"expected {n_clips} film ids, one for each clip, got {len(films)}",
             where=where,
-            hint="save one movie id for each clip",
+            hint="save one film id for each clip",
         )
     for level, key in levels.items():
         shape = tuple(arrays[key].shape)
@@ -458,7 +456,7 @@ def level_name(name: str) -> str:
     return cleaned if re.match(r"[a-z]", cleaned) else f"x{cleaned}"
 
 
-def movie_of(clip_id: str) -> str:
-    """Return the movie of a clip by its id: the part before the last hyphen, or the whole id."""
+def film_of(clip_id: str) -> str:
+    """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
     head, hyphen, _ = clip_id.rpartition("-")
     return head if hyphen and head else clip_id

@@ -48,7 +48,7 @@ class Arrays:
         self._layouts: dict[str, ChunkLayout] = {}
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
-        """Return the clip or movie id of each row."""
+        """Return the clip or film id of each row."""
         strings = self._strings(name, self.layout(name))
         if not "".join(strings).isprintable() or not all(map(str.strip, strings)):
             raise Corrupt(

@@ -75,7 +75,7 @@ class Commits:
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = self._looked_for_index = False
-        # The index by movie, once `find_index` has read it.
+        # The index by film, once `find_index` has read it.
         self.index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
@@ -94,7 +94,7 @@ class Commits:
             return self._seal
 
     def find_index(self) -> Index | None:
-        """Read the index by movie, to be used in place of the seal.
+        """Read the index by film, to be used in place of the seal.
 
         None for a store that has none, is small, is on this machine, or whose seal was read before.
         """

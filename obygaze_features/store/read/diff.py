@@ -56,7 +56,7 @@ class Diff:
     """The differences of two stores.
 
     `arrays` are those of only one of them, `formats` has the number formats of arrays of two,
-    `movies` the movies of clips of two, and `states` the states of clips that differ. `made_by` has
+    `films` the films of clips of two, and `states` the states of clips that differ. `made_by` has
     what made the clips of each store; two stores that are the same may differ in it.
     """
 
@@ -65,7 +65,7 @@ class Diff:
     only_second: list[str]
     common: list[str]
     states: dict[str, tuple[str, str]]
-    movies: dict[str, tuple[str, str]]
+    films: dict[str, tuple[str, str]]
     arrays: list[str]
     formats: dict[str, tuple[str, str]]
     texts_differ: bool
@@ -74,13 +74,13 @@ class Diff:
 
     @property
     def same(self) -> bool:
-        """Whether recipe, clips, movies, states, texts and every number are equal."""
+        """Whether recipe, clips, films, states, texts and every number are equal."""
         is_different = (
             self.recipe
             or self.only_first
             or self.only_second
             or self.states
-            or self.movies
+            or self.films
             or self.arrays
             or self.formats
             or self.texts_differ
@@ -108,7 +108,7 @@ class Diff:
             f"{len(self.only_second)} only in the second"
         )
         lines += _differing_lines(self.states)
-        lines += _differing_lines(self.movies)
+        lines += _differing_lines(self.films)
         lines += [f"{name}: only in one of them" for name in self.arrays]
         for name, (here, there) in self.formats.items():
             lines.append(f"{name}: {here} here, {there} there")
@@ -154,7 +154,7 @@ def diff_stores(
     progress: Annotated[Progress | None, Bar("compare")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Diff:
-    """Compare two stores: recipes, clips, movies, numbers and their formats.
+    """Compare two stores: recipes, clips, films, numbers and their formats.
 
     Numbers are compared over the clips that are ok in both: of features, the cosine of each clip's
     vector; of times and masks, how many clips are identical. The order of the rows does not matter.
@@ -186,7 +186,7 @@ def diff_stores(
         only_second=only_second,
         common=common,
         states=_differing(common, first_states, second_states, "ok"),
-        movies=_differing(common, _movies(first), _movies(second)),
+        films=_differing(common, _films(first), _films(second)),
         arrays=sorted(first_dtypes.keys() ^ second_dtypes.keys()),
         formats=_differing(common_arrays, first_dtypes, second_dtypes),
         texts_differ=not _same_texts(first.text(), second.text()),
@@ -220,7 +220,7 @@ def _states(store: Store) -> dict[str, str]:
     }
 
 
-def _movies(store: Store) -> dict[str, str]:
+def _films(store: Store) -> dict[str, str]:
     return dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
 
 

@@ -1,6 +1,6 @@
-"""The index of a large sealed store: the rows of each movie, and the seal in pages of some blocks.
+"""The index of a large sealed store: the rows of each film, and the seal in pages of some blocks.
 
-A reader of one movie needs a page or two of it, in place of the seal and the ids of all clips.
+A reader of one film needs a page or two of it, in place of the seal and the ids of all clips.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ INDEX_ROWS = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovieIndex(Record):
-    """index/movies.json: the rows of each movie, and the marks of the pages and of the texts.
+class FilmIndex(Record):
+    """index/movies.json: the rows of each film, and the marks of the pages and of the texts.
 
-    `movies` has the first row and the row after the last, of each run of rows of a movie.
+    `films` has the first row and the row after the last, of each run of rows of a film.
     """
 
     FILE = "index/movies.json"
     plan: str
     page_blocks: int
-    movies: Mapping[str, Sequence[tuple[int, int]]]
+    films: Mapping[str, Sequence[tuple[int, int]]]
     files: Mapping[str, FileMark]
 
 
@@ -62,7 +62,7 @@ class IndexPage(Record):
 
 
 def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
-    """Return the runs of rows of each movie."""
+    """Return the runs of rows of each film."""
     changes = np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1
     bounds = [0, *changes.tolist(), len(movie_ids)]
     runs: dict[str, list[tuple[int, int]]] = {}
@@ -74,21 +74,21 @@ def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]
 class Index:
     """The index of a store in another place, of which only the needed pages are read."""
 
-    def __init__(self, files: Files, plan: Plan, movies: MovieIndex) -> None:
+    def __init__(self, files: Files, plan: Plan, films: FilmIndex) -> None:
         self.files = files
         self.plan = plan
-        self.listed = movies
-        self.movies = movies.movies
+        self.listed = films
+        self.films = films.films
         self._pages: dict[int, IndexPage] = {}
         self._lock = threading.Lock()
-        where = f"{files.location}/{MovieIndex.FILE}"
-        if movies.plan != plan.sha256:
+        where = f"{files.location}/{FilmIndex.FILE}"
+        if films.plan != plan.sha256:
             raise Mismatch("this index is of another store", where=where)
-        plan.names.require(movies.files, where)
-        runs = sorted(chain.from_iterable(movies.movies.values()))
+        plan.names.require(films.files, where)
+        runs = sorted(chain.from_iterable(films.films.values()))
         ends = [0, *(after for _, after in runs)]
         has_each_row_once = runs == list(pairwise(ends)) and ends[-1] == plan.n_clips
-        if movies.page_blocks < 1 or not has_each_row_once:
+        if films.page_blocks < 1 or not has_each_row_once:
             raise Corrupt("this index does not list each row once", where=where)
 
     @classmethod
@@ -97,8 +97,8 @@ class Index:
         # A seal that was interrupted has left an index, but no seal.
         if files.read(Seal.FILE, 0, 1) is None or read_or_none(files, Partial.FILE):
             return None
-        movies = read_record(files, MovieIndex)
-        return None if movies is None else cls(files, plan, movies)
+        films = read_record(files, FilmIndex)
+        return None if films is None else cls(files, plan, films)
 
     def page(self, block: int) -> IndexPage:
         """Return the page with a block."""
@@ -116,7 +116,7 @@ class Index:
         where = f"{self.files.location}/{name}"
         mark = self.listed.files.get(name)
         if mark is None:
-            raise Corrupt(f"{MovieIndex.FILE} does not list {name}", where=where)
+            raise Corrupt(f"{FilmIndex.FILE} does not list {name}", where=where)
         page = IndexPage.from_bytes(read_listed(self.files, name, mark), where)
         blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
         rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
@@ -134,20 +134,20 @@ class Index:
         return np.array(clips, dtype=np.str_)
 
     def movie_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the movie of each of some rows."""
+        """Return the film of each of some rows."""
         starts = []
-        for movie, runs in self.movies.items():
-            starts += [(first, movie) for first, _ in runs]
+        for film, runs in self.films.items():
+            starts += [(first, film) for first, _ in runs]
         starts.sort()
         first_rows = [first for first, _ in starts]
         run_of_row = np.searchsorted(first_rows, rows, side="right") - 1
         return np.array([starts[run][1] for run in run_of_row], dtype=np.str_)
 
-    def rows(self, movies: Iterable[str]) -> Rows:
-        """Return the rows of some movies, in the store's order."""
+    def rows(self, films: Iterable[str]) -> Rows:
+        """Return the rows of some films, in the store's order."""
         parts = [np.empty(0, np.int64)]
-        for movie in dict.fromkeys(movies):
-            parts += [np.arange(first, after) for first, after in self.movies[movie]]
+        for film in dict.fromkeys(films):
+            parts += [np.arange(first, after) for first, after in self.films[film]]
         return np.sort(np.concatenate(parts))
 
 

@@ -1,17 +1,17 @@
-"""Make the index of a store: the list of its movies, and the seal in pages of some blocks."""
+"""Make the index of a store: the list of its films, and the seal in pages of some blocks."""
 
 from collections.abc import Mapping, Sequence
 
 from obygaze_features.store.format.records import Plan, Record, Seal
 from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark, RowSource
-from obygaze_features.store.read.index import IndexPage, MovieIndex, runs_of
+from obygaze_features.store.read.index import FilmIndex, IndexPage, runs_of
 from obygaze_features.store.read.reader import Store
 
 PAGE_ROWS = 4096
 
 
 def index_records(store: Store, seal: Seal, plan: Plan) -> dict[str, Record]:
-    """Return the files of the index of a store, by name; the first is the list of movies.
+    """Return the files of the index of a store, by name; the first is the list of films.
 
     `seal` and `plan` are those of the store itself, or of some of its arrays.
     """
@@ -26,13 +26,13 @@ def index_records(store: Store, seal: Seal, plan: Plan) -> dict[str, Record]:
     for name, mark in seal.files.items():
         if name.startswith(f"{TEXT_FOLDER}/"):
             marks[name] = mark
-    movies = MovieIndex(
+    films = FilmIndex(
         plan=plan.sha256,
         page_blocks=page_blocks,
-        movies=runs_of(store.movie_ids),
+        films=runs_of(store.movie_ids),
         files=marks,
     )
-    return {MovieIndex.FILE: movies, **pages}
+    return {FilmIndex.FILE: films, **pages}
 
 
 def _index_page(

@@ -1,4 +1,4 @@
-"""Read rows of a store by clip, movie or mask; report missing rows, never replace them."""
+"""Read rows of a store by clip, film or mask; report missing rows, never replace them."""
 
 from __future__ import annotations
 
@@ -349,18 +349,18 @@ class Store:
         return self.arrays.ids("clip_id")
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the clips of some rows, from the index by movie if that was read."""
+        """Return the clips of some rows, from the index by film if that was read."""
         index = None if "clip_ids" in vars(self) else self.commits.index
         return self.clip_ids[rows] if index is None else index.clip_ids(rows)
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the movies of some rows, from the index by movie if that was read."""
+        """Return the films of some rows, from the index by film if that was read."""
         index = None if "movie_ids" in vars(self) else self.commits.index
         return self.movie_ids[rows] if index is None else index.movie_ids(rows)
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
-        """The movie of each row."""
+        """The film of each row."""
         return self.arrays.ids("movie_id")
 
     @cached_property
@@ -418,26 +418,26 @@ class Store:
     def select(
         self,
         clips: Iterable[str] | None = None,
-        movies: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> Selection:
-        """Return the rows of clips (in their order), or of movies or a mask (in the store's order).
+        """Return the rows of clips (in their order), or of films or a mask (in the store's order).
 
         With several conditions, the rows that meet all of them.
         """
-        if movies is not None:
-            movies = [movies] if isinstance(movies, str) else list(map(str, movies))
-            # The index is enough where nothing but movies is asked for.
+        if films is not None:
+            films = [films] if isinstance(films, str) else list(map(str, films))
+            # The index is enough where nothing but films is asked for.
             index = None
             if clips is None and mask is None:
                 index = self.commits.find_index()
-            self._require_movies(movies, index)
+            self._require_films(films, index)
             if index is not None:
-                return Selection(index.rows(movies), self)
+                return Selection(index.rows(films), self)
         self.arrays.check_rows()
         is_chosen = np.ones(self.n_clips, dtype=bool)
-        if movies is not None:
-            is_chosen &= np.isin(self.movie_ids, np.array(movies, dtype=np.str_))
+        if films is not None:
+            is_chosen &= np.isin(self.movie_ids, np.array(films, dtype=np.str_))
         if mask is not None:
             is_chosen &= self._checked_mask(mask)
         if clips is None:
@@ -455,17 +455,17 @@ class Store:
         ids = np.array(requested, dtype=np.str_)
         return Selection(np.array(rows, dtype=np.int64), self, ids)
 
-    def _require_movies(self, movies: Sequence[str], index: Index | None) -> None:
-        """Raise an error that names the first movie that is not in the store."""
-        movies_of_store = (
-            set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+    def _require_films(self, films: Sequence[str], index: Index | None) -> None:
+        """Raise an error that names the first film that is not in the store."""
+        films_of_store = (
+            set(self.movie_ids.tolist()) if index is None else index.films.keys()
         )
-        unknown = sorted(set(movies) - movies_of_store)
+        unknown = sorted(set(films) - films_of_store)
         if unknown:
             raise NotFound(
-                f"no movie {unknown[0]!r} in this store",
+                f"no film {unknown[0]!r} in this store",
                 where=self.location,
-                hint=f"one of {few(sorted(movies_of_store))}",
+                hint=f"one of {few(sorted(films_of_store))}",
             )
 
     def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -483,7 +483,7 @@ class Store:
         level: str,
         *,
         clips: Iterable[str] | None = None,
-        movies: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Matrix:
@@ -492,13 +492,13 @@ class Store:
         Args:
             level: the name of the array.
             clips: ids of clips, in the order of the result; by default all.
-            movies: only the clips of these movies.
+            films: only the clips of these films.
             mask: one boolean for each row of the store.
             missing: for rows that are missing or failed, an error that lists them with their
                 reasons, rows of NaN, or no rows.
         """
         spec = self._askable(level, missing)
-        return self._matrix(spec, self.select(clips, movies, mask), missing)
+        return self._matrix(spec, self.select(clips, films, mask), missing)
 
     def frame(self, level: str) -> Any:
         """Return the rows of a level that are there as a pandas DataFrame."""
@@ -545,7 +545,7 @@ class Store:
         level: str,
         *,
         clips: Iterable[str] | None = None,
-        movies: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Iterator[Matrix]:
@@ -554,7 +554,7 @@ class Store:
         For arrays larger than memory; the parameters are those of `matrix`.
         """
         spec = self._askable(level, missing)
-        selection = self.select(clips, movies, mask)
+        selection = self.select(clips, films, mask)
         if missing == "error":
             _, absent = self._presence(spec, selection)
             self._raise_absent(absent)

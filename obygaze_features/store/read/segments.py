@@ -220,7 +220,7 @@ def _film_runs(store: WindowStore) -> Mapping[str, Sequence[tuple[int, int]]]:
     index = store.commits.find_index()
     if index is None:
         return runs_of(store.movie_ids)
-    return index.movies
+    return index.films
 
 
 def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:

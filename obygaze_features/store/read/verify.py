@@ -39,7 +39,7 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
-from obygaze_features.store.read.index import MovieIndex
+from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files, split_expected
@@ -358,8 +358,8 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
             name = plan.block_key(spec.name, block)
             if name not in listing.files:
                 report.add(name, "neither the seal nor a marker lists it")
-    if commits.seal is not None and MovieIndex.FILE in commits.seal.files:
-        with report.collecting(MovieIndex.FILE):
+    if commits.seal is not None and FilmIndex.FILE in commits.seal.files:
+        with report.collecting(FilmIndex.FILE):
             _check_index(store, commits.seal)
 
 

@@ -93,7 +93,7 @@ def pull(
     levels: Annotated[
         Sequence[str] | None, Option("--level", shown_default="all")
     ] = None,
-    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
     progress: Annotated[Progress | None, Bar("pull")] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -102,7 +102,7 @@ def pull(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted transfer, and every file is checked as it arrives. A part is a store of its own: of
-    --level with these levels, of --movie with the clips of these films. It does not grow;
+    --level with these levels, of --film with the clips of these films. It does not grow;
     `obygaze store merge` joins several of films.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
@@ -112,7 +112,7 @@ def pull(
         source: The store: a name, a folder, a packed zip or a URL.
         path: The new store: a name or a folder. [default: the last word]
         levels: Only this level.
-        movies: Only the clips of this film.
+        films: Only the clips of this film.
         expect: The sha256 of its seal, from its publisher.
         progress: Counts the bytes of files.
         workspace: The workspace, if it is not the current one.
@@ -121,7 +121,7 @@ def pull(
         obygaze store pull https://example.org/features/xclip
         obygaze store pull https://example.org/features/xclip#sha256=5f0c...
         obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
-        obygaze store pull s3://films/xclip --movie tt0108160 --level frames
+        obygaze store pull s3://films/xclip --film tt0108160 --level frames
     """
     stores = Workspace.of(workspace)
     location: str | Files
@@ -135,9 +135,9 @@ def pull(
         _, sha256 = split_expected("", expect)
         name = source.location
     target = stores.new_store(_last_word(name) if path is None else path)
-    if movies is not None and not isinstance(movies, str):
-        movies = list(movies)
-    select = partial(select_files, location, levels, movies, sha256 or None)
+    if films is not None and not isinstance(films, str):
+        films = list(films)
+    select = partial(select_files, location, levels, films, sha256 or None)
     return _fetch_changing(select, target, progress)
 
 

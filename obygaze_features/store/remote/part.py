@@ -24,7 +24,7 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.format.schema import ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.read.index import MovieIndex
+from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote.files import Files
@@ -74,11 +74,11 @@ def derivation_of(
     store: Store,
     arrays: Sequence[ArraySpec],
     levels: Sequence[str] | None,
-    movies: Sequence[str] | None,
+    films: Sequence[str] | None,
 ) -> Derivation:
     """Return the identity of a part of a store: the same for everybody who asks for it."""
     plan = store.plan
-    asked_movies = None if movies is None else tuple(sorted(set(movies)))
+    asked_films = None if films is None else tuple(sorted(set(films)))
     asked_levels = None if levels is None else tuple(dict.fromkeys(levels))
     seal_sha256 = ""
     # Of a large store only the index was read, and its seal is not known.
@@ -88,10 +88,10 @@ def derivation_of(
         store_sha256=plan.sha256,
         seal_sha256=seal_sha256,
         levels=asked_levels,
-        movies=asked_movies,
+        films=asked_films,
     )
     names = [spec.name for spec in arrays]
-    part = canonical_json([plan.sha256, names, asked_movies])
+    part = canonical_json([plan.sha256, names, asked_films])
     return Derivation(
         plan_id=sha256_bytes(part)[:PLAN_ID_DIGITS],
         created=plan.created,
@@ -112,7 +112,7 @@ def documents_of_levels(
     names = {spec.name for spec in arrays}
     dropped = [spec.name for spec in store.plan.arrays if spec.name not in names]
     marks = _marks_without(seal.files, dropped)
-    has_index = MovieIndex.FILE in marks
+    has_index = FilmIndex.FILE in marks
     marks = {
         name: mark
         for name, mark in marks.items()

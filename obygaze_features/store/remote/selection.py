@@ -179,24 +179,24 @@ class Transfer:
 def select_files(
     location: str | Path | Files,
     levels: Sequence[str] | None = None,
-    movies: Iterable[str] | None = None,
+    films: Iterable[str] | None = None,
     expect: str | None = None,
 ) -> FileSelection:
-    """Return the files of a store, or of some of its levels and movies.
+    """Return the files of a store, or of some of its levels and films.
 
-    Blocks are whole files, so clips that share a block with a movie are fetched with it; they are
+    Blocks are whole files, so clips that share a block with a film are fetched with it; they are
     not in the store that is made of it. With `expect`, the seal must have this sha256.
     """
     inner = open_files(location)
     files = CountedFiles(inner)
     store = open_store(files, expect=expect)
     store.plan.refuse_pictures(store.location)
-    if movies is not None:
+    if films is not None:
         store.commits.find_index()
     if not store.sealed:
-        if levels is not None or movies is not None:
+        if levels is not None or films is not None:
             raise FixInput(
-                "only a sealed store can be selected from by level or movie",
+                "only a sealed store can be selected from by level or film",
                 where=store.location,
                 hint="obygaze store subset",
             )
@@ -206,8 +206,8 @@ def select_files(
             return selection
         files = CountedFiles(inner)
         store = open_store(files, expect=expect)
-    if movies is not None:
-        return _of_movies(store, files, levels, movies)
+    if films is not None:
+        return _of_films(store, files, levels, films)
     return _of_sealed(store, files, levels)
 
 
@@ -242,16 +242,16 @@ def _of_sealed(
     return FileSelection(source, marks, documents, n_bytes_rows)
 
 
-def _of_movies(
+def _of_films(
     store: Store,
     source: CountedFiles,
     levels: Sequence[str] | None,
-    movies: Iterable[str],
+    films: Iterable[str],
 ) -> FileSelection:
     """Return the files with the blocks of some films, from which their clips are cut."""
-    asked = [movies] if isinstance(movies, str) else list(movies)
+    asked = [films] if isinstance(films, str) else list(films)
     # By the index, where there is one: then the seal is not read.
-    rows = store.select(movies=asked).rows
+    rows = store.select(films=asked).rows
     if not len(rows):
         raise FixInput(
             "no clip of the store is selected",

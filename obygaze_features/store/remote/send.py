@@ -83,7 +83,7 @@ def push(
     levels: Annotated[
         Sequence[str] | None, Option("--level", shown_default="all")
     ] = None,
-    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
     no_licence: bool = False,
     progress: Annotated[Progress | None, Bar("push")] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -102,7 +102,7 @@ def push(
         store: The store.
         target: A folder, or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
         levels: Only this level.
-        movies: Only the clips of this film.
+        films: Only the clips of this film.
         no_licence: Also if the store states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -115,7 +115,7 @@ def push(
     store = open_store(store, workspace=workspace)
     if not no_licence:
         require_licence(store)
-    selection = select_files(store.files, levels, movies)
+    selection = select_files(store.files, levels, films)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)

@@ -218,7 +218,7 @@ def _publish(
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
     if not clip_ids or len(clip_ids) != len(movie_ids):
         raise FixInput(
-            f"got {len(clip_ids)} clips and {len(movie_ids)} movies; expected one movie for each"
+            f"got {len(clip_ids)} clips and {len(movie_ids)} films; expected one film for each"
         )
     if len(set(clip_ids)) != len(clip_ids):
         repeated = [clip for clip, n in Counter(clip_ids).items() if n > 1]

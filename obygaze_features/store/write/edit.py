@@ -97,7 +97,7 @@ def subset(
     store: str | os.PathLike[str] | Store,
     path: Annotated[str | os.PathLike[str], Option("-o")],
     *,
-    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
     clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
     mask: Annotated[npt.ArrayLike | None, PYTHON_ONLY] = None,
     levels: Annotated[Sequence[str] | None, Option("--level")] = None,
@@ -112,7 +112,7 @@ def subset(
     Args:
         store: The store.
         path: The new store: a name or a folder.
-        movies: Only the clips of this film.
+        films: Only the clips of this film.
         clips: Only the clips in this file, one id a line.
         mask: Only the rows for which this is true.
         levels: Only this level.
@@ -120,7 +120,7 @@ def subset(
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
+        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
         obygaze store subset obygaze12-xclip --level pooled --level clip -o small
         obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
     """
@@ -131,12 +131,12 @@ def subset(
     arrays = source.chosen_arrays(levels)
     if (
         clips is None
-        and movies is None
+        and films is None
         and mask is None
         and source.commits.partial is not None
     ):
         mask = _is_held(source, arrays)
-    selection = source.select(clips, movies, mask)
+    selection = source.select(clips, films, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
         raise NotFound(
@@ -150,7 +150,7 @@ def subset(
         raise FixInput(
             "no clip of the store is selected",
             where=source.location,
-            hint="other --movie or --clips; --clips takes a file with one clip id a line",
+            hint="other --film or --clips; --clips takes a file with one clip id a line",
         )
     absent = rows[~_is_held(source, arrays)[rows]]
     if len(absent):
@@ -159,7 +159,7 @@ def subset(
             f"this copy is partial and does not hold {count(len(absent), 'clip')} of the selected, "
             f"the first is {first!r}",
             where=source.location,
-            hint=f"{PULL_AGAIN}, or other --movie, --clips or --level",
+            hint=f"{PULL_AGAIN}, or other --film, --clips or --level",
         )
     return copy_rows(source, target, rows, arrays, progress)
 
@@ -347,21 +347,21 @@ def _shown(licence: str) -> str:
 
 
 def _union(sources: Sequence[Store]) -> ManifestClips:
-    movie_of: dict[str, str] = {}
+    film_of: dict[str, str] = {}
     for store in sources:
         pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
-        for clip, movie in pairs:
-            if movie_of.setdefault(clip, movie) != movie:
-                raise Mismatch(f"clip {clip!r} has two movies", where=store.location)
+        for clip, film in pairs:
+            if film_of.setdefault(clip, film) != film:
+                raise Mismatch(f"clip {clip!r} has two films", where=store.location)
     clips = sorted(
-        movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip))
+        film_of, key=lambda clip: (natural_order(film_of[clip]), natural_order(clip))
     )
     plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
     name = " + ".join(plans.values())
     sha256 = next(iter(plans))
     if len(plans) > 1:
         sha256 = sha256_bytes(canonical_json(sorted(plans)))
-    return ManifestClips(name, sha256, clips, [movie_of[clip] for clip in clips])
+    return ManifestClips(name, sha256, clips, [film_of[clip] for clip in clips])
 
 
 def natural_order(name: str) -> list[tuple[int, int, str]]:

@@ -154,7 +154,7 @@ class PrintedValue(Record):
     metric: str
     mean: float
     sd: float | None = None
-    movie: str | None = None
+    film: str | None = None
     source: str | None = None
 
 
@@ -171,7 +171,7 @@ class CellRecord(OfPair):
     feature: str
     n_test: int
     n_positive: int
-    n_movies: int
+    n_films: int
     prevalence: float
     n_runs: int
     # Whether clips were tested by several runs: values are means over runs, else pooled.
@@ -183,14 +183,14 @@ class CellRecord(OfPair):
     # Further test clips next to a training scene; None where scenes are unknown.
     neighbours: int | None = None
     # Further test clips of a training film.
-    same_movie: int | None = None
+    same_film: int | None = None
     leak_share: float = 0.0
     metrics: Mapping[str, Metric] = inline(is_estimate)
     # True for a model whose AP or AUC has no interval for want of clips.
     no_interval: bool | None = optional_key()
     tuned: Mapping[str, TunedMetric] | None = None
     seeds: Seeds | None = None
-    by_movie: Mapping[str, FilmValues]
+    by_film: Mapping[str, FilmValues]
     confusion: Outcomes | None = None
     calibration: Sequence[Bin] | None = None
     recalibrated: Recalibrated | None = None

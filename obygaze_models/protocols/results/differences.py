@@ -30,7 +30,7 @@ class Comparison(OfPair, WithInterval):
     ci: Interval | None = None
     # By films; None unless all runs test the same clips.
     p_sign_flip: float | None = None
-    n_movies: int
+    n_films: int
     # Whether all flips were counted.
     exact: bool = False
     # Nadeau-Bengio over sets of test clips; None if there is one, or if they share films.
@@ -64,9 +64,9 @@ class Contrast(RunRecord, WithInterval):
     n_seeds: int
     # The deviation over seeds of both sides.
     seed_sd: Sequence[float | None] = ()
-    n_movies: int
+    n_films: int
     # Films where the first is higher.
-    n_movies_higher: int | None = None
+    n_films_higher: int | None = None
     n_test: int
     n_positive: int | None = None
     # Test clips that trained or chose one of both; if any, a second record is without them.

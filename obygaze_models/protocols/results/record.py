@@ -8,6 +8,15 @@ from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from obygaze_features.core.files import json_values
 
+# The names of today for keys of runs of an earlier version.
+NEW_KEYS = {
+    "n_movies": "n_films",
+    "n_movies_higher": "n_films_higher",
+    "by_movie": "by_film",
+    "same_movie": "same_film",
+    "movie": "film",
+}
+
 
 class Record(Mapping[str, Any]):
     """A record, or a part of one: a frozen dataclass whose fields are keys of the file, in order.
@@ -34,11 +43,12 @@ class Record(Mapping[str, Any]):
     def from_json(cls, document: Any) -> Self:
         """Return the record of an object in a file; unknown keys, of a later version, are ignored.
 
-        A field with a default may be missing, as in runs of an earlier version. ValueError says
-        what is missing or of another form.
+        A field with a default may be missing, as in runs of an earlier version, and a key may have
+        the name of that version. ValueError says what is missing or of another form.
         """
         if not isinstance(document, Mapping):
             raise ValueError(f"expected an object, got {str(document)[:40]!r}")
+        document = {NEW_KEYS.get(key, key): value for key, value in document.items()}
         types = _types_of(cls)
         values: dict[str, Any] = {}
         for item in fields(cls):  # type: ignore[arg-type]

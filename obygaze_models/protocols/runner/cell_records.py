@@ -85,20 +85,20 @@ def cell_record(
         feature=cell.feature,
         n_test=len(cell.universe),
         n_positive=int(cell.y.sum()),
-        n_movies=len(np.unique(groups[cell.universe])),
+        n_films=len(np.unique(groups[cell.universe])),
         prevalence=float(cell.y.mean()),
         n_runs=len(cell.tested),
         repeated=cell.averaged,
         leaked=leaks.leaked,
         copies=leaks.copies or None,
         neighbours=leaks.neighbours,
-        same_movie=leaks.same_movie,
+        same_film=leaks.same_film,
         leak_share=leaks.leaked / len(cell.universe),
         metrics=metrics,
         no_interval=no_interval,
         tuned=_tuned(cell),
         seeds=_over_seeds(cell, names),
-        by_movie=_by_movie(cell, groups),
+        by_film=_by_film(cell, groups),
         confusion=decisions.confusion,
         calibration=decisions.calibration,
         recalibrated=decisions.recalibrated,
@@ -168,7 +168,7 @@ def _printed(protocol: Protocol, cell: Cell, backbone: str) -> list[PrintedValue
             metric=printed.metric,
             mean=printed.mean,
             sd=printed.sd if printed.sd >= 0 else None,
-            movie=printed.movie or None,
+            film=printed.film or None,
             source=printed.source or None,
         )
         for printed in protocol.paper
@@ -243,21 +243,21 @@ def _label_inflation(
     return share_variance(labels[of_tested_films], groups[of_tested_films]) / of_test
 
 
-def _by_movie(cell: Cell, groups: Groups) -> dict[str, FilmValues]:
+def _by_film(cell: Cell, groups: Groups) -> dict[str, FilmValues]:
     names, values = cell.by_group(groups)
-    movies = groups[cell.universe]
+    film_of_clip = groups[cell.universe]
     records: dict[str, FilmValues] = {}
     runs_of: dict[str, list[dict[str, float]]] = {}  # that test this film alone
     for t, tested_values in zip(cell.tested, cell.fold_values, strict=True):
         films = groups[t.rows]
         if np.all(films == films[:1]):
             runs_of.setdefault(str(films[0]), []).append(tested_values)
-    codes = np.searchsorted(np.array(names, dtype=np.str_), movies)
+    codes = np.searchsorted(np.array(names, dtype=np.str_), film_of_clip)
     n_clips = np.bincount(codes, minlength=len(names)).tolist()
     n_positive = np.bincount(codes[cell.y], minlength=len(names)).tolist()
-    for i, movie in enumerate(names):
-        runs = runs_of.get(movie, [])
-        records[movie] = FilmValues(
+    for i, film in enumerate(names):
+        runs = runs_of.get(film, [])
+        records[film] = FilmValues(
             n=n_clips[i],
             n_positive=n_positive[i],
             metrics={name: float(by_film[i]) for name, by_film in values.items()},
@@ -282,7 +282,7 @@ class Leaks(NamedTuple):
     leaked: int
     copies: int  # that leaked by their features only
     neighbours: int | None
-    same_movie: int | None
+    same_film: int | None
 
 
 def _leaks(cell: Cell) -> Leaks:
@@ -296,7 +296,7 @@ def _leaks(cell: Cell) -> Leaks:
         leaked=len(leaked),
         copies=len(leaked - leaked_by_name),
         neighbours=_total(cell, [t.leak.neighbours for t in cell.tested]),
-        same_movie=_total(cell, [t.leak.same_movie for t in cell.tested]),
+        same_film=_total(cell, [t.leak.same_film for t in cell.tested]),
     )
 
 
@@ -353,10 +353,10 @@ def _decisions(cell: Cell, groups: Groups, *, is_model: bool) -> Decisions:
     if not all(t.are_probabilities for t in cell.tested):
         return Decisions(confusion)
     calibration = _bins(y, score)
-    movies = np.concatenate([groups[t.rows] for t in cell.tested])
-    if not is_model or len(np.unique(movies)) <= 2:
+    films = np.concatenate([groups[t.rows] for t in cell.tested])
+    if not is_model or len(np.unique(films)) <= 2:
         return Decisions(confusion, calibration)
-    again = recalibrate(score, y, movies)
+    again = recalibrate(score, y, films)
     recalibrated = Recalibrated(
         metrics=evaluate(Predictions.of(y, again), CALIBRATION_METRICS),
         calibration=_bins(y, again),

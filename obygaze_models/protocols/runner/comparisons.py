@@ -70,7 +70,7 @@ def comparison(
         difference=first.value[metric] - second.value[metric],
         ci=[interval.low, interval.high],
         p_sign_flip=tests.p_sign_flip,
-        n_movies=tests.n_movies,
+        n_films=tests.n_films,
         exact=tests.is_exact,
         p_corrected_t=tests.p_corrected_t,
         n_test_sets=tests.n_test_sets,
@@ -101,7 +101,7 @@ def difference_interval(
 class Tests:
     """The two p of a difference, NaN where there is none, and what they were computed of."""
 
-    n_movies: int
+    n_films: int
     n_test_sets: int
     p_sign_flip: float = np.nan
     is_exact: bool = False
@@ -115,23 +115,23 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Tests:
     models that are tested on the others. Runs that share their test clips are averaged first.
     Test sets that share films are not independent either, and have no p.
     """
-    by_movie = first.by_film(groups, metric) - second.by_film(groups, metric)
-    by_movie = by_movie[np.isfinite(by_movie)]
+    by_film = first.by_film(groups, metric) - second.by_film(groups, metric)
+    by_film = by_film[np.isfinite(by_film)]
     ours = first.means(metric, lambda t: t.rows.tobytes())
     theirs = second.means(metric, lambda t: t.rows.tobytes())
     by_set = np.array([ours[rows] - theirs[rows] for rows in ours if rows in theirs])
     by_set = by_set[np.isfinite(by_set)]
-    n_movies = len(by_movie)
+    n_films = len(by_film)
     n_sets = len(by_set)
-    if first.n_test_sets == 1 and n_movies:
-        p, is_exact = sign_flip(by_movie)
-        return Tests(n_movies, n_sets, p_sign_flip=p, is_exact=is_exact)
+    if first.n_test_sets == 1 and n_films:
+        p, is_exact = sign_flip(by_film)
+        return Tests(n_films, n_sets, p_sign_flip=p, is_exact=is_exact)
     if first.n_test_sets == 1 or n_sets < 2 or first.shares_films:
-        return Tests(n_movies, n_sets)
+        return Tests(n_films, n_sets)
     train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
     test = float(np.mean([len(t.rows) for t in first.tested]))
     p = nadeau_bengio(by_set, n_train=train, n_test=test)
-    return Tests(n_movies, n_sets, p_corrected_t=p)
+    return Tests(n_films, n_sets, p_corrected_t=p)
 
 
 def contrast_jobs(
@@ -231,8 +231,8 @@ def _contrast(
         p=p,
         n_seeds=max(len(values) for values in by_seed),
         seed_sd=[float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
-        n_movies=len(by_film),
-        n_movies_higher=int((by_film > 0).sum()),
+        n_films=len(by_film),
+        n_films_higher=int((by_film > 0).sum()),
         n_test=len(first.universe),
         n_positive=int(first.y.sum()),
         leaked=leaked,

@@ -217,7 +217,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
         cosine = vectors.part_cosines[:, column]
         metrics = {}
         for name, estimate in quality.metrics.items():
-            interval = [estimate.by_movie.low, estimate.by_movie.high]
+            interval = [estimate.by_film.low, estimate.by_film.high]
             if name in DECISION_METRICS:  # too wide at a fixed threshold of margins
                 interval = [np.nan, np.nan]
             metrics[name] = Estimate(value=estimate.value, ci=interval)

@@ -153,9 +153,7 @@ def join(
         X = np.asarray(centred / column_scales(wide), dtype=np.float32)
     ids = [table.ids[row] for row in clips]
     digest, row_hashes = _hashes(X, ids)
-    copies = find_copies(
-        X, row_hashes, ids, table.movies[clips].tolist(), table.clip_of
-    )
+    copies = find_copies(X, row_hashes, ids, table.films[clips].tolist(), table.clip_of)
     if copies.group and data.copies == "leave_out":
         is_first = _are_first(ids, copies, table.clip_of)
         left_out = [
@@ -275,8 +273,7 @@ def with_windows(
     """Return the features with the windows of each clip, and of each film those without NaN."""
     level = features.origin["level"]
     whole = [
-        Clip(film, film, start_s=0.0, end_s=math.inf)
-        for film in sorted({*table.movies})
+        Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.films})
     ]
     values, start, end = (store.segments(whole, name) for name in (level, *SPAN_ARRAYS))
     films = {}

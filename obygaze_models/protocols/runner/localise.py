@@ -107,7 +107,7 @@ def _test_fold(
 ) -> dict[str, FilmWindows]:
     """Return curves, intervals and precisions of the test films; none if there is no fit."""
     windows = context.store.films
-    movies = context.table.movies
+    films = context.table.films
     seed = context.protocol.fit.seed
     data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
     if data.problem or data.films is None:
@@ -122,7 +122,7 @@ def _test_fold(
     rule = choose_rule(held_out)
     marked = _marked(context, pair[1])
     tested = {}
-    for film in sorted({*movies[split.test].tolist()} & windows.keys()):
+    for film in sorted({*films[split.test].tolist()} & windows.keys()):
         times, X = windows[film]
         scores = score(X)
         segments = marked.get(film, [])
@@ -160,7 +160,7 @@ def _inner_scores(
     from obygaze_models.models.concepts import inner_folds
 
     windows = context.store.films
-    movies = context.table.movies
+    films = context.table.films
     marked = _marked(context, data.task)
     scorers = []
     held_out = []
@@ -170,7 +170,7 @@ def _inner_scores(
         inner_data = replace(data, split=inner_split, join_validation=False)
         scorer = fit_scorer(context.models[name], inner_data, banks)
         scorers.append(scorer)
-        for film in sorted({*movies[rows].tolist()} & marked.keys() & windows.keys()):
+        for film in sorted({*films[rows].tolist()} & marked.keys() & windows.keys()):
             times, X = windows[film]
             held_out.append(ScoredFilm(times, scorer(X), marked[film]))
     return scorers, held_out

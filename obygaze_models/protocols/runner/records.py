@@ -97,7 +97,7 @@ class Run:
         facts = {
             "protocol": self.protocol["name"],
             "manifest": f"{manifest['name']}, {manifest['view']} view",
-            "clips": f"{manifest['n_clips']:,} of {manifest['n_movies']} films",
+            "clips": f"{manifest['n_clips']:,} of {manifest['n_films']} films",
             "stores": ", ".join(self.about["stores"]) or "none",
             "cells": len(self.cells),
         }
@@ -279,7 +279,14 @@ def read_folder(folder: Path) -> Run:
             where=str(folder / RESULTS_FILE),
             hint=AGAIN,
         ) from error
+    _rename_films(about.get("manifest"))
     return Run(folder, about, records)
+
+
+def _rename_films(manifest: Any) -> None:
+    """Give the number of films in an older run.json the name that it has today."""
+    if isinstance(manifest, dict) and "n_movies" in manifest:
+        manifest["n_films"] = manifest.pop("n_movies")
 
 
 def _whole(path: Path, sha256: object) -> bytes:
@@ -332,5 +339,5 @@ def _flat(record: RunRecord) -> dict[str, Any]:
 
 def _shown(record: RunRecord) -> dict[str, Any]:
     """Return a record without the keys that only the files have."""
-    hidden = ("kind", "by_movie", "calibration")
+    hidden = ("kind", "by_film", "calibration")
     return {key: value for key, value in record.items() if key not in hidden}

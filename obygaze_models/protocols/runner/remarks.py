@@ -135,7 +135,7 @@ def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:
     if not without:
         return None
     least = min(without, key=lambda cell: cell.n_positive)
-    n_films = sum(film.n_positive > 0 for film in least.by_movie.values())
+    n_films = sum(film.n_positive > 0 for film in least.by_film.values())
     facts = {
         "least": least,
         "n_films": n_films,

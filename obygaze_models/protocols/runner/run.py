@@ -447,7 +447,7 @@ def _about(
             "sha256": manifest_sha256(manifest),
             "view": protocol.data.view,
             "n_clips": len(inputs.table),
-            "n_movies": len(set(inputs.table.movies.tolist())),
+            "n_films": len(set(inputs.table.films.tolist())),
         },
         "stores": {
             f.name: {

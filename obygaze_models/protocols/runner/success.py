@@ -34,7 +34,7 @@ def success_records(
         # Where each clip has one of the three levels, these are an intercept for each level.
         levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
         results = analyse_success(
-            success, factors, table.movies[rows], intercept=not levelled
+            success, factors, table.films[rows], intercept=not levelled
         )
         for result in results:
             yield SuccessRegression(

@@ -93,9 +93,7 @@ def _cell_table(run: Run) -> list[str]:
 
 def _paper_values(record: CellRecord) -> dict[str, PrintedValue]:
     """Return the printed number of each metric, without those of one film."""
-    return {
-        printed.metric: printed for printed in record.paper if printed.movie is None
-    }
+    return {printed.metric: printed for printed in record.paper if printed.film is None}
 
 
 def _columns_of(row: Sequence[object], columns: Sequence[int]) -> list[object]:
@@ -107,7 +105,7 @@ def _about_values(run: Run) -> str:
     how = "F1 pooled over folds, AP and AUC within folds"
     if any(cell.repeated for cell in run.cells):
         how = "Values averaged over runs"
-    if all(record.n_movies < 2 for record in (*run.cells, *run.baselines)):
+    if all(record.n_films < 2 for record in (*run.cells, *run.baselines)):
         return f"{how}; of one film there is no interval over films."
     percent = 100 * run.protocol["report"]["confidence"]
     line = f"{how}; AP and AUC with {percent:g} % intervals over films."
@@ -205,7 +203,7 @@ def _contrast(record: Contrast) -> str:
     p = ""
     if record.p is not None:
         p = f", p {record.p:.3f}"
-    higher = f"higher in {record.n_movies_higher} of {record.n_movies} films"
+    higher = f"higher in {record.n_films_higher} of {record.n_films} films"
     leaked = ""
     if record.leaked:
         leaked = f", {record.leaked} of them leaked"

@@ -100,7 +100,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         if modality != "visual" or name not in has:
             continue
         n_clips = int(has[name].sum())
-        n_films = len(np.unique(table.movies[has[name]]))
+        n_films = len(np.unique(table.films[has[name]]))
         if n_clips >= MIN_ROWS and n_films > 1:
             tasks[name] = _concept_task(name)
         else:
@@ -237,7 +237,7 @@ def _model_info(
     protocol = inputs.protocol
     manifest = inputs.manifest
     origin = inputs.features[0].origin
-    movies = sorted(set(inputs.table.movies[rows].tolist()))
+    film_ids = sorted(set(inputs.table.films[rows].tolist()))
     by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
@@ -257,8 +257,8 @@ def _model_info(
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
             n_clips=n_clips,
-            n_movies=len(movies),
-            movies=tuple(movies),
+            n_films=len(film_ids),
+            films=tuple(film_ids),
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),

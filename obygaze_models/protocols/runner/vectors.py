@@ -57,7 +57,7 @@ class FoundVectors:
     @cached_property
     def films(self) -> NDArray[np.str_]:
         """The film of each row."""
-        return self.table.movies[self.clips]
+        return self.table.films[self.clips]
 
     @cached_property
     def has(self) -> NDArray[np.bool_]:
@@ -107,7 +107,7 @@ def find_vectors(
     """Find the vectors on all clips, and again without each part."""
     from obygaze_models.models.linear_solvers import Gram
 
-    films = table.movies[features.present]
+    films = table.films[features.present]
     parts, part_names = _parts(films)
     targets = targets_of(features, table, settings["against"])
     known, left_out = _known(targets, parts, table.concept_names)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.check("benchmarks")
 
 def test_the_manifest_is_one_of_films_with_scenes_in_order(tmp_path: Path) -> None:
     manifest = read_manifest(plan._manifest(tmp_path, 330))
-    assert len(manifest.movies) == 3  # 160 clips a film
+    assert len(manifest.films) == 3  # 160 clips a film
     first, last = manifest.clips[0], manifest.clips[-1]
     assert (first.clip_id, first.scene, first.video) == (
         "tt0000000-001",

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.check("benchmarks")
 
 
 def test_a_store_that_is_half_complete_then_sealed(tmp_path: Path) -> None:
-    clips, movies = layouts.ids(1000)
+    clips, films = layouts.ids(1000)
     path = tmp_path / "store"
     layouts.plan(
-        path, Activations(clips, movies, {}), specs=[ArraySpec(LEVEL, (WIDTH,))]
+        path, Activations(clips, films, {}), specs=[ArraySpec(LEVEL, (WIDTH,))]
     )
     marks = growth_store._half_complete(path, {2, 15})
     # 16 blocks: the odd ones are simulated or real, of the even ones 2 is real.

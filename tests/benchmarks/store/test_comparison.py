@@ -50,7 +50,7 @@ def test_writing_and_opening_are_measured(measured: comparison.StoreComparison) 
 def test_the_result_is_told_in_both_ways(measured: comparison.StoreComparison) -> None:
     text = measured.to_text()
     assert "Reading frames, a random tenth, cold" in text
-    assert "one movie, pooled" in text
+    assert "one film, pooled" in text
     whole = measured.to_json()
     assert len(whole["results"]) == len(measured.results)
     assert whole["link"]["latency_s"] == 0.03
@@ -69,11 +69,11 @@ def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
         (tmp_path / "store" / name).stat().st_size
         for name in ("store.json", "seal.json")
     )
-    movies = (tmp_path / "store" / "data.zarr" / "movie_id" / "c.0").stat().st_size
-    # Clip 100 is of the first movie: rows 0 to 159, three blocks of 64 rows, each with a crc32c.
+    films = (tmp_path / "store" / "data.zarr" / "movie_id" / "c.0").stat().st_size
+    # Clip 100 is of the first film: rows 0 to 159, three blocks of 64 rows, each with a crc32c.
     block = 64 * 16 * 4 + 4
-    assert costs["one movie, pooled"].n_requests == 4 + 3
-    assert costs["one movie, pooled"].n_bytes == documents + movies + 3 * block
+    assert costs["one film, pooled"].n_requests == 4 + 3
+    assert costs["one film, pooled"].n_bytes == documents + films + 3 * block
     assert costs["all clips, pooled"].n_requests == 3 + 4
     rows = [150, 3, 77]
     for name, read in readers.items():

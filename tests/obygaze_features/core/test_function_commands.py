@@ -263,7 +263,7 @@ def copy_clips(
     ] = None,
     clips: Annotated[str | Path | None, Option(exists="file")] = None,
     folder: Path | None = None,
-    movies: Sequence[str] | None = None,
+    films: Sequence[str] | None = None,
     licence: str = "",
     seal: bool = True,
     depth: Annotated[int, Option(group="Depth")] = 0,
@@ -280,7 +280,7 @@ def copy_clips(
         offsets: Shifts.
         clips: A file of ids.
         folder: A folder.
-        movies: Only these.
+        films: Only these.
         licence: The licence.
         seal: Close it.
         depth: How deep.
@@ -311,7 +311,7 @@ COPIED = {
     "offsets": None,
     "clips": None,
     "folder": None,
-    "movies": None,
+    "films": None,
     "licence": "",
     "seal": True,
     "depth": 0,
@@ -330,7 +330,7 @@ def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
     ids = tmp_path / "ids.txt"
     ids.touch()
     options = ["--map", "clip_id=id", "--map", "x=y", "--offsets", "tt1=-2.5"]
-    options += ["--clips", str(ids), "--folder", "f", "--movies", "m", "--no-seal"]
+    options += ["--clips", str(ids), "--folder", "f", "--films", "m", "--no-seal"]
     done = copied("npz", "a", "b", "--output", "t", *options)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {
@@ -340,7 +340,7 @@ def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
         "offsets": {"tt1": -2.5},
         "clips": str(ids),
         "folder": "f",
-        "movies": ["m"],
+        "films": ["m"],
         "seal": False,
     }
 

@@ -85,7 +85,7 @@ def test_reading_measures_all_parts_of_a_store(tmp_path: Path, is_remote: bool) 
     rows = {
         "open": 0,
         "all clips": 23,
-        "movie tt0000102": 5,
+        "film tt0000102": 5,
         "a random tenth": 2,
         "one clip": 1,
     }

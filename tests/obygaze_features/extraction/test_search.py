@@ -40,13 +40,13 @@ def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
     level: str, tmp_path: Path
 ) -> None:
     values = sealed_store(tmp_path / "s", 23)
-    ids, movies = some_ids(23)
+    ids, films = some_ids(23)
     query = values[level][5].reshape(-1, 4).astype(float).mean(axis=0)
     expected = cosines(values[level], query)
     order = [row for row in np.argsort(-expected) if row != 5][:7]
     hits = og.search(tmp_path / "s", like=ids[5], level=level, top=7)
     assert [hit.clip_id for hit in hits] == [ids[row] for row in order]
-    assert [hit.movie_id for hit in hits] == [movies[row] for row in order]
+    assert [hit.movie_id for hit in hits] == [films[row] for row in order]
     np.testing.assert_allclose(
         [hit.cosine for hit in hits], expected[order], rtol=1e-12
     )

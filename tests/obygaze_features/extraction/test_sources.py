@@ -57,8 +57,8 @@ class World:
             write_video(self.videos / f"{name}.mp4", numbers=range(250), size=(64, 48))
         times = [("tt0", 0, 2), ("tt0", 2, 4), ("tt1", 1, 3), ("tt1", None, None)]
         clips = [
-            Clip(f"{movie}-{n:03d}", movie, n, f"{movie}.mp4", start, end, level="EN")
-            for n, (movie, start, end) in enumerate(times)
+            Clip(f"{film}-{n:03d}", film, n, f"{film}.mp4", start, end, level="EN")
+            for n, (film, start, end) in enumerate(times)
         ]
         self.manifest = Manifest(
             "films",
@@ -88,10 +88,8 @@ class World:
         self.manifest = self.manifest.with_clips(clips)
         keep_manifest(self.manifest, self.folder)
 
-    def swap(self, movie: str) -> None:
-        write_video(
-            self.videos / f"{movie}.mp4", numbers=range(500, 800), size=(64, 48)
-        )
+    def swap(self, film: str) -> None:
+        write_video(self.videos / f"{film}.mp4", numbers=range(500, 800), size=(64, 48))
 
     def fresh(self, name: str = "fresh") -> dict[str, bytes]:
         """The arrays that an extraction from nothing makes now."""
@@ -123,8 +121,7 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
     world.run("--no-seal").ok()
     growing = open_store(world.store).commits.sources(0)
     hashes = {
-        movie: quick_sha256(world.videos / f"{movie}.mp4")[1]
-        for movie in ("tt0", "tt1")
+        film: quick_sha256(world.videos / f"{film}.mp4")[1] for film in ("tt0", "tt1")
     }
     size = (world.videos / "tt1.mp4").stat().st_size
     assert [(s.start_s, s.end_s, s.pictures) for s in growing.values()] == [
@@ -132,7 +129,7 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
         (None, None, 250),
     ]
     assert [s.quick_sha256 for s in growing.values()] == [
-        hashes[movie] for movie in ("tt0", "tt0", "tt1", "tt1")
+        hashes[film] for film in ("tt0", "tt0", "tt1", "tt1")
     ]
     assert growing[2].n_bytes == growing[3].n_bytes == size
     world.run("--seal").ok()
@@ -142,7 +139,7 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
     unpack(world.folder / "packed.zip", world.folder / "unpacked")
     assert open_store(world.folder / "unpacked").commits.sources(0) == growing
     world.call("store", "merge", world.store, "-o", "merged").ok()
-    world.call("store", "subset", world.store, "--movie", "tt1", "-o", "subset").ok()
+    world.call("store", "subset", world.store, "--film", "tt1", "-o", "subset").ok()
     stores = world.folder / "stores"
     assert open_store(stores / "merged").commits.sources(0) == growing
     assert open_store(stores / "subset").commits.sources(0) == {

@@ -407,7 +407,7 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
         "movie_id,video,n_frames,fps,duration_s,first_row,n_rows\n"
         "tt1,tt1.mkv,330,25.0,13.2,0,40\ntt2,tt2.mp4,331,25.0,13.24,40,40\n"
     )
-    assert len(manifest) == 80 and manifest.movies == ("tt1", "tt2")
+    assert len(manifest) == 80 and manifest.films == ("tt1", "tt2")
     clip = manifest["tt2:000039"]
     assert (clip.movie_id, clip.video) == ("tt2", "tt2.mp4")
     assert (clip.start_s, clip.end_s) == pytest.approx((312 / 25, 328 / 25))
@@ -508,7 +508,7 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
     )
     assert store.sealed and not {"start_s", "end_s"} & set(store.levels)
     start_s, end_s = (
-        store.matrix(name, movies="tt1").values for name in ("start_s", "end_s")
+        store.matrix(name, films="tt1").values for name in ("start_s", "end_s")
     )
     # Matroska has times in whole milliseconds.
     np.testing.assert_allclose(start_s, np.arange(40) * 8 / 25, atol=1e-3)
@@ -547,7 +547,7 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
     by_hand = open_store(tmp_path / "stores" / "cut.descriptors").matrix("clip").values
     slices = (
         open_store(tmp_path / "stores" / "w.descriptors")
-        .matrix("clip", movies="tt1")
+        .matrix("clip", films="tt1")
         .values
     )
     assert slices.tobytes() == by_hand.tobytes()

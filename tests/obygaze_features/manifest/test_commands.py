@@ -185,7 +185,7 @@ def titled(tmp_path: Path) -> Path:
         (("--where", "level in {EN, HN}"), ["b"]),
         (("--where", "annotator == ben and level == S"), ["c"]),
         (("--where", "'The Lake' in movie_title and not start_s"), ["b", "c"]),
-        (("--movie", "m", "--clip", "b"), ["b"]),
+        (("--film", "m", "--clip", "b"), ["b"]),
     ],
 )
 def test_clips_are_selected(
@@ -267,7 +267,7 @@ def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -
     document = (
         call_obygaze("manifest", "stats", "clips", "--json", cwd=tmp_path).ok().json()
     )
-    assert document["clips_by_movie"] == {"lake": 24}
+    assert document["clips_by_film"] == {"lake": 24}
 
 
 def test_videos_are_found_by_listing_each_folder_once(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.folds import grouped, leave_one_movie_out, stratified
+from obygaze_features.manifest.folds import grouped, leave_one_film_out, stratified
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -63,9 +63,9 @@ def test_grouped_folds_never_split_a_film_and_none_is_empty(
 ) -> None:
     manifest = films(sizes, "0123")
     folds = grouped(manifest, 3, seed)
-    for movie in manifest.movies:
+    for film in manifest.films:
         assert (
-            len({folds[clip.clip_id] for clip in manifest if clip.movie_id == movie})
+            len({folds[clip.clip_id] for clip in manifest if clip.movie_id == film})
             == 1
         )
     assert set(folds.values()) == {0, 1, 2}
@@ -77,7 +77,7 @@ def test_grouped_folds_balance_what_can_be_balanced() -> None:
 
 
 def test_one_fold_a_film() -> None:
-    folds = leave_one_movie_out(films([2, 1, 3]))
+    folds = leave_one_film_out(films([2, 1, 3]))
     assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]
     assert Counter(folds.values()) == {0: 2, 1: 1, 2: 3}
 
@@ -115,7 +115,7 @@ def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
     # With a pass for each film these would be hundreds; a million clips would take an hour.
     assert max(passes) < 20
     # Film 199 starts with the second level of the cycle: S, EN, S.
-    assert compute_stats(counted).by_movie["m199"] == {
+    assert compute_stats(counted).by_film["m199"] == {
         "EN": 1,
         "HN": 0,
         "NS": 0,

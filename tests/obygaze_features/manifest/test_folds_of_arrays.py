@@ -46,15 +46,15 @@ def test_stratified_folds_are_seeded() -> None:
 
 
 class TestGrouped:
-    def test_a_movie_is_in_one_fold(self) -> None:
+    def test_a_film_is_in_one_fold(self) -> None:
         table = split_file("02_ENHN_S.csv")
-        folds = grouped_folds(table.movies, table.y, 4, seed=0)
-        movies = np.array(table.movies)
-        assert all(np.unique(folds[movies == m]).size == 1 for m in set(table.movies))
+        folds = grouped_folds(table.films, table.y, 4, seed=0)
+        films = np.array(table.films)
+        assert all(np.unique(folds[films == m]).size == 1 for m in set(table.films))
         assert set(folds) == {0, 1, 2, 3}
 
-    def test_the_best_of_all_deals_of_small_movies(self) -> None:
-        """Nine movies in three folds are 19,683 deals: none is more even than the one found."""
+    def test_the_best_of_all_deals_of_small_films(self) -> None:
+        """Nine films in three folds are 19,683 deals: none is more even than the one found."""
         rng = np.random.default_rng(4)
         sizes = rng.integers(3, 30, 9)
         groups = np.repeat(np.arange(9), sizes)
@@ -77,18 +77,18 @@ class TestGrouped:
         assert unevenness(found) == pytest.approx(best)
 
     @pytest.mark.parametrize("seed", range(12))
-    def test_no_movie_that_moves_and_no_two_that_swap_make_it_more_even(
+    def test_no_film_that_moves_and_no_two_that_swap_make_it_more_even(
         self, seed: int
     ) -> None:
         rng = np.random.default_rng(seed)
-        n_movies, n_folds = 14, 5
-        groups = np.repeat(np.arange(n_movies), rng.integers(1, 40, n_movies))
-        y = rng.random(groups.size) < rng.random(n_movies)[groups]
+        n_films, n_folds = 14, 5
+        groups = np.repeat(np.arange(n_films), rng.integers(1, 40, n_films))
+        y = rng.random(groups.size) < rng.random(n_films)[groups]
         totals = [y, ~y, np.ones(y.size)]
         shares = [np.bincount(groups, weights=t) / np.sum(t) for t in totals]
         loads = np.stack(shares, axis=1)
         folds = grouped_folds(groups, y, n_folds, seed=seed)
-        deal = np.array([folds[groups == movie][0] for movie in range(n_movies)])
+        deal = np.array([folds[groups == film][0] for film in range(n_films)])
 
         def unevenness(deal: np.ndarray) -> float:
             return sum(
@@ -96,11 +96,11 @@ class TestGrouped:
             )
 
         others = []
-        for movie, fold in itertools.product(range(n_movies), range(n_folds)):
+        for film, fold in itertools.product(range(n_films), range(n_folds)):
             moved = deal.copy()
-            moved[movie] = fold
+            moved[film] = fold
             others.append(unevenness(moved))
-        for one, other in itertools.combinations(range(n_movies), 2):
+        for one, other in itertools.combinations(range(n_films), 2):
             swapped = deal.copy()
             swapped[[one, other]] = deal[[other, one]]
             others.append(unevenness(swapped))
@@ -114,19 +114,19 @@ class TestGrouped:
 
     def test_on_the_published_collection(self) -> None:
         table = split_file("02_ENHN_S.csv")
-        folds = grouped_folds(table.movies, table.y, 4, seed=0)
+        folds = grouped_folds(table.films, table.y, 4, seed=0)
         sizes = np.bincount(folds)
         positives = np.bincount(folds, weights=table.y)
         assert spread(sizes) / 262 < 0.25
         assert spread(positives) / 77 < 0.25
 
-    def test_as_many_folds_as_movies(self) -> None:
+    def test_as_many_folds_as_films(self) -> None:
         groups = np.repeat(np.arange(6), [1, 1, 1, 1, 1, 95])
         assert sorted(grouped_folds(groups, np.zeros(100), 6, seed=0)[[0, 1, 2, 3, 4, 5]]) == [
             0, 1, 2, 3, 4, 5,
         ]  # fmt: skip
 
-    def test_many_movies(self) -> None:
+    def test_many_films(self) -> None:
         rng = np.random.default_rng(0)
         groups = rng.integers(0, 150, 5000)
         folds = grouped_folds(groups, rng.random(5000) < 0.1, 5, seed=0)
@@ -134,15 +134,15 @@ class TestGrouped:
 
     def test_seeded(self) -> None:
         table = split_file("02_HN_S.csv")
-        one, again = (grouped_folds(table.movies, table.y, 4, seed=5) for _ in range(2))
+        one, again = (grouped_folds(table.films, table.y, 4, seed=5) for _ in range(2))
         np.testing.assert_array_equal(one, again)
 
-    def test_too_few_movies(self) -> None:
-        with pytest.raises(FixInput, match="cannot make 3 folds of 2 movies"):
+    def test_too_few_films(self) -> None:
+        with pytest.raises(FixInput, match="cannot make 3 folds of 2 films"):
             grouped_folds(["a", "b"], [0, 1], 3, seed=0)
 
 
-def test_leave_one_movie_out() -> None:
+def test_leave_one_film_out() -> None:
     assert folds_by_group(["b", "a", "b", "c"]).tolist() == [1, 0, 1, 2]
-    with pytest.raises(FixInput, match="cannot make 2 folds of 1 movie"):
+    with pytest.raises(FixInput, match="cannot make 2 folds of 1 film"):
         folds_by_group(["a", "a"])

@@ -63,7 +63,7 @@ def test_reads_every_column(tmp_path: Path) -> None:
         ),
         Clip("tt1-002", "tt1", 2, level="EN", extra={"annotator": "ben"}),
     )
-    assert (manifest.name, manifest.columns, manifest.movies) == (
+    assert (manifest.name, manifest.columns, manifest.films) == (
         "tiny",
         ("annotator",),
         ("tt1",),

@@ -32,8 +32,8 @@ def manifest_of(*clips: Clip, columns: tuple[str, ...] = ()) -> Manifest:
     return Manifest("m", Header("d", {}), clips, columns)
 
 
-def named(clip_id: str, video: str, movie: str = "tt01", **options: object) -> Clip:
-    return Clip(clip_id, movie, video=video, **options)  # type: ignore[arg-type]
+def named(clip_id: str, video: str, film: str = "tt01", **options: object) -> Clip:
+    return Clip(clip_id, film, video=video, **options)  # type: ignore[arg-type]
 
 
 def videos(report: LinkReport) -> list[str]:

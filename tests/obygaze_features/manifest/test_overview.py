@@ -76,7 +76,7 @@ def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
     report = link_manifest("tiny", workspace / "videos", workspace=workspace)
     assert (report.by_name, report.without) == (("a",), ("b", "c"))
     assert read_manifest(path)["a"].video == "a.mp4"
-    split = assign_folds(path, kind="leave-one-movie-out", split="unseen")
+    split = assign_folds(path, kind="leave-one-film-out", split="unseen")
     assert {fold: stats.clips for fold, stats in split.folds.items()} == {0: 2, 1: 1}
     assert read_manifest(path).folds == ("unseen",)
     with pytest.raises(AlreadyThere):

@@ -28,9 +28,9 @@ N_TABLES = int(os.environ.get("OBYGAZE_TABLES", "100"))
 FIRST = int(os.environ.get("OBYGAZE_SEED", "0"))
 FOUND = [364]  # seeds that found something once
 Random = np.random.Generator
-MOVIES = ["tt0000001", "tt0000001 "]
-MOVIES += ["Зеркало 1979", "Сталкер 1979", "a b", "a_b", "10", "9", "NULL"]
-MOVIES += [
+FILMS = ["tt0000001", "tt0000001 "]
+FILMS += ["Зеркало 1979", "Сталкер 1979", "a b", "a_b", "10", "9", "NULL"]
+FILMS += [
     "é",
     "e\u0301",
     "=1+1",
@@ -90,7 +90,7 @@ def pick(random: Random, items: Any) -> Any:
 def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     """Draw the columns and the rows of a table, as a person means them."""
     n_rows = int(random.integers(1, 12))
-    movies = [pick(random, MOVIES) for _ in range(int(random.integers(1, 4)))]
+    films = [pick(random, FILMS) for _ in range(int(random.integers(1, 4)))]
     form = pick(random, NAMES)
     columns = ["clip_id", "movie_id", *(["level"] if random.random() < 0.8 else [])]
     columns += [
@@ -101,13 +101,13 @@ def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     columns += ["annotator"] if has_annotators else []
     rows = []
     for number in range(n_rows):
-        movie = pick(random, movies)
+        film = pick(random, films)
         start = round(
             float(random.integers(0, 9000)) / pick(random, [1, 2, 10, 1000]), 3
         )
         drawn = {
-            "clip_id": form.format(movie, number // 2 if has_annotators else number),
-            "movie_id": movie,
+            "clip_id": form.format(film, number // 2 if has_annotators else number),
+            "movie_id": film,
             "level": pick(random, LEVELS),
             "concepts": pick(random, CONCEPTS),
             "remark": pick(random, REMARKS),
@@ -204,9 +204,9 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
             for n in expected
             if got[n] != expected[n]
         ]
-    movies = [row["movie_id"].strip() for row in rows]
-    if not same_classes(movies, [clip.movie_id for clip in manifest]):
-        found.append(f"films {movies} became {[clip.movie_id for clip in manifest]}")
+    films = [row["movie_id"].strip() for row in rows]
+    if not same_classes(films, [clip.movie_id for clip in manifest]):
+        found.append(f"films {films} became {[clip.movie_id for clip in manifest]}")
     clips = [f"{row['movie_id'].strip()}\0{row['clip_id'].strip()}" for row in rows]
     units = [f"{clip.movie_id}\0{unannotated_id(clip)}" for clip in manifest]
     if not same_classes(clips, units):

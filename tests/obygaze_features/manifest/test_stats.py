@@ -51,7 +51,7 @@ def manifest() -> Manifest:
 
 def test_raw_counts(manifest: Manifest) -> None:
     stats = compute_stats(manifest.view("raw"))
-    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (
+    assert (stats.clips, stats.n_films, stats.without_video, stats.without_level) == (
         8,
         2,
         4,
@@ -67,7 +67,7 @@ def test_raw_counts(manifest: Manifest) -> None:
         "Voice": 1,
     }
     assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
-    assert stats.by_movie == {
+    assert stats.by_film == {
         "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},
         "b": {"EN": 0, "HN": 0, "NS": 1, "S": 3},
     }

@@ -188,7 +188,7 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
         workspace,
         "subset",
         "whole",
-        "--movie",
+        "--film",
         "tt0000101",
         "--level",
         "clip",
@@ -227,7 +227,7 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
     assert "Warning: 7 clips with other numbers in another of these stores" in told
     wrong = call(workspace, "subset", "whole", "-o", "https://example.org/x")
     assert wrong.code == 2 and "store push" in wrong.stderr
-    assert call(workspace, "subset", "whole", "--movie", "tt9", "-o", "four").code == 1
+    assert call(workspace, "subset", "whole", "--film", "tt9", "-o", "four").code == 1
 
 
 def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
@@ -300,10 +300,10 @@ def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(
 def test_a_film_that_is_not_there_is_answered_with_those_that_are(
     workspace: Path,
 ) -> None:
-    found = call(workspace, "subset", "whole", "--movie", "nosuch", "-o", "few")
-    movies = sorted(set(open_store(workspace / "stores/whole").movie_ids.tolist()))
+    found = call(workspace, "subset", "whole", "--film", "nosuch", "-o", "few")
+    films = sorted(set(open_store(workspace / "stores/whole").movie_ids.tolist()))
     assert found.code == 1
-    assert found.stderr.splitlines()[-1] == f"  Try: one of {', '.join(movies)}"
+    assert found.stderr.splitlines()[-1] == f"  Try: one of {', '.join(films)}"
 
 
 @pytest.mark.parametrize("k", ["0", "-3", "x"])

@@ -120,7 +120,7 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
         assert "transferred in 39 requests" in done.stdout
         part = call_obygaze(
             *("-C", home, "store", "pull", f"{server.url}/toy", "-o", "part", "--json"),
-            *("--level", "pooled", "--movie", "tt0000101"),
+            *("--level", "pooled", "--film", "tt0000101"),
         ).ok()
     told = part.json()
     assert told["part"]
@@ -129,7 +129,7 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     verified = call_obygaze("-C", home, "store", "verify", "part", "--hash").ok()
     assert verified.stdout.startswith("whole: ")
     toy, copy = home / "stores/toy", home / "stores/partial"
-    partial_copy(toy, copy, levels=["pooled"], movies=["tt0000101"])
+    partial_copy(toy, copy, levels=["pooled"], films=["tt0000101"])
     verified = call_obygaze("-C", home, "store", "verify", "partial", "--hash").ok()
     assert verified.stdout.startswith("partial copy, whole in what it holds: ")
     shown = call_obygaze("-C", home, "store", "info", "partial").ok().stdout
@@ -170,7 +170,7 @@ def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
         (["pull", "nothing-here"], 1, "no store"),
         (["pull", "toy", "-o", "s3://films/x"], 2, "to a folder"),
         (["pull", "toy", "-o", "copy", "--level", "none"], 1, "no array 'none'"),
-        (["pull", "toy", "-o", "copy", "--movie", "none"], 1, "no movie 'none'"),
+        (["pull", "toy", "-o", "copy", "--film", "none"], 1, "no film 'none'"),
         (["push", "toy", "https://example.org/x"], 2, "cannot push to"),
         (["push", "toy", "hf://onlyone"], 2, "hf://OWNER/NAME"),
         (["unpack", "stores/toy/README.md"], 4, "not a complete zip"),
@@ -217,7 +217,7 @@ def test_no_store_is_written_to_a_folder_of_the_workspace(
         "pull": ("pull", source, "-o", name),
         "unpack": ("unpack", tmp_path / "toy.zip", "-o", name),
         "import": ("import", "npz", tmp_path / "toy.npz", "-o", name),
-        "subset": ("subset", source, "--movie", "tt0000100", "-o", name),
+        "subset": ("subset", source, "--film", "tt0000100", "-o", name),
         "push": ("push", source, name),
     }
     monkeypatch.chdir(here)

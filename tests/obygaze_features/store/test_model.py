@@ -109,7 +109,7 @@ def test_every_question_has_numpys_answer(
     with tempfile.TemporaryDirectory() as folder:
         values, expected = built(Path(folder) / "s", made)
         store = open_store(Path(folder) / "s")
-        clips, movies = some_ids(made["n_clips"])
+        clips, films = some_ids(made["n_clips"])
         is_ok = np.array([status.is_ok for status in expected])
         assert store.status().is_ok.tolist() == is_ok.tolist()
         assert store.levels == tuple(
@@ -143,13 +143,13 @@ def test_every_question_has_numpys_answer(
             except NotFound:
                 assert not ok.all()
 
-        wanted = data.draw(st.sets(st.sampled_from(movies)))
+        wanted = data.draw(st.sets(st.sampled_from(films)))
         mask = np.array(
             data.draw(st.lists(st.booleans(), min_size=len(clips), max_size=len(clips)))
         )
-        chosen = np.isin(movies, list(wanted)) & mask & is_ok
+        chosen = np.isin(films, list(wanted)) & mask & is_ok
         spec = made["arrays"][0]
-        found = store.matrix(spec.name, movies=wanted, mask=mask, missing="drop")
+        found = store.matrix(spec.name, films=wanted, mask=mask, missing="drop")
         np.testing.assert_array_equal(found.values, values[spec.name][chosen])
         parts = [
             part.values for part in store.stream(spec.name, mask=mask, missing="drop")

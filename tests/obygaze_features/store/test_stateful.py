@@ -1,6 +1,6 @@
 """A store against a plain model: whatever is done, in whatever order, it holds the same rows.
 
-The model is a dict of rows, each with its movie, its status, its source and its numbers. Sizes of
+The model is a dict of rows, each with its film, its status, its source and its numbers. Sizes of
 chunks and of the index are made small, so that a few rows have blocks, shards, pages and an index.
 `OBYGAZE_STATEFUL=1000` draws a thousand examples of fifty steps instead of the few of the suite;
 `pytest --hypothesis-seed=N` draws others.
@@ -82,7 +82,7 @@ CLIP_IDS = [
     "-{}",
     "={}",
 ]
-MOVIES = ["tt0000001", "Зеркало 1979", "a b", "10", "9"]
+FILMS = ["tt0000001", "Зеркало 1979", "a b", "10", "9"]
 SOURCES = [
     None,
     RowSource(n_bytes=7, quick_sha256="ab"),
@@ -103,7 +103,7 @@ class RemoteFiles(FolderFiles):
 class Row:
     """What the model knows of a clip; a row whose block was never committed is missing."""
 
-    movie: str
+    film: str
     status: RowStatus = MISSING
     source: RowSource | None = None
     values: Mapping[str, np.ndarray] | None = None
@@ -159,7 +159,7 @@ def check_store(
     random = np.random.default_rng(seed)
     clips = list(rows)
     assert store.clip_ids.tolist() == clips
-    assert store.movie_ids.tolist() == [row.movie for row in rows.values()]
+    assert store.movie_ids.tolist() == [row.film for row in rows.values()]
     if held is None:
         states = [row.status for row in rows.values()]
         status = store.status()
@@ -207,12 +207,12 @@ def check_reads(
         with pytest.raises(NotFound):
             store.matrix(spec.name, clips=asked)
 
-    movies = sorted({row.movie for row in rows.values()})
-    chosen = random.choice(movies, random.integers(1, len(movies) + 1)).tolist()
-    found = store.matrix(spec.name, movies=chosen, missing="drop")
-    of_movies = [clip for clip, row in there.items() if row.movie in chosen]
-    assert found.clip_ids.tolist() == of_movies
-    same(found.values, stacked(spec, (there[clip] for clip in of_movies)))
+    films = sorted({row.film for row in rows.values()})
+    chosen = random.choice(films, random.integers(1, len(films) + 1)).tolist()
+    found = store.matrix(spec.name, films=chosen, missing="drop")
+    of_films = [clip for clip, row in there.items() if row.film in chosen]
+    assert found.clip_ids.tolist() == of_films
+    same(found.values, stacked(spec, (there[clip] for clip in of_films)))
 
     mask = random.integers(0, 2, len(clips)).astype(bool)
     masked = [
@@ -297,20 +297,18 @@ class StoreMachine(RuleBasedStateMachine):
         )
         random = np.random.default_rng(seed)
         clips = [forms[i % len(forms)].format(i) for i in range(n_clips)]
-        movies = random.choice(
-            MOVIES[: data.draw(st.integers(1, 5), "movies")], n_clips
+        films = random.choice(
+            FILMS[: data.draw(st.integers(1, 5), "films")], n_clips
         ).tolist()
         if data.draw(st.booleans(), "sorted"):
-            movies.sort()
-        self.rows = {
-            clip: Row(movie) for clip, movie in zip(clips, movies, strict=True)
-        }
+            films.sort()
+        self.rows = {clip: Row(film) for clip, film in zip(clips, films, strict=True)}
         self.facts: dict[str, Any] = {
             "recipe": a_recipe(),
             "manifest_name": "made-up",
             "manifest_sha256": "12" * 32,
             "clip_ids": clips,
-            "movie_ids": movies,
+            "movie_ids": films,
             "arrays": self.specs,
             "block_rows": data.draw(st.integers(1, 35), "block rows"),
             "compressor": data.draw(
@@ -337,7 +335,7 @@ class StoreMachine(RuleBasedStateMachine):
             status = STATUSES[random.integers(len(STATUSES))]
             source = SOURCES[random.integers(len(SOURCES))]
             values = {spec.name: some_numbers(random, spec) for spec in self.specs}
-            rows.append(Row(self.rows[clip].movie, status, source, values))
+            rows.append(Row(self.rows[clip].film, status, source, values))
         given = {spec.name: stacked(spec, rows) for spec in self.specs}
         for spec in self.specs:
             wider = {"float16": "float32", "float32": "float64", "int32": "int64"}
@@ -556,15 +554,15 @@ class StoreMachine(RuleBasedStateMachine):
             assert list(text.prompt) == list(self.text.prompt)
 
     @rule(seed=st.integers(0, 2**32 - 1), where=st.integers(0, 1))
-    def read_by_movie_first(self, seed: int, where: int) -> None:
+    def read_by_film_first(self, seed: int, where: int) -> None:
         """By the index, where the store has one; the seal is read only by what follows."""
         store = open_store([self.path, RemoteFiles(self.path)][where])
-        movie = list(self.rows.values())[seed % len(self.rows)].movie
+        film = list(self.rows.values())[seed % len(self.rows)].film
         there = [
-            row for row in self.rows.values() if row.movie == movie and row.status.is_ok
+            row for row in self.rows.values() if row.film == film and row.status.is_ok
         ]
         for spec in self.specs:
-            found = store.matrix(spec.name, movies=[movie], missing="drop")
+            found = store.matrix(spec.name, films=[film], missing="drop")
             same(found.values, stacked(spec, there))
         check_store(store, self.rows, self.specs, seed=seed)
 
@@ -665,7 +663,7 @@ class StoreMachine(RuleBasedStateMachine):
                 if is_ok or is_there[row].state != "missing":
                     there[clip] = self.rows[clip]
         rows = {
-            clip: there.get(clip, Row(self.rows[clip].movie))
+            clip: there.get(clip, Row(self.rows[clip].film))
             for clip in store.clip_ids.tolist()
         }
         assert set(rows) == of_first | of_second
@@ -679,21 +677,21 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
     def pull_a_part(self, data: st.DataObject, seed: int) -> None:
         """A store of its own of some levels and films, by the seal or by the index."""
-        levels, movies = self.draw_part(data)
+        levels, films = self.draw_part(data)
         part = [spec for spec in self.specs if spec.name in levels or not spec.is_level]
         if not any(spec.is_level for spec in part):
             return
         rows = {
             clip: row
             for clip, row in self.rows.items()
-            if movies is None or row.movie in movies
+            if films is None or row.film in films
         }
         trees = []
         for remote in (False, True):
             path = self.new_path()
             place = RemoteFiles(self.path) if remote else self.path
             for _ in range(2):  # the same again changes nothing
-                pull(place, path, levels=sorted(levels), movies=movies)
+                pull(place, path, levels=sorted(levels), films=films)
                 trees.append(tree(path / "data.zarr"))
             check_store(open_store(path), rows, part, seed=seed)
             assert open_store(path).sealed
@@ -702,27 +700,27 @@ class StoreMachine(RuleBasedStateMachine):
 
     def draw_part(self, data: st.DataObject) -> tuple[set[str], list[str] | None]:
         names = [spec.name for spec in self.specs]
-        movies = sorted({row.movie for row in self.rows.values()})
+        films = sorted({row.film for row in self.rows.values()})
         levels = data.draw(st.sets(st.sampled_from(names), min_size=1), "arrays")
         chosen = data.draw(
-            st.none() | st.sets(st.sampled_from(movies), min_size=1), "movies"
+            st.none() | st.sets(st.sampled_from(films), min_size=1), "films"
         )
         return levels, None if chosen is None else sorted(chosen)
 
     @precondition(lambda self: self.sealed)
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
     def read_a_partial_copy(self, data: st.DataObject, seed: int) -> None:
-        """What earlier versions made in one folder, each time adding arrays or movies."""
+        """What earlier versions made in one folder, each time adding arrays or films."""
         path = self.new_path()
         held: dict[str, set[str]] = {spec.name: set() for spec in self.specs}
         block_of = {clip: n // self.plan.block_rows for n, clip in enumerate(self.rows)}
         for _ in range(data.draw(st.integers(1, 3), "parts")):
-            levels, movies = self.draw_part(data)
-            partial_copy(self.path, path, levels=sorted(levels), movies=movies)
+            levels, films = self.draw_part(data)
+            partial_copy(self.path, path, levels=sorted(levels), films=films)
             blocks = {
                 block_of[clip]
                 for clip, row in self.rows.items()
-                if movies is None or row.movie in movies
+                if films is None or row.film in films
             }
             for name in levels:
                 held[name] |= {clip for clip in self.rows if block_of[clip] in blocks}
@@ -759,7 +757,7 @@ def missing_by_block(rows: Mapping[str, Row], block_rows: int) -> dict[str, Row]
     for first in range(0, len(clips), block_rows):
         block = clips[first : first + block_rows]
         if any(rows[clip].status.state == "missing" for clip in block):
-            found |= {clip: Row(rows[clip].movie) for clip in block}
+            found |= {clip: Row(rows[clip].film) for clip in block}
     return found
 
 

@@ -104,7 +104,7 @@ class TestDesignEffect:
         by_film, by_clip = (
             estimate(predictions, g, ["accuracy"])["accuracy"] for g in groups
         )
-        return (by_film.se_movie / by_clip.se_movie) ** 2
+        return (by_film.se_film / by_clip.se_film) ** 2
 
     def test_copies(self) -> None:
         """Four copies of each clip are worth a quarter of them."""
@@ -146,10 +146,10 @@ class TestDesignEffect:
     def test_one_film_or_one_value(self) -> None:
         one_film = Predictions.of([1, 0], [0.9, 0.9])
         assert np.isnan(
-            estimate(one_film, ["a", "a"], ["accuracy"])["accuracy"].se_movie
+            estimate(one_film, ["a", "a"], ["accuracy"])["accuracy"].se_film
         )
         right = Predictions.of([1, 1], [0.9, 0.9])
-        assert estimate(right, ["a", "b"], ["accuracy"])["accuracy"].se_movie == 0
+        assert estimate(right, ["a", "b"], ["accuracy"])["accuracy"].se_film == 0
 
 
 class TestCoverage:
@@ -189,9 +189,9 @@ class TestCoverage:
                 for groups in (film, np.arange(len(film)))
             )
             # E[1 / (1 + exp(1.2 - N(0, 1)))] by quadrature is .2721.
-            covered.append([covers(one.by_movie, 0.2721) for one in found])
-        by_movie, by_clip = np.mean(covered, axis=0)
-        assert by_movie > 0.85
+            covered.append([covers(one.by_film, 0.2721) for one in found])
+        by_film, by_clip = np.mean(covered, axis=0)
+        assert by_film > 0.85
         assert by_clip < 0.5
 
 
@@ -227,7 +227,7 @@ class TestReuse:
         found = [self.probe(seed) for seed in range(400)]
         values = [evaluate(p, ["auc"])["auc"] for p, _ in found]
         assumed = [
-            estimate(p, f, ["auc"], n_replicates=200)["auc"].se_movie
+            estimate(p, f, ["auc"], n_replicates=200)["auc"].se_film
             for p, f in found[:60]
         ]
         assert np.var(values) / np.mean(np.square(assumed)) == pytest.approx(
@@ -239,10 +239,10 @@ class TestReuse:
         for seed in range(120):
             predictions, film = self.probe(seed)
             options = {"n_replicates": 300, "seed": seed}
-            plain = estimate(predictions, film, ["auc"], **options)["auc"].by_movie
+            plain = estimate(predictions, film, ["auc"], **options)["auc"].by_film
             wide = estimate(predictions, film, ["auc"], **options, n_folds=4)[
                 "auc"
-            ].by_movie
+            ].by_film
             covered.append((covers(plain, 0.5), covers(wide, 0.5)))
         plain_share, wide_share = np.mean(covered, axis=0)
         assert wide_share >= 0.91
@@ -313,12 +313,12 @@ class TestReuse:
         p = Predictions.of(np.tile(np.arange(11) < 3, 12), rng.random(len(film)))
         plain, wide = (estimate(p, film, ["ap"], n_folds=n)["ap"] for n in (None, 4))
         assert (
-            wide.by_movie.low
-            < plain.by_movie.low
-            < plain.by_movie.high
-            < wide.by_movie.high
+            wide.by_film.low
+            < plain.by_film.low
+            < plain.by_film.high
+            < wide.by_film.high
         )
-        assert wide.se_movie == pytest.approx(plain.se_movie * (1 + 4 / 3) ** 0.5)
+        assert wide.se_film == pytest.approx(plain.se_film * (1 + 4 / 3) ** 0.5)
 
     def test_the_error_of_average_precision_on_noise_with_films_drawn_anew(
         self,
@@ -339,7 +339,7 @@ class TestReuse:
             one = estimate(p, film, ["ap"], n_replicates=200, seed=seed, n_folds=4)[
                 "ap"
             ]
-            found.append((one.value, one.se_movie))
+            found.append((one.value, one.se_film))
         values, errors = np.transpose(found)
         assert errors.mean() / values.std() == pytest.approx(1, abs=0.1)
 
@@ -353,7 +353,7 @@ class TestReuse:
             options = {"n_replicates": 200, "seed": seed, "n_folds": k}
             missed.append(
                 not covers(
-                    estimate(predictions, film, ["auc"], **options)["auc"].by_movie, 0.5
+                    estimate(predictions, film, ["auc"], **options)["auc"].by_film, 0.5
                 )
             )
         assert np.mean(missed) < 0.15  # quantiles: .35 and .18
@@ -363,10 +363,10 @@ class TestReuse:
         plain, wide = (
             estimate(predictions, film, ["auc"], n_folds=n)["auc"] for n in (None, 4)
         )
-        assert wide.se_movie == pytest.approx(
-            plain.se_movie * np.sqrt(1 + 4 / 3), rel=0.06
+        assert wide.se_film == pytest.approx(
+            plain.se_film * np.sqrt(1 + 4 / 3), rel=0.06
         )
-        length, wider = (e.by_movie.high - e.by_movie.low for e in (plain, wide))
+        length, wider = (e.by_film.high - e.by_film.low for e in (plain, wide))
         assert wider / length == pytest.approx(np.sqrt(1 + 4 / 3), rel=0.06)
 
 
@@ -378,7 +378,7 @@ class TestEstimate:
             evaluate(predictions)
         )
         auc = found["auc"]
-        assert auc.by_movie.low < auc.value < auc.by_movie.high
+        assert auc.by_film.low < auc.value < auc.by_film.high
 
     def test_reproducible_whatever_else_is_asked(self) -> None:
         predictions, film = films(4, scale=5)
@@ -401,32 +401,32 @@ class TestEstimate:
         found = estimate(predictions, [0, 0, 1, 1, 2, 2], ["auc"], n_replicates=1000)[
             "auc"
         ]
-        assert found.by_movie.n_undefined == pytest.approx(1000 / 3, abs=45)
+        assert found.by_film.n_undefined == pytest.approx(1000 / 3, abs=45)
 
     def test_one_film_has_no_interval(self) -> None:
         predictions = Predictions.of([1, 0, 1], [0.9, 0.2, 0.4])
         found = estimate(predictions, ["a"] * 3, ["f1_binary"], n_replicates=50)[
             "f1_binary"
         ]
-        assert np.isnan(found.by_movie.low) and np.isnan(found.by_movie.high)
-        assert np.isnan(found.se_movie)
+        assert np.isnan(found.by_film.low) and np.isnan(found.by_film.high)
+        assert np.isnan(found.se_film)
 
     def test_an_interval_stays_within_zero_and_one(self) -> None:
         predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
         found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])[
             "f1_binary"
         ]
-        assert 0 <= found.by_movie.low <= found.by_movie.high <= 1
+        assert 0 <= found.by_film.low <= found.by_film.high <= 1
 
     def test_an_undefined_value_has_no_interval(self) -> None:
         found = estimate(Predictions.of([0, 0], [0.1, 0.2]), ["a", "b"], ["auc"])["auc"]
-        assert np.isnan([found.value, found.by_movie.low, found.by_movie.high]).all()
-        assert found.by_movie.n_undefined == 2000
+        assert np.isnan([found.value, found.by_film.low, found.by_film.high]).all()
+        assert found.by_film.n_undefined == 2000
 
     def test_a_higher_confidence_is_wider(self) -> None:
         predictions, film = films(6, scale=4)
-        wide = estimate(predictions, film, ["ap"], confidence=0.99)["ap"].by_movie
-        narrow = estimate(predictions, film, ["ap"], confidence=0.8)["ap"].by_movie
+        wide = estimate(predictions, film, ["ap"], confidence=0.99)["ap"].by_film
+        narrow = estimate(predictions, film, ["ap"], confidence=0.8)["ap"].by_film
         assert wide.low < narrow.low < narrow.high < wide.high
 
 
@@ -459,14 +459,14 @@ def collection() -> Iterator[tuple[np.ndarray, list[str]]]:
         level = row["label"] if visual else "Easy Neg"
         if level != "Not Sure":
             kept.append((level == "Sure", row["movie"]))
-    yield np.array([y for y, _ in kept]), [movie for _, movie in kept]
+    yield np.array([y for y, _ in kept]), [film for _, film in kept]
 
 
 def test_what_the_collection_is_worth(collection: tuple[np.ndarray, list[str]]) -> None:
-    y, movies = collection
+    y, films = collection
     assert y.size == 1622
     assert y.mean() == pytest.approx(0.191, abs=0.0005)
-    effect = design_effect(y, movies)
+    effect = design_effect(y, films)
     assert effect == pytest.approx(12, abs=1)
     assert y.size / effect == pytest.approx(137, abs=12)
 
@@ -475,12 +475,12 @@ def test_an_interval_on_a_published_file() -> None:
     """Prevalence by film is known: the interval over films is that of a ratio of sums."""
     table = split_file("02_HN_S.csv")
     predictions = Predictions.of(table.y, np.full(table.y.size, 0.9))
-    found = estimate(predictions, table.movies, ["prevalence"])["prevalence"]
-    names = np.unique(table.movies)
-    sums = np.array([table.y[np.array(table.movies) == n].sum() for n in names])
-    sizes = np.array([(np.array(table.movies) == n).sum() for n in names])
+    found = estimate(predictions, table.films, ["prevalence"])["prevalence"]
+    names = np.unique(table.films)
+    sums = np.array([table.y[np.array(table.films) == n].sum() for n in names])
+    sizes = np.array([(np.array(table.films) == n).sum() for n in names])
     residual = sums - table.y.mean() * sizes
     linear = np.sqrt((residual**2).sum()) / table.y.size
-    assert found.se_movie == pytest.approx(linear, rel=0.08)
+    assert found.se_film == pytest.approx(linear, rel=0.08)
     clips = estimate(predictions, np.arange(table.y.size), ["prevalence"])["prevalence"]
-    assert found.se_movie > clips.se_movie
+    assert found.se_film > clips.se_film

@@ -88,14 +88,14 @@ class TestSignFlip:
         )
         assert sign_flip(d) == (pytest.approx(theirs.pvalue), True)
 
-    def test_a_movie_without_a_value_is_left_out(self) -> None:
+    def test_a_film_without_a_value_is_left_out(self) -> None:
         assert sign_flip([1, np.nan, 2, 4]) == sign_flip([1, 2, 4])
 
-    def test_many_movies_are_sampled_and_say_so(self) -> None:
+    def test_many_films_are_sampled_and_say_so(self) -> None:
         d = np.random.default_rng(3).normal(0.2, 1, 40)
         p, exact = sign_flip(d, n_sampled=20_000)
         assert not exact
-        # With 40 movies the flipped mean is nearly Gaussian with variance sum(d^2) / 40^2.
+        # With 40 films the flipped mean is nearly Gaussian with variance sum(d^2) / 40^2.
         z = d.mean() / np.sqrt((d**2).sum()) * 40
         assert p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
         assert (p, exact) == sign_flip(d, n_sampled=20_000)
@@ -122,8 +122,8 @@ class TestDifference:
         low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
         accuracy = found["accuracy"]
         assert accuracy.value == pytest.approx(right.mean())
-        assert accuracy.by_movie.low == pytest.approx(low, abs=0.04)
-        assert accuracy.by_movie.high == pytest.approx(high, abs=0.04)
+        assert accuracy.by_film.low == pytest.approx(low, abs=0.04)
+        assert accuracy.by_film.high == pytest.approx(high, abs=0.04)
         ours, theirs = (
             roc_auc_score(model.y, model.score) for model in (first, second)
         )
@@ -133,7 +133,7 @@ class TestDifference:
         first, _, film = two_models(1, k=12, gain=0.3)
         nearly = Predictions.of(first.y, np.clip(first.score + 0.001, 0, 1))
         found = estimate(first, film, ["auc"], minus=nearly)["auc"]
-        assert found.by_movie.high - found.by_movie.low < 0.01
+        assert found.by_film.high - found.by_film.low < 0.01
 
     def test_other_clips_are_an_error(self) -> None:
         first, second, film = two_models(1)

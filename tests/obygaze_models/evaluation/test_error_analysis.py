@@ -17,20 +17,20 @@ from obygaze_models.evaluation.logistic import fit_logistic
 
 def clips(seed: int = 0, n: int = 600) -> tuple:
     rng = np.random.default_rng(seed)
-    movies = np.array([f"tt{i}" for i in rng.integers(0, 6, n)])
+    films = np.array([f"tt{i}" for i in rng.integers(0, 6, n)])
     factors = {
         "Look": rng.random(n) < 0.4,
         "Body": rng.random(n) < 0.2,
         "length": rng.normal(size=n),
     }
     margin = 0.5 + 1.2 * factors["Look"] - 0.8 * factors["Body"]
-    return rng.random(n) < 1 / (1 + np.exp(-margin)), factors, movies
+    return rng.random(n) < 1 / (1 + np.exp(-margin)), factors, films
 
 
 def test_all_films_and_each() -> None:
-    success, factors, movies = clips()
-    pooled, *alone = analyse_success(success, factors, movies)
-    assert (pooled.film, pooled.n, pooled.errors) == ("all films", 600, "movies")
+    success, factors, films = clips()
+    pooled, *alone = analyse_success(success, factors, films)
+    assert (pooled.film, pooled.n, pooled.errors) == ("all films", 600, "films")
     assert [a.film for a in alone] == [f"tt{i}" for i in range(6)]
     assert sum(a.n for a in alone) == 600
     assert sum(a.n_success for a in alone) == pooled.n_success == success.sum()
@@ -38,8 +38,8 @@ def test_all_films_and_each() -> None:
 
 
 def test_against_statsmodels() -> None:
-    success, factors, movies = clips()
-    pooled, first, *_ = analyse_success(success, factors, movies)
+    success, factors, films = clips()
+    pooled, first, *_ = analyse_success(success, factors, films)
     design = sm.add_constant(
         np.column_stack([np.asarray(c, float) for c in factors.values()])
     )
@@ -47,10 +47,10 @@ def test_against_statsmodels() -> None:
     assert [f.log_odds for f in pooled.factors] == pytest.approx(
         list(theirs.params[1:])
     )
-    by_film = fit_logistic(design[:, 1:], success, clusters=movies)
+    by_film = fit_logistic(design[:, 1:], success, clusters=films)
     assert [f.se for f in pooled.factors] == by_film.se[1:].tolist()
     assert pooled.intercept == pytest.approx(theirs.params[0])
-    film = movies == "tt0"
+    film = films == "tt0"
     alone = sm.Logit(success[film], design[film]).fit(disp=0)
     assert [f.p for f in first.factors] == pytest.approx(
         list(alone.pvalues[1:]), rel=1e-4
@@ -58,8 +58,8 @@ def test_against_statsmodels() -> None:
 
 
 def test_what_was_planted_is_found() -> None:
-    success, factors, movies = clips(n=6000)
-    look, body, length = analyse_success(success, factors, movies)[0].factors
+    success, factors, films = clips(n=6000)
+    look, body, length = analyse_success(success, factors, films)[0].factors
     assert look.low < 1.2 < look.high
     assert body.low < -0.8 < body.high
     assert length.low < 0 < length.high
@@ -122,11 +122,11 @@ class TestWhatCannotBeTold:
     ) -> None:
         """In .89 of such worlds its p was below .05: residuals, and so errors, are next to 0."""
         rng = np.random.default_rng(0)
-        movies = np.repeat(np.arange(12), 50)
+        films = np.repeat(np.arange(12), 50)
         is_sure = rng.random(600) < 0.3
-        rate = rng.beta(1, 2, 12)[movies]
+        rate = rng.beta(1, 2, 12)[films]
         factors = {"Look": rng.random(600) < rate, "sure": is_sure}
-        found = analyse_success(~is_sure, factors, movies)[0]
+        found = analyse_success(~is_sure, factors, films)[0]
         assert found.method == "firth" and np.isnan(found.factors[0].p)
 
     def test_one_film_has_independent_errors(self) -> None:
@@ -152,7 +152,7 @@ class TestPaperFactors:
         rng = np.random.default_rng(0)
         factors = paper_factors(concepts, list(level))
         success = rng.random(level.size) < 0.7
-        found = analyse_success(success, factors, table.movies, intercept=False)
+        found = analyse_success(success, factors, table.films, intercept=False)
         assert len(found) == 13
         assert np.isnan(found[0].intercept)
         assert len(found[0].factors) == 11

@@ -25,14 +25,14 @@ def test_by_hand() -> None:
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
     assert leak.clips == ("a1", "a4")
     assert leak.neighbours == 1, "a2 stands beside a1; b2 is another film"
-    assert leak.same_movie == 2, "a2 and a9"
+    assert leak.same_film == 2, "a2 and a9"
     assert leak.share == 0.5
 
 
 def test_a_clip_in_train_and_validation_leaks_once() -> None:
     leak = count_leak(["x"], ["x"], ["x", "y"])
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 1)
-    assert leak.neighbours is None and leak.same_movie is None
+    assert leak.neighbours is None and leak.same_film is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,7 +106,7 @@ class TestPublished:
     def test_random_folds_have_their_neighbours_in_training(self) -> None:
         table = split_file("02_ENHN_S.csv")
         places = dict(
-            zip(table.ids, zip(table.movies, table.scenes, strict=True), strict=True)
+            zip(table.ids, zip(table.films, table.scenes, strict=True), strict=True)
         )
         leak = count_leak(
             table.in_folds(*range(9)),
@@ -117,8 +117,8 @@ class TestPublished:
         )
         seen = {places[clip] for clip in table.in_folds(*range(9))}
         beside = sum(
-            (movie, scene - 1) in seen or (movie, scene + 1) in seen
-            for movie, scene in (places[clip] for clip in table.in_folds(9))
+            (film, scene - 1) in seen or (film, scene + 1) in seen
+            for film, scene in (places[clip] for clip in table.in_folds(9))
         )
         assert leak.neighbours == beside > 60
-        assert leak.same_movie == 105, "all twelve films are on both sides"
+        assert leak.same_film == 105, "all twelve films are on both sides"

@@ -70,7 +70,7 @@ class TestMaximumLikelihood:
             meat += np.outer(score, score)
         se = np.sqrt(np.diag(bread @ meat @ bread))
         np.testing.assert_allclose(ours.se, se, rtol=1e-5)
-        assert ours.errors == "movies"
+        assert ours.errors == "films"
         # Eleven degrees of freedom: films less one.
         np.testing.assert_allclose(
             ours.high - ours.beta, stats.t.ppf(0.975, 11) * se, rtol=1e-5
@@ -211,7 +211,7 @@ class TestRefusals:
 
     def test_one_film(self) -> None:
         X, y, _ = clips()
-        with pytest.raises(FixInput, match="two movies"):
+        with pytest.raises(FixInput, match="two films"):
             fit_logistic(X, y, clusters=np.zeros(y.size))
 
     def test_method(self) -> None:

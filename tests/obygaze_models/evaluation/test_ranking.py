@@ -60,7 +60,7 @@ def test_a_shift_of_one_models_scores_does_not_matter() -> None:
     assert one != pytest.approx(other)
 
 
-def test_a_movie_drawn_twice_counts_twice() -> None:
+def test_a_film_drawn_twice_counts_twice() -> None:
     """Weight 2 on a model's clips is the same as a second such model, not four times its pairs."""
     y, score, fold = pooled(3)
     rows = np.concatenate([np.arange(120), np.flatnonzero(fold == 0)])
@@ -70,7 +70,7 @@ def test_a_movie_drawn_twice_counts_twice() -> None:
     assert weighted == pytest.approx(within(y[rows], score[rows], copied))
 
 
-def test_a_movie_that_is_not_drawn_does_not_count() -> None:
+def test_a_film_that_is_not_drawn_does_not_count() -> None:
     y, score, fold = pooled(4)
     left = fold != 0
     weighted = within(y, score, fold, np.array([[0.0, 1.0, 1.0, 1.0]]))
@@ -83,15 +83,15 @@ def test_a_model_with_one_class_says_nothing() -> None:
 
 
 def test_pooled_auc_of_what_knows_nothing_falls_below_one_half() -> None:
-    """Leave one movie out: the training share is low just where the tested movie has many."""
+    """Leave one film out: the training share is low just where the tested film has many."""
     rng = np.random.default_rng(0)
-    movie = np.repeat(np.arange(12), 40)
-    y = rng.random(480) < rng.uniform(0.1, 0.7, 12)[movie]
+    film = np.repeat(np.arange(12), 40)
+    y = rng.random(480) < rng.uniform(0.1, 0.7, 12)[film]
     score = np.zeros(480)
     # Within a film every score is the same, so what is won and lost is won and lost between films.
     for m in range(12):
-        test = movie == m
+        test = film == m
         model = Prevalence().fit(np.zeros((480, 1))[~test], y[~test])
         score[test] = model.predict_proba(np.zeros((40, 1)))[:, 1]
     assert evaluate(Predictions.of(y, score), ["auc"])["auc"] < 0.4
-    assert within(y, score, movie) == 0.5
+    assert within(y, score, film) == 0.5

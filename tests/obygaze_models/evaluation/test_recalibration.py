@@ -21,9 +21,9 @@ def overconfident():
 
 
 def test_each_film_has_the_regression_of_the_others(overconfident):
-    score, y, movies = overconfident
-    found = recalibrate(score, y, movies)
-    out = movies == 3
+    score, y, films = overconfident
+    found = recalibrate(score, y, films)
+    out = films == 3
     odds = np.log(score / (1 - score))[:, None]
     other = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(
         odds[~out], y[~out]
@@ -32,15 +32,15 @@ def test_each_film_has_the_regression_of_the_others(overconfident):
         found[out], other.predict_proba(odds[out])[:, 1], atol=1e-5
     )
     # The labels of a film do not change its own probabilities.
-    again = recalibrate(score, np.where(out, ~y, y), movies)
+    again = recalibrate(score, np.where(out, ~y, y), films)
     np.testing.assert_allclose(again[out], found[out], atol=1e-12)
 
 
 def test_a_known_distortion_is_undone(overconfident):
-    score, y, movies = overconfident
+    score, y, films = overconfident
     before, after = (
         evaluate(Predictions.of(y, values), ("brier", "ece"))
-        for values in (score, recalibrate(score, y, movies))
+        for values in (score, recalibrate(score, y, films))
     )
     assert before["ece"] > 0.1 > 0.04 > after["ece"]
     assert after["brier"] < before["brier"]

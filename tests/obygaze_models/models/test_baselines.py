@@ -268,25 +268,25 @@ class TestOnThePublishedFiles:
         self, name: str, metric: str, value: float
     ) -> None:
         table = split_file(name)
-        X = places(table.movies, table.scenes)
+        X = places(table.films, table.scenes)
         found = over_folds(table, table.folds, X, Neighbour())
         assert evaluate(found, [metric])[metric] == pytest.approx(value, abs=0.005)
 
     def test_it_is_far_above_chance_there_and_not_on_films_it_has_not_seen(
         self,
     ) -> None:
-        """The interval of AUC excludes chance on the published folds, and holds it by movie."""
+        """The interval of AUC excludes chance on the published folds, and holds it by film."""
         table = split_file("02_HN_S.csv")
-        X = places(table.movies, table.scenes)
+        X = places(table.films, table.scenes)
         published = over_folds(table, table.folds, X, Neighbour())
-        found = estimate(published, table.movies, ["auc"], n_folds=10)["auc"]
-        assert found.by_movie.low > 0.65
-        by_movie = grouped_folds(table.movies, table.y, 4, seed=0)
-        honest = over_folds(table, by_movie, X, Neighbour())
+        found = estimate(published, table.films, ["auc"], n_folds=10)["auc"]
+        assert found.by_film.low > 0.65
+        by_film = grouped_folds(table.films, table.y, 4, seed=0)
+        honest = over_folds(table, by_film, X, Neighbour())
         assert np.unique(honest.score).size == 4, (
             "one prevalence for each fold, nothing more"
         )
-        interval = estimate(honest, table.movies, ["auc"], n_folds=4)["auc"].by_movie
+        interval = estimate(honest, table.films, ["auc"], n_folds=4)["auc"].by_film
         assert interval.low <= 0.5 <= interval.high
 
     @pytest.mark.parametrize(
@@ -301,20 +301,20 @@ class TestOnThePublishedFiles:
         )
 
     def test_noise_holds_chance(self) -> None:
-        """A linear probe on noise, out of fold by movie: each interval over movies has chance."""
+        """A linear probe on noise, out of fold by film: each interval over films has chance."""
         from sklearn.linear_model import LogisticRegression
 
         table = split_file("02_ENHN_S.csv")
-        folds = grouped_folds(table.movies, table.y, 4, seed=0)
+        folds = grouped_folds(table.films, table.y, 4, seed=0)
         noise = np.random.default_rng(0).normal(size=(table.y.size, 16))
         found = over_folds(
             table, folds, noise, LogisticRegression(class_weight="balanced")
         )
         names = ["auc", "ap", "f1_binary", "f1_weighted"]
-        by_metric = estimate(found, table.movies, names, n_folds=4)
+        by_metric = estimate(found, table.films, names, n_folds=4)
         share = evaluate(found, ["share_positive"])["share_positive"]
         form = closed_form(table.y.mean(), share)
         truth = {"f1_binary": form.f1_binary, "f1_weighted": form.f1_weighted}
         for name, value in {"auc": 0.5, "ap": table.y.mean(), **truth}.items():
-            interval = by_metric[name].by_movie
+            interval = by_metric[name].by_film
             assert interval.low <= value <= interval.high

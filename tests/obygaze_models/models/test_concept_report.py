@@ -30,7 +30,7 @@ def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
         assert values["ap"] == pytest.approx(average_precision_score(y, m))
         assert values["auc"] == pytest.approx(roc_auc_score(y, m))
         assert values["f1_binary"] == pytest.approx(f1_score(y, m > 0))
-        interval = quality.metrics["ap"].by_movie
+        interval = quality.metrics["ap"].by_film
         assert interval.low <= values["ap"] <= interval.high
     planted, nothing = judged
     assert planted.p < 1e-6

@@ -142,8 +142,8 @@ def test_a_run_takes_the_mean_of_real_frames(
     # A fourth clip has nothing but padding.
     frames = np.concatenate([FRAMES, np.ones((1, 3, 2))])
     real = np.concatenate([REAL, np.zeros((1, 3), dtype=np.bool_)])
-    movies = [clip.movie_id for clip in manifest]
-    plan_store(tmp_path / "s", clip_ids=ids, movie_ids=movies, arrays=ARRAYS)
+    movie_ids = [clip.movie_id for clip in manifest]
+    plan_store(tmp_path / "s", clip_ids=ids, movie_ids=movie_ids, arrays=ARRAYS)
     fill_store(
         tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}
     ).seal()

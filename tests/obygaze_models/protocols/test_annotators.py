@@ -161,16 +161,16 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
     score = np.array(
         [{"S": 1.0, "NS": 0.5}.get(theirs[c.extra["given_clip_id"]], 0.0) for c in mine]
     )
-    movies = np.array([c.movie_id for c in mine])
+    films = np.array([c.movie_id for c in mine])
     assert (found["n_test"], found["n_positive"]) == (len(y), y.sum())
     assert found["f1_binary"]["value"] == pytest.approx(f1_score(y, score > 0.5))
     # Each film is a fold of the honest design: precision is averaged over them.
-    parts = [movies == movie for movie in np.unique(movies)]
+    parts = [films == film for film in np.unique(films)]
     by_film = [average_precision_score(y[p], score[p]) for p in parts]
     assert found["ap"]["value"] == pytest.approx(np.mean(by_film))
-    first = next(iter(found["by_movie"]))
-    assert found["by_movie"][first]["auc"] == pytest.approx(
-        roc_auc_score(y[movies == first], score[movies == first])
+    first = next(iter(found["by_film"]))
+    assert found["by_film"][first]["auc"] == pytest.approx(
+        roc_auc_score(y[films == first], score[films == first])
     )
     low, high = found["f1_binary"]["ci"]
     assert low < found["f1_binary"]["value"] < high

@@ -100,9 +100,7 @@ def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
             tmp_path / "f", manifest, np.stack([X, X], axis=1), level="frames"
         )
     if name.startswith("mobygaze"):  # clips of 3 s, one after another
-        store = store_of_windows(
-            tmp_path / "w", dict.fromkeys(manifest.movies, X[:160])
-        )
+        store = store_of_windows(tmp_path / "w", dict.fromkeys(manifest.films, X[:160]))
     protocol = quick(
         name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2
     )

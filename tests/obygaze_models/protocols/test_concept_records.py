@@ -79,7 +79,7 @@ def test_margins_of_a_film_come_from_a_machine_that_saw_the_other_films(inputs):
     settings = inputs.protocol.models["pcbm-lr"].settings
     opened = find_vectors(inputs.features[0], inputs.table, settings, 0)
     X = inputs.features[0].X.astype(np.float64)
-    levels, films_of = np.array(inputs.table.levels), inputs.table.movies
+    levels, films_of = np.array(inputs.table.levels), inputs.table.films
     column = VISUAL.index("Look")
     has = inputs.table.has_concept[:, column] & np.isin(levels, ["HN", "S"])
     rows = (levels != "NS") & (films_of != "tt0000002")

@@ -62,7 +62,7 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
         assert found[side]["value"] == pytest.approx(np.mean(values[train]))
     difference = np.array(values["HN_S"]) - values["EN_S"]
     assert found["difference"] == pytest.approx(difference.mean())
-    assert (found["n_movies_higher"], found["n_movies"]) == ((difference > 0).sum(), 8)
+    assert (found["n_films_higher"], found["n_films"]) == ((difference > 0).sum(), 8)
     # Each film is tested by models of the other films: the level of a p would not be known.
     assert found["p"] is None and found["ci"] is None
 
@@ -74,7 +74,7 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
         found = cell_of(run.of("contrast"), test="ENHN_S", model=model)
         assert found["n_seeds"] == n_seeds
         assert found["difference"] > 0.1
-        assert found["n_movies_higher"] == found["n_movies"] == 8
+        assert found["n_films_higher"] == found["n_films"] == 8
     assert {row["seed"] for row in run.predictions} == {0}
     text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     first = text.index("Which training task is better")
@@ -111,7 +111,7 @@ def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
     cells = [
         cell_of(run.cells, train=train, test="ENHN_S") for train in ("HN_S", "EN_S")
     ]
-    by_film = [[own["ap"] for own in cell["by_movie"].values()] for cell in cells]
+    by_film = [[own["ap"] for own in cell["by_film"].values()] for cell in cells]
     both = zip(*by_film, strict=True)
     known = np.array([one - other for one, other in both if None not in (one, other)])
     signs = 1 - 2 * (np.arange(2 ** len(known))[:, None] >> np.arange(len(known)) & 1)

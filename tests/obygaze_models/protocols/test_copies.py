@@ -81,8 +81,8 @@ def test_copies_under_another_film_are_counted_warned_of_and_left_out(
 
 @pytest.mark.parametrize(("width", "n"), [(2, 400), (24, 240), (768, 200)])
 def test_noise_has_no_copies_in_any_dimension(width: int, n: int) -> None:
-    movies = np.repeat([f"f{i}" for i in range(10)], n // 10)
-    found = [near_pairs(noise(n, width, seed), movies) for seed in range(10)]
+    films = np.repeat([f"f{i}" for i in range(10)], n // 10)
+    found = [near_pairs(noise(n, width, seed), films) for seed in range(10)]
     assert found == [[]] * 10
 
 
@@ -90,18 +90,18 @@ def test_a_copy_is_found_among_clips_of_unequal_lengths_and_far_from_zero() -> N
     X = noise(200, 16).astype(np.float64)
     X *= np.random.default_rng(3).uniform(0.2, 5, size=(200, 1))
     X[150] = X[7] + 0.01 * noise(1, 16)[0]
-    movies = np.repeat([f"f{i}" for i in range(10)], 20)
-    assert near_pairs(X + 1000, movies) == [(7, 150), (150, 7)]
-    movies[150] = movies[7]  # neighbours of one film are alike
-    assert near_pairs(X + 1000, movies) == []
+    films = np.repeat([f"f{i}" for i in range(10)], 20)
+    assert near_pairs(X + 1000, films) == [(7, 150), (150, 7)]
+    films[150] = films[7]  # neighbours of one film are alike
+    assert near_pairs(X + 1000, films) == []
 
 
 def test_distances_of_thousands_of_clips_take_little_memory() -> None:
     X = noise(4000, 8)
     X[3001] = X[7]
-    movies = np.repeat([f"f{i}" for i in range(10)], 400)
+    films = np.repeat([f"f{i}" for i in range(10)], 400)
     tracemalloc.start()
-    pairs = near_pairs(X, movies)
+    pairs = near_pairs(X, films)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert pairs == [(7, 3001), (3001, 7)]

@@ -86,7 +86,7 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     # No clip of the film votes: all score the same.
     assert found["film"]["auc"]["value"] == 0.5
     assert found["random"]["neighbours"] > 0.9 * found["random"]["n_test"]
-    assert found["film"]["same_movie"] == 0
+    assert found["film"]["same_film"] == 0
 
 
 def test_the_remark_says_why(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
 
 def test_each_film_has_its_own_values(on_signal: Run) -> None:
     cell = cell_of(on_signal.cells, model="ridge", train="EN_S", test="EN_S")
-    assert len(cell["by_movie"]) == cell["n_movies"] == 8
-    assert sum(film["n"] for film in cell["by_movie"].values()) == cell["n_test"]
+    assert len(cell["by_film"]) == cell["n_films"] == 8
+    assert sum(film["n"] for film in cell["by_film"].values()) == cell["n_test"]
     # One fold a film: what a fold says is what its film says.
-    of_film = sorted(film["auc"] for film in cell["by_movie"].values())
+    of_film = sorted(film["auc"] for film in cell["by_film"].values())
     assert of_film == pytest.approx(sorted(fold["auc"] for fold in cell["folds"]))
 
 

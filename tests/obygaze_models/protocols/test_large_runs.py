@@ -53,14 +53,14 @@ def test_of_many_films_every_nth_is_left_out_together(
 ) -> None:
     """Against scikit-learn: films 0 and 3, 1 and 4, and 2 are recalibrated by the others."""
     rng = np.random.default_rng(1)
-    movies = np.repeat(np.arange(5), 40)
+    films = np.repeat(np.arange(5), 40)
     score = rng.uniform(0.05, 0.95, size=200)
     y = rng.random(200) < score**2
     monkeypatch.setattr(logistic, "MOST_FITS", 3)
-    found = logistic.recalibrate(score, y, movies)
+    found = logistic.recalibrate(score, y, films)
     odds = special.logit(score)[:, None]
     for together in ((0, 3), (1, 4), (2,)):
-        inside = np.isin(movies, together)
+        inside = np.isin(films, together)
         model = LogisticRegression(C=np.inf, tol=1e-10).fit(odds[~inside], y[~inside])
         expected = model.predict_proba(odds[inside])[:, 1]
         np.testing.assert_allclose(found[inside], expected, atol=1e-5)

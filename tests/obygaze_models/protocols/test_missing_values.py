@@ -54,7 +54,7 @@ def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
     changes += ('grid.test=["EN_S"]', "report.compare=false")
     run = run_of(tmp_path, manifest, "honest", *changes)
     contrast = cell_of(run.of("contrast"), test="EN_S", model="ridge", metric="ap")
-    assert contrast["difference"] is None and contrast["n_movies"] == 0
+    assert contrast["difference"] is None and contrast["n_films"] == 0
     text = result_text(run)
     assert "ridge (s) has ap – / –, difference –" in text
     text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")

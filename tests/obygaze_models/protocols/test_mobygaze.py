@@ -70,10 +70,10 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
         [values[c.movie_id][seconds(c)].astype(np.float32).max(axis=0) for c in mine]
     )
     y = np.array([c.level == "S" for c in mine])
-    movies = np.array([c.movie_id for c in mine])
+    films = np.array([c.movie_id for c in mine])
     found = []
-    for film in np.unique(movies):
-        train, test = movies != film, movies == film
+    for film in np.unique(films):
+        train, test = films != film, films == film
         model = LogisticRegression(
             C=1.0, class_weight="balanced", tol=1e-10, max_iter=10_000
         )
@@ -81,7 +81,7 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
         found.append(average_precision_score(y[test], score))
     assert cell["ap"]["value"] == pytest.approx(np.mean(found), abs=1e-12)
     assert cell["ap"]["value"] > y.mean() + 0.2
-    assert (cell["n_test"], cell["leaked"], cell["n_movies"]) == (len(y), 0, 6)
+    assert (cell["n_test"], cell["leaked"], cell["n_films"]) == (len(y), 0, 6)
     low, high = cell["ap"]["ci"]
     assert low < cell["ap"]["value"] < high
     annotator = cell_of(run.baselines, test="ENHN_S", model="annotator")
@@ -270,7 +270,7 @@ def test_the_tasks_of_the_released_table() -> None:
             )
     levels = [c.level for c in manifest]
     en, hn, s = (levels.count(level) for level in ("EN", "HN", "S"))
-    assert len(levels) == 6072 and len(clip_table(manifest, Data()).movies) == 6072
+    assert len(levels) == 6072 and len(clip_table(manifest, Data()).films) == 6072
     assert found["", "EN_S"] == (en, s)
     assert found["", "ENHN_S"] == (en + hn, s)
     assert found["", "EN_HNS"] == (en, hn + s)

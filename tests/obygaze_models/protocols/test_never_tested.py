@@ -43,7 +43,7 @@ def test_all_other_films_are_tested_and_these_train_in_every_split(
         tested = set(
             found.groups[np.concatenate([split.test for split in own])].tolist()
         )
-        assert tested == set(FILMS.movies) - set(never)
+        assert tested == set(FILMS.films) - set(never)
         for split in own:
             used = found.groups[np.union1d(split.train, split.validation)]
             assert set(never) <= set(used.tolist())
@@ -58,7 +58,7 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
     ):
         plan(*splits, f"splits.never=['{A}', 'tt000001']")
     with pytest.raises(FixInput, match="names every movie_id"):
-        plan(*splits, f"splits.never={list(FILMS.movies)}")
+        plan(*splits, f"splits.never={list(FILMS.films)}")
     # A film that data.where leaves out is known.
     plan(*splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"')
 

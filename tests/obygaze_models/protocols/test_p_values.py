@@ -87,10 +87,10 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     run, _ = compared(tmp_path, manifest, *TABLE_2)
     cell, rows = run.cells[0], [row for row in run.predictions if row["feature"] == "a"]
     ids = sorted({row["clip_id"] for row in rows})
-    movies, codes = np.unique(
+    films, codes = np.unique(
         [row["movie_id"] for row in rows[: len(ids)]], return_inverse=True
     )
-    assert (len(ids), len(rows), len(movies)) == (cell["n_test"], 8 * cell["n_test"], 6)
+    assert (len(ids), len(rows), len(films)) == (cell["n_test"], 8 * cell["n_test"], 6)
     folds = [rows[start : start + len(ids)] for start in range(0, len(rows), len(ids))]
     tests = [
         Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T)
@@ -252,7 +252,7 @@ def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
     run = run_on(tmp_path, protocol, manifest, {})
     (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
     tested = [clip for clip in manifest if clip.clip_id in ids]
-    assert cell["n_movies"] == len({clip.movie_id for clip in tested}) == 13
+    assert cell["n_films"] == len({clip.movie_id for clip in tested}) == 13
     width = np.ptp(logit(np.array(cell["ap"]["ci"])))
     assert width == pytest.approx(width_of_share(tested), rel=0.05)
 
@@ -276,7 +276,7 @@ def width_of_share(clips: list[Clip]) -> float:
     y = np.array([clip.level == "S" for clip in clips])
     predictions = Predictions.of(y, np.ones(len(y)))
     names = [clip.movie_id for clip in clips]
-    interval = estimate(predictions, names, ["prevalence"])["prevalence"].by_movie
+    interval = estimate(predictions, names, ["prevalence"])["prevalence"].by_film
     return float(logit(interval.high) - logit(interval.low))
 
 

@@ -86,8 +86,8 @@ class TestShipped:
     ) -> None:
         table = load_protocol("paper-table4")
         assert table.splits.never == ("tt0212338", "tt1142988")
-        films = [p.mean for p in table.paper if p.movie]
-        (mean,) = [p.mean for p in table.paper if not p.movie]
+        films = [p.mean for p in table.paper if p.film]
+        (mean,) = [p.mean for p in table.paper if not p.film]
         assert len(films) == 10
         assert sum(films) / 10 == pytest.approx(mean, abs=0.005)
 
@@ -270,6 +270,14 @@ class TestOldNames:
             == scheme
         )
         assert read(text, "splits.scheme=none").splits.scheme == "none"
+
+    def test_a_movie_of_a_printed_number_is_its_film(self) -> None:
+        text = f'{MINIMAL}\n[[paper]]\nmean = 0.5\nKEY = "tt1"\n'
+        older = read(text.replace("KEY", "movie"))
+        assert older.paper[0].film == "tt1"
+        assert older.sha256 == read(text.replace("KEY", "film")).sha256
+        with pytest.raises(FixInput, match="1 violation"):
+            read(text.replace("KEY", "film") + 'movie = "tt2"\n')
 
     def test_the_word_paper_is_the_word_published(self) -> None:
         new = load_protocol("paper-pcbm")

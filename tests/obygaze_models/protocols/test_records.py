@@ -31,7 +31,7 @@ def test_a_record_is_the_same_by_attribute_and_by_key() -> None:
     assert record.n_test == record["n_test"] == 12
     assert record.metrics["ap"].ends == record["ap"]["ci"] == [0.25, 0.875]
     assert record.folds[0].fold == record["folds"][0]["fold"] == "a"
-    assert record.by_movie["tt1"].metrics["ap"] == record["by_movie"]["tt1"]["ap"]
+    assert record.by_film["tt1"].metrics["ap"] == record["by_film"]["tt1"]["ap"]
     assert record == record.to_json() == dict(record)
     assert "copies" not in record and record.get("copies") is None
     assert json.loads(json.dumps(record.to_json())) == record.to_json()
@@ -102,7 +102,7 @@ def test_a_later_version_may_have_further_keys_and_kinds(tmp_path: Path) -> None
         ({"folds": [{"fold": "a"}]}, "'seed' is missing"),
         ({"folds": {"a": 1}}, "expected a list, got"),
         ({"seeds": 0.5}, "expected an object, got '0.5'"),
-        ({"by_movie": [1]}, "expected an object, got"),
+        ({"by_film": [1]}, "expected an object, got"),
     ],
 )
 def test_a_record_of_another_form_is_an_error_of_its_run(
@@ -111,6 +111,49 @@ def test_a_record_of_another_form_is_an_error_of_its_run(
     folder = write_run(tmp_path / "run", [{**cell(), **changes}])
     with pytest.raises(Corrupt, match=message):
         read_run(folder)
+
+
+def test_a_run_of_an_earlier_version_may_call_a_film_a_movie(tmp_path: Path) -> None:
+    leaks = {"neighbours": 2, "same_film": 3}
+    contrast = {
+        "kind": "contrast",
+        "model": "ridge",
+        "feature": "clip",
+        "test": "EN_S",
+        "metric": "ap",
+        "first": {"train": "HN_S", "value": 0.75},
+        "second": {"train": "EN_S", "value": 0.5},
+        "difference": 0.25,
+        "ci": None,
+        "p": None,
+        "n_seeds": 1,
+        "n_films": 3,
+        "n_films_higher": 2,
+        "n_test": 12,
+        "leaked": 0,
+    }
+    records = [*usual(), cell("mlp", **leaks), contrast]
+    today = read_run(write_run(tmp_path / "today", records))
+    text = json.dumps(records)
+    for new, old in (
+        ("n_films", "n_movies"),
+        ("n_films_higher", "n_movies_higher"),
+        ("by_film", "by_movie"),
+        ("same_film", "same_movie"),
+    ):
+        assert f'"{new}": ' in text
+        text = text.replace(f'"{new}": ', f'"{old}": ')
+    older = json.loads(text)
+    for record in older:
+        for printed in record.get("paper", []):
+            printed["movie"] = printed.pop("film")
+    about = dict(today.about["manifest"])
+    about["n_movies"] = about.pop("n_films")
+    read = read_run(write_run(tmp_path / "older", older, manifest=about))
+    assert [record.to_json() for record in read.records] == [
+        record.to_json() for record in today.records
+    ]
+    assert read.about["manifest"] == today.about["manifest"]
 
 
 def test_each_kind_writes_its_own_name() -> None:

@@ -111,14 +111,14 @@ class TestMissing:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
-        ids, movies = manifest.clip_ids, [clip.movie_id for clip in manifest]
+        ids, films = manifest.clip_ids, [clip.movie_id for clip in manifest]
         create_store(
             tmp_path / "s",
             recipe=a_recipe(),
             manifest_name="m",
             manifest_sha256="0" * 64,
             clip_ids=ids,
-            movie_ids=movies,
+            movie_ids=films,
             arrays=[ArraySpec("clip", (4,))],
             licence="",
             citation="",
@@ -197,7 +197,7 @@ class TestFolds:
         assert len(cell["folds"]) == 4
         bad = next(f for f in cell["folds"] if f["n_positive"] == 0)
         assert (bad["ap"], bad["auc"], bad["f1_binary"]) == (None, None, 0.0)
-        assert cell["by_movie"]["tt0000002"]["f1_binary"] is None
+        assert cell["by_film"]["tt0000002"]["f1_binary"] is None
         others = [f["ap"] for f in cell["folds"] if f["ap"] is not None]
         assert cell["ap"]["mean"] == pytest.approx(np.mean(others))
         assert cell["auc"]["value"] is not None
@@ -526,7 +526,7 @@ class TestPaper:
         ]
         assert len(runs) == 3
         expected = float(np.std(runs, ddof=1))
-        assert cell["by_movie"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(
+        assert cell["by_film"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(
             expected
         )
 

@@ -71,7 +71,7 @@ class TestOneFoldAClip:
         for splits in found.pairs.values():
             for split in splits:
                 seen = np.concatenate([split.train, split.validation])
-                assert not set(table.movies[seen]) & set(table.movies[split.test])
+                assert not set(table.films[seen]) & set(table.films[split.test])
 
     def test_random_folds_count_what_lies_next_to_a_training_scene(self) -> None:
         protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
@@ -103,7 +103,7 @@ class TestFilmByFilm:
         splits = found.pairs["HN_S", "ENHN_S"]
         assert len(splits) == 90
         assert len({split.train.tobytes() for split in splits}) == 45
-        tested = {str(table.movies[split.test[0]]) for split in splits}
+        tested = {str(table.films[split.test[0]]) for split in splits}
         assert not tested & {"tt0000001", "tt0000002"}
         assert found.is_repeated(("HN_S", "ENHN_S"))
 
@@ -125,10 +125,10 @@ class TestFixed:
         changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
         found, table = plan(quick("honest", *changes), manifest)
         (split,) = found.pairs["EN_S", "EN_S"]
-        assert set(table.movies[split.test]) == {"tt0000003"}
-        assert len(set(table.movies[split.validation])) == 1
-        assert not set(table.movies[split.validation]) & set(table.movies[split.train])
-        assert "tt0000003" not in set(table.movies[split.validation])
+        assert set(table.films[split.test]) == {"tt0000003"}
+        assert len(set(table.films[split.validation])) == 1
+        assert not set(table.films[split.validation]) & set(table.films[split.train])
+        assert "tt0000003" not in set(table.films[split.validation])
 
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
@@ -149,7 +149,7 @@ def released_manifest() -> Manifest:
     clips = []
     for i, clip in enumerate(whole.ids):
         level = "S" if whole.y[i] else "HN" if clip in hard else "EN"
-        clips.append(Clip(clip, whole.movies[i], int(whole.scenes[i]), level=level))
+        clips.append(Clip(clip, whole.films[i], int(whole.scenes[i]), level=level))
     manifest = replace(films(2, 2), name="released").with_clips(clips)
     for name in names:
         manifest = manifest.with_column(f"fold:{name}", folds[name])
@@ -225,16 +225,16 @@ def without_ns(manifest: Manifest) -> Manifest:
 
 def test_of_few_films_single_clips_validate_one_in_five() -> None:
     manifest = without_ns(films(4, 40))
-    changes = ("splits.kind=fixed", "splits.column=movie", 'splits.test=["tt0000004"]')
+    changes = ("splits.kind=fixed", "splits.column=film", 'splits.test=["tt0000004"]')
     columns = {clip.clip_id: clip.movie_id for clip in manifest}
-    manifest = manifest.with_column("movie", columns)
+    manifest = manifest.with_column("film", columns)
     found, table = plan(quick("honest", *changes), manifest)
     (split,) = found.pairs["ENHN_S", "ENHN_S"]
     n_others = sum(clip.movie_id != "tt0000004" for clip in manifest)
     assert len(split.validation) == n_others // 5
     assert len(split.train) == n_others - n_others // 5
     assert not set(split.train) & set(split.validation)
-    assert len(set(table.movies[split.validation])) > 1
+    assert len(set(table.films[split.validation])) > 1
 
 
 def test_folds_have_equal_parts_of_each_level() -> None:

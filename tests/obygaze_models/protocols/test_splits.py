@@ -8,7 +8,7 @@ import pytest
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.splits import (
     Split,
-    movie_pairs,
+    film_pairs,
     n_folds_of,
     rotated,
 )
@@ -59,7 +59,7 @@ def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
 
 def test_each_pair_of_films_tests_and_validates() -> None:
     has_video = np.arange(8) != 1
-    splits = movie_pairs(FOLDS, has_video, never=[2, 3])
+    splits = film_pairs(FOLDS, has_video, never=[2, 3])
     assert rows_of(splits) == [
         [[4, 5, 6], [2, 3], [0]],
         [[4, 5, 6], [0], [2, 3]],

@@ -132,15 +132,15 @@ def test_means_and_deviations_over_seeds_and_films() -> None:
     assert record is not None and record.n == 2
     assert record.metrics["accuracy"].mean == pytest.approx(2 / 3)
     assert record.metrics["accuracy"].sd == pytest.approx(1 / 3 / math.sqrt(2))
-    films = cell_records._by_movie(BOTH, FILMS)
+    films = cell_records._by_film(BOTH, FILMS)
     assert (films["a"].n, films["a"].n_positive) == (3, 2)
     assert (films["b"].n, films["b"].n_positive) == (3, 0)
     assert films["a"].sd is not None
     assert films["a"].sd["accuracy"] == pytest.approx(1 / 3 / math.sqrt(2))
-    assert "sd" not in cell_records._by_movie(SEED_0, FILMS)["a"]
+    assert "sd" not in cell_records._by_film(SEED_0, FILMS)["a"]
     mixed = replace(A1, rows=np.array([0, 1, 3]))
     crossed = replace(SEED_0, tested=[A0, B0, mixed])
-    assert "sd" not in cell_records._by_movie(crossed, FILMS)["a"]
+    assert "sd" not in cell_records._by_film(crossed, FILMS)["a"]
 
 
 def test_mean_and_deviation_of_what_is_defined() -> None:
@@ -232,7 +232,7 @@ def test_a_model_with_too_few_clips_says_that_it_has_no_interval() -> None:
     record = cell_records.cell_record(SEED_0, protocol, FILMS, labels, "xclip")
     assert record["no_interval"]
     assert record["auc"]["ci"] == [None, None]
-    assert (record["n_test"], record["n_positive"], record["n_movies"]) == (6, 2, 2)
+    assert (record["n_test"], record["n_positive"], record["n_films"]) == (6, 2, 2)
     assert (record["prevalence"], record["n_runs"]) == (2 / 6, 2)
     blind = cell_records.cell_record(SEED_0, protocol, FILMS, labels)
     assert "no_interval" not in blind
@@ -269,9 +269,9 @@ def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
     )
     leaks = cell_records._leaks(cell)
     assert (leaks.leaked, leaks.copies) == (2, 1)
-    assert (leaks.neighbours, leaks.same_movie) == (3, 4)
+    assert (leaks.neighbours, leaks.same_film) == (3, 4)
     averaged = cell_records._leaks(replace(cell, averaged=True))
-    assert (averaged.neighbours, averaged.same_movie) == (2, 3)
+    assert (averaged.neighbours, averaged.same_film) == (2, 3)
     unknown = replace(B0, leak=replace(second, neighbours=None))
     assert cell_records._leaks(replace(cell, tested=[A0, unknown])).neighbours is None
     assert cell_records._leaks(SEED_0).copies == 0
@@ -308,7 +308,7 @@ def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
         assert cell_records._is_about(paper, SEED_0, "xclip-b32") == expected
     protocol: Any = SimpleNamespace(paper=[PaperValue(mean=0.5, sd=0.0), PaperValue()])
     first, second = cell_records._printed(protocol, SEED_0, "")
-    assert (first["mean"], first["sd"], first["movie"]) == (0.5, 0.0, None)
+    assert (first["mean"], first["sd"], first["film"]) == (0.5, 0.0, None)
     assert second["sd"] is None
 
 

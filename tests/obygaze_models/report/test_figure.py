@@ -132,7 +132,7 @@ def films(tmp_path: Path):
 
 
 def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, films):
-    about = {**films, "n_clips": 12, "n_movies": 3}
+    about = {**films, "n_clips": 12, "n_films": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
     found = timelines(run)
     assert found is not None and found.pair == "HN_S → EN_S"
@@ -174,7 +174,7 @@ def test_of_very_many_films_those_with_most_errors_are_shown() -> None:
 
 
 def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
-    about = {**films, "sha256": "0" * 64, "n_clips": 12, "n_movies": 3}
+    about = {**films, "sha256": "0" * 64, "n_clips": 12, "n_films": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
     assert run.manifest is None
     found = timelines(run)
@@ -283,7 +283,7 @@ def test_clips_are_placed_by_time_by_scene_or_by_number():
 
 
 def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
-    about = {**films, "n_clips": 12, "n_movies": 3}
+    about = {**films, "n_clips": 12, "n_films": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
     found = timelines(run)
     assert found is not None
@@ -298,14 +298,14 @@ def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(
     tmp_path, films
 ):
     run = run_of(
-        tmp_path / "run", [cell()], manifest={**films, "n_clips": 12, "n_movies": 3}
+        tmp_path / "run", [cell()], manifest={**films, "n_clips": 12, "n_films": 3}
     )
     assert [run.film_name(film) for film in ("tt0467406", "tt1")] == ["Juno", "tt1"]
     path = Path(films["path"])
     manifest = read_manifest(path)
     titled = manifest.with_column("title", {"tt1-001": "Made up"})
     write_manifest(titled, path, force=True)
-    about = {**films, "sha256": manifest_sha256(titled), "n_clips": 12, "n_movies": 3}
+    about = {**films, "sha256": manifest_sha256(titled), "n_clips": 12, "n_films": 3}
     again = run_of(tmp_path / "again", [cell()], manifest=about)
     assert again.film_name("tt1") == "Made up"
 

@@ -103,10 +103,10 @@ def hostile_run(folder: Path) -> Path:
         "metric": "/../../../evil",
         "mean": 0.5,
         "sd": None,
-        "movie": None,
+        "film": None,
         "source": "",
     }
-    papers = [printed, {**printed, "metric": "ap", "movie": "tt1"}]
+    papers = [printed, {**printed, "metric": "ap", "film": "tt1"}]
     records = [
         cell(HOSTILE, train=HOSTILE, test=HOSTILE, feature=HOSTILE, paper=papers),
         cell("/../../..", feature="/evil", paper=papers),
@@ -384,7 +384,7 @@ def test_names_that_are_equal_as_file_names_have_files_of_their_own(
 ) -> None:
     """Four tasks whose names differ in one mark, two stores likewise, and one film of a paper."""
     stores = ("a b", "a-b")
-    paper = [{"metric": "ap", "mean": 0.5, "sd": None, "movie": "tt1", "source": None}]
+    paper = [{"metric": "ap", "mean": 0.5, "sd": None, "film": "tt1", "source": None}]
     records = [
         {**cell(test=test, feature=store), "paper": paper}
         for test in ("EN_S", "EN-S", "EN S", "en_s")

@@ -162,7 +162,7 @@ def test_the_best_baseline_is_compared_first_and_no_pair_is_left_out(tmp_path):
             "test": "EN_S",
             "metric": "ap",
         },
-        **{"ci": None, "n_movies": 3, "p_sign_flip": 0.03125, "p_corrected_t": None},
+        **{"ci": None, "n_films": 3, "p_sign_flip": 0.03125, "p_corrected_t": None},
     }
     names = [f"model{i}" for i in range(15)]
     records = [*map(cell, names), baseline("oracle", ap=1.0)]
@@ -215,7 +215,7 @@ def test_a_p_is_shown_where_all_runs_test_the_same_clips(tmp_path):
         **{
             "first": {"model": "ridge", "feature": "clip"},
             "ci": [0.1, 0.4],
-            "n_movies": 3,
+            "n_films": 3,
         },
         **{"second": {"model": "mlp", "feature": "clip"}, "difference": 0.25},
     }
@@ -312,7 +312,7 @@ def test_the_line_of_power_follows_from_the_width_of_the_intervals(tmp_path):
         },
         **{
             "first": {"model": "ridge", "feature": "clip"},
-            "n_movies": 12,
+            "n_films": 12,
             "difference": 0.0,
         },
         **{"p_sign_flip": None, "p_corrected_t": None, "ci": [-0.110049, 0.110049]},
@@ -362,8 +362,8 @@ def contrast(
         "second": {"train": "EN_S", "value": second},
     }
     sizes = {
-        "n_movies": 3,
-        "n_movies_higher": 1,
+        "n_films": 3,
+        "n_films_higher": 1,
         "n_seeds": 1,
         "n_test": 12,
         "leaked": 0,

@@ -284,11 +284,11 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
         predict(old, store, list(found.refused)[:3])
     assert set(predict(old, store, in_sample=True).basis) == {"unseen", "in-sample"}
     # Films that are not even named might be any.
-    document["training"]["movies"] = []
+    document["training"]["films"] = []
     (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
     with pytest.raises(FixInput, match="may have been trained on this one"):
         predict(load_model(ridge.folder), store)
-    document["training"].update(n_clips=0, n_movies=0)
+    document["training"].update(n_clips=0, n_films=0)
     (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
     assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
 
@@ -297,7 +297,7 @@ def test_a_store_that_names_films_otherwise_is_understood_by_its_clips(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
-    document["training"]["movies"] = [f"film {i}" for i in range(6)]
+    document["training"]["films"] = [f"film {i}" for i in range(6)]
     write_model_json(ridge.folder, document)
     found = predict(load_model(ridge.folder), store)
     told = {

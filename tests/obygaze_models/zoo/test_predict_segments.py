@@ -32,7 +32,7 @@ QUICK = ("--set", "report.replicates=20", "--set", "report.compare=false")
 
 def windows(workspace: Path) -> tuple[Store, np.ndarray]:
     """A store of windows; those of a sure clip stand out."""
-    ids = [(film, second) for film in CLIPS.movies for second in range(70)]
+    ids = [(film, second) for film in CLIPS.films for second in range(70)]
     path = workspace / "stores" / "whole"
     path.parent.mkdir(exist_ok=True)
     vector = ArraySpec("clip", (4,))

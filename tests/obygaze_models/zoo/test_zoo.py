@@ -410,6 +410,17 @@ def test_a_model_of_an_older_version_loads_and_verify_warns(
     assert "has no checksum" in done.stderr
 
 
+def test_a_model_of_an_older_version_may_call_a_film_a_movie(saved: Path) -> None:
+    info = load_model(saved).info
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    training = document["training"]
+    training["n_movies"] = training.pop("n_films")
+    training["movies"] = training.pop("films")
+    write_model_json(saved, document)
+    assert load_model(saved).info == info
+    verify_models(saved)
+
+
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     """A header that lies about lengths, promised with its right hash."""
     header = json.dumps(

@@ -320,26 +320,26 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
     assert result.gamma == pytest.approx(pair.gamma(null), abs=1e-5)
 
 
-def film(movie: str, first: str, second: str) -> tuple[list[Segment], list[ClipSpan]]:
+def film(film: str, first: str, second: str) -> tuple[list[Segment], list[ClipSpan]]:
     """Two annotators who gave each clip of ten frames one level."""
     segments = [
         segment
         for annotator, levels in (("A", first), ("B", second))
         for clip, level in enumerate(levels.split())
         for segment in marks(
-            f"{10 * clip}-{10 * clip + 9} {level}", movie=movie, annotator=annotator
+            f"{10 * clip}-{10 * clip + 9} {level}", film=film, annotator=annotator
         )
     ]
     bounds = " ".join(f"{10 * i}-{10 * i + 9}" for i in range(len(first.split())))
-    return segments, clips(bounds, movie=movie)
+    return segments, clips(bounds, film=film)
 
 
 def test_pairs_are_made_film_by_film_from_those_who_marked_it() -> None:
     one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
     two, two_clips = film("two", "S S", "S EN")
-    third = marks("0-9 HN", movie="two", annotator="C")
-    alone = marks("0-9 HN", movie="three", annotator="C")
-    spans = [*one_clips, *two_clips, *clips("0-9", movie="three")]
+    third = marks("0-9 HN", film="two", annotator="C")
+    alone = marks("0-9 HN", film="three", annotator="C")
+    spans = [*one_clips, *two_clips, *clips("0-9", film="three")]
     pairs = pairs_of(project([*two, *third, *alone, *one], spans), spans)
     named = [(pair.movie_id, pair.annotators, pair.n) for pair in pairs]
     assert named == [

@@ -112,15 +112,15 @@ def test_the_exact_case_holds_at_every_length_where_seconds_fail() -> None:
 
 def test_an_annotator_has_rows_for_the_films_he_or_she_marked() -> None:
     segments = [
-        *marks("0-9 S Body", movie="m", annotator="B"),
-        *marks("0-9 HN Look", movie="m", annotator="A"),
-        *marks("0-9 NS", movie="n", annotator="A"),
-        *marks("0-9 S", movie="elsewhere", annotator="C"),
+        *marks("0-9 S Body", film="m", annotator="B"),
+        *marks("0-9 HN Look", film="m", annotator="A"),
+        *marks("0-9 NS", film="n", annotator="A"),
+        *marks("0-9 S", film="elsewhere", annotator="C"),
     ]
     spans = [
-        *clips("0-9", movie="n"),
-        *clips("0-9", movie="m"),
-        *clips("0-9", movie="o"),
+        *clips("0-9", film="n"),
+        *clips("0-9", film="m"),
+        *clips("0-9", film="o"),
     ]
     made = project(segments, spans)
     assert list(made.by_annotator) == ["A", "B", "C"]
@@ -314,9 +314,9 @@ def test_only_watched_time_can_be_an_easy_negative() -> None:
     # Clips of ten frames. Ada marked frames 0-4, and watched frames 0-15 and 30-39.
     spans = clips("0-9 10-19 20-29 30-39")
     marked = marks("0-4 S")
-    (movie,) = {span.movie_id for span in spans}
+    (film,) = {span.movie_id for span in spans}
     seen = [
-        Segment(movie, marked[0].annotator, first, last, WATCHED)
+        Segment(film, marked[0].annotator, first, last, WATCHED)
         for first, last in ((0, 15), (30, 39))
     ]
     made = project([*marked, *seen], spans, Fraction(6, 10))
@@ -330,7 +330,7 @@ def test_only_watched_time_can_be_an_easy_negative() -> None:
     assert made.assumed == ()
     without = project(marked, spans, Fraction(6, 10))
     assert [row.labelled for row in without.merged] == [False, True, True, True]
-    assert without.assumed == ((movie, marked[0].annotator),)
+    assert without.assumed == ((film, marked[0].annotator),)
 
 
 def test_a_table_says_what_was_watched_in_rows_or_beside_it(tmp_path: Path) -> None:

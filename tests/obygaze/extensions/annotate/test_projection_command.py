@@ -124,7 +124,7 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
     ]
     marked = write_segments(tmp_path / "s.csv", segments)
     cut = write_spans(
-        tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", movie="unseen")]
+        tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", film="unseen")]
     )
     result = call_obygaze("manifest", "project", marked, "--clips", cut).ok()
     assert [line.split() for line in result.stdout.splitlines()] == [
@@ -139,7 +139,7 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
 @pytest.mark.parametrize("command", ["project", "agree"])
 def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -> None:
     marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
-    cut = write_spans(tmp_path / "c.csv", clips("0-9", movie="unseen"))
+    cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
     for words, what in (
         (("--clips", cut), "Error: no clip lies in a film with segments"),
         (("--every", "3", "--fps", "25"), "Error: the segments span no whole clip"),

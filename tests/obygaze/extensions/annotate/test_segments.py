@@ -127,7 +127,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
             "2: byte 0xE9 at position 7 is not UTF-8",
         ),
         (
-            b"movie,annotator,start_frame,end_frame,level,concepts\n",
+            b"film,annotator,start_frame,end_frame,level,concepts\n",
             "1: column 'movie_id': required",
         ),
     ],

@@ -54,12 +54,12 @@ def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A store of two levels with texts, and its manifest: S leans to "up", EN to "down"."""
-    clips, movies = some_ids(N)
+    clips, films = some_ids(N)
     levels = ["S" if i % 2 else "EN" for i in range(N)]
     header = Header("toy", {"Body": "visual"})
     rows = [
-        Clip(clip, movie, level=level, concepts=("Body",) if level == "S" else ())
-        for clip, movie, level in zip(clips, movies, levels, strict=True)
+        Clip(clip, film, level=level, concepts=("Body",) if level == "S" else ())
+        for clip, film, level in zip(clips, films, levels, strict=True)
     ]
     write_manifest(
         Manifest("toy", header, tuple(rows)), tmp_path / "manifests" / "toy.toml"

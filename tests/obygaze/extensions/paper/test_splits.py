@@ -11,7 +11,7 @@ from support.published import SplitFile, split_file
 from obygaze.extensions.paper.splits import code_splits, text_splits
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols.splits import Split, movie_pairs
+from obygaze_models.protocols.splits import Split, film_pairs
 
 
 def authors(table: SplitFile) -> list:
@@ -158,10 +158,10 @@ def test_vectors_and_heads_train_on_whole_folds(
     assert found[0].train.tolist() == np.flatnonzero(used).tolist()
 
 
-class TestMoviePairs:
+class TestFilmPairs:
     def test_ninety_runs_of_forty_five_training_sets(self) -> None:
         table = split_file("by_movie/HN_S.csv")
-        splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
+        splits = film_pairs(table.folds, table.has_video, never=(3, 7))
         assert len(splits) == 90
         sets = {
             frozenset((s.test_fold, s.validation_fold)): tuple(s.train) for s in splits
@@ -173,17 +173,17 @@ class TestMoviePairs:
             pair = frozenset((split.test_fold, split.validation_fold))
             assert tuple(split.train) == sets[pair]
 
-    def test_tested_movies(self) -> None:
+    def test_tested_films(self) -> None:
         table = split_file("by_movie/HN_S.csv")
-        splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
-        movies = np.array(table.movies)
-        tested = {str(m) for s in splits for m in movies[s.test]}
+        splits = film_pairs(table.folds, table.has_video, never=(3, 7))
+        films = np.array(table.films)
+        tested = {str(m) for s in splits for m in films[s.test]}
         assert len(tested) == 10
         assert not tested & {"tt0212338", "tt1142988"}
 
     def test_nothing_to_test(self) -> None:
-        with pytest.raises(FixInput, match="two movies"):
-            movie_pairs(np.array([0, 1, 2]), np.ones(3), never=(0, 1))
+        with pytest.raises(FixInput, match="two films"):
+            film_pairs(np.array([0, 1, 2]), np.ones(3), never=(0, 1))
 
 
 def test_refusals() -> None:

@@ -187,7 +187,7 @@ def test_table_4_on_three_films(
     manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
 ) -> None:
     hard, every = split_file("by_movie/HN_S.csv"), split_file("by_movie/ENHN_S.csv")
-    others = sorted(set(every.movies) - set(FILMS))
+    others = sorted(set(every.films) - set(FILMS))
     never = ", ".join(f'"{film}"' for film in others)
     protocol = quick(
         "paper-table4", f"splits.never=[{never}]", 'grid.baselines=["neighbour"]'
@@ -201,26 +201,26 @@ def test_table_4_on_three_films(
         values = []
         for other in FILMS:
             if other != film:
-                movies = dict(zip(hard.ids, hard.movies, strict=True))
+                films = dict(zip(hard.ids, hard.films, strict=True))
                 X, y = rows_of(
                     hard,
                     features,
-                    [c for c in hard.ids if movies[c] not in (film, other)],
+                    [c for c in hard.ids if films[c] not in (film, other)],
                 )
-                chosen = [c for c in hard.ids if movies[c] == other]
+                chosen = [c for c in hard.ids if films[c] == other]
                 tested = [
-                    c for c, m in zip(every.ids, every.movies, strict=True) if m == film
+                    c for c, m in zip(every.ids, every.films, strict=True) if m == film
                 ]
                 X_test, y_test = rows_of(every, features, tested)
                 said = released_loop(
                     X, y, *rows_of(hard, features, chosen), X_test, seed=7
                 )
                 values.append(float(f1_score(y_test, said, average="weighted")))
-        assert ours["by_movie"][film]["n"] == len(y_test)
+        assert ours["by_film"][film]["n"] == len(y_test)
         # Two runs a film tell no spread of their own: that of the films is what must hold it.
-        gap = abs(ours["by_movie"][film]["f1_weighted"] - np.mean(values))
+        gap = abs(ours["by_film"][film]["f1_weighted"] - np.mean(values))
         assert gap < max(ours["f1_weighted"]["sd"], 0.03), film
     assert ours["leaked"] == 0
     assert ours["f1_weighted"]["mean"] == pytest.approx(
-        np.mean([ours["by_movie"][film]["f1_weighted"] for film in FILMS]), abs=1e-9
+        np.mean([ours["by_film"][film]["f1_weighted"] for film in FILMS]), abs=1e-9
     )

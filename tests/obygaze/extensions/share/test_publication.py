@@ -272,7 +272,7 @@ def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
         hub.asked.clear()
         store = open_store("hf://lab/films/films.zip")
         film = store.matrix(
-            "pooled", movies=[open_store(workspace / "stores/small").movie_ids[7]]
+            "pooled", films=[open_store(workspace / "stores/small").movie_ids[7]]
         )
         assert len(hub.asked) <= 12, hub.asked
         np.testing.assert_array_equal(film.values, values["pooled"][5:10])

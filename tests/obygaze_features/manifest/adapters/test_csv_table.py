@@ -79,7 +79,7 @@ def test_columns_on_the_command_line_come_before_the_file(tmp_path: Path) -> Non
     table, mapping = write(tmp_path)
     given = {"movie_id": "=tt01", "scene": "group"}
     manifest = read(table, given, mapping=read_mapping(mapping)).manifest
-    assert manifest.movies == ("tt01",)
+    assert manifest.films == ("tt01",)
     assert [clip.scene for clip in manifest] == [0, 1, None]
     assert manifest.name == "table"
 

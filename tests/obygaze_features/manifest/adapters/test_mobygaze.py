@@ -147,7 +147,7 @@ def released() -> ImportedManifest:
 
 def test_the_released_counts(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest)
-    assert (stats.clips, stats.movies) == (6072, 20)
+    assert (stats.clips, stats.n_films) == (6072, 20)
     assert stats.levels == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
     annotators = Counter(clip.extra["annotator"] for clip in released.manifest)
     assert annotators == {"annotator1": 2269, "annotator2": 3803}

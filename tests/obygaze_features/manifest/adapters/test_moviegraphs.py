@@ -16,11 +16,11 @@ CUTS = "CVHCI_VIDEOEVENTS_V1\n10 0.400 CUT\n30 1.200 CUT\n60 2.400 CUT\n"
 SCENES = "1 1 1   \n2 3 1 \n3 4 0\n4 4 1\n"
 
 
-def write_film(root: Path, movie: str = "tt01", **files: str) -> Path:
+def write_film(root: Path, film: str = "tt01", **files: str) -> Path:
     texts = {
-        f"scene_boundaries/{movie}.scenes.gt": files.get("scenes", SCENES),
-        f"video_boundaries/{movie}.videvents": files.get("cuts", CUTS),
-        f"video_boundaries/{movie}.matidx": files.get(
+        f"scene_boundaries/{film}.scenes.gt": files.get("scenes", SCENES),
+        f"video_boundaries/{film}.videvents": files.get("cuts", CUTS),
+        f"video_boundaries/{film}.matidx": files.get(
             "frames", "".join(f"{n} {n / 25:.3f}\n" for n in range(100))
         ),
     }
@@ -56,7 +56,7 @@ def test_the_folder_above_is_found_too_and_films_stand_in_order(tmp_path: Path) 
     write_film(tmp_path / "mg_videoinfo", "tt02")
     write_film(tmp_path / "mg_videoinfo", "tt01", scenes="1 4 1\n")
     manifest = read(tmp_path).manifest
-    assert manifest.movies == ("tt01", "tt02")
+    assert manifest.films == ("tt01", "tt02")
     assert len(manifest) == 5
     assert (
         manifest.header.sources[0].file

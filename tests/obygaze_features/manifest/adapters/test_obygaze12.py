@@ -29,32 +29,32 @@ def row(
     label: str,
     concepts: str,
     *,
-    movie: str = "tt01",
+    film: str = "tt01",
     shots: tuple[int, int] = (1, 2),
     video: str | None = None,
     ratio: str = "1.00",
 ) -> str:
     scene = f"scene-{number:03d}.ss-{shots[0]:04d}.es-{shots[1]:04d}"
-    video = f"{movie}_scene_{number}.avi" if video is None else video
+    video = f"{film}_scene_{number}.avi" if video is None else video
     cells = (
         *(
             str(number),
             "1",
-            movie + scene,
+            film + scene,
             label,
             ratio,
             concepts,
-            f"{movie}-{number:03d}",
+            f"{film}-{number:03d}",
         ),
-        *(movie, f"{scene}.srt", video, str(number - 1)),
+        *(film, f"{scene}.srt", video, str(number - 1)),
     )
     return ";".join(cells) + "\r\n"
 
 
 def split_row(
-    number: int, label: str, reason: str, fold: int, movie: str = "tt01"
+    number: int, label: str, reason: str, fold: int, film: str = "tt01"
 ) -> str:
-    return f"{number};c;{movie}-{number:03d};{movie};s;v;0;{label};{reason};{fold}\n"
+    return f"{number};c;{film}-{number:03d};{film};s;v;0;{label};{reason};{fold}\n"
 
 
 ROWS = (
@@ -198,7 +198,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
         tmp_path,
         "02_ENHN_S.csv",
         split_row(2, "EN_HN", "nothing", -1),
-        split_row(1, "S", "[]", 2, movie="tt01").replace(";tt01;", ";tt02;"),
+        split_row(1, "S", "[]", 2, film="tt01").replace(";tt01;", ";tt02;"),
     )
     with pytest.raises(FixInput) as caught:
         read(main, splits=tmp_path)
@@ -292,16 +292,14 @@ def test_the_released_files_are_the_known_ones(released: ImportedManifest) -> No
 
 def test_raw_counts(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest)
-    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (
+    assert (stats.clips, stats.n_films, stats.without_video, stats.without_level) == (
         1914,
         12,
         75,
         0,
     )
     assert stats.levels == {"EN": 453, "HN": 711, "NS": 397, "S": 353}
-    assert {
-        movie: list(levels.values()) for movie, levels in stats.by_movie.items()
-    } == {
+    assert {film: list(levels.values()) for film, levels in stats.by_film.items()} == {
         "tt0108160": [22, 46, 23, 19],
         "tt0110912": [54, 31, 32, 15],
         "tt0119822": [88, 34, 38, 32],
@@ -371,14 +369,14 @@ def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> N
     }
 
 
-def test_folds_by_movie_are_films_in_the_order_of_their_ids(
+def test_folds_by_film_are_films_in_the_order_of_their_ids(
     released: ImportedManifest,
 ) -> None:
-    movies = released.manifest.movies
+    films = released.manifest.films
     for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
         folds = {(clip.movie_id, clip.fold(name)) for clip in released.manifest}
         assert {pair for pair in folds if pair[1] is not None} == {
-            (movie, fold) for fold, movie in enumerate(movies)
+            (film, fold) for fold, film in enumerate(films)
         }
 
 

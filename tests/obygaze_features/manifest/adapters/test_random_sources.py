@@ -129,8 +129,8 @@ def table_of_obygaze12(random: Random) -> tuple[list[str], Rows]:
     columns += ["remark"] if random.random() < 0.2 else []
     rows = []
     for number in range(int(random.integers(1, 10))):
-        movie = rarely(random, pick(random, FILMS[:6]), FILMS, 0.03)
-        scene = f"{movie}scene-{number:03d}.ss-0001.es-{random.integers(1, 9):04d}"
+        film = rarely(random, pick(random, FILMS[:6]), FILMS, 0.03)
+        scene = f"{film}scene-{number:03d}.ss-0001.es-{random.integers(1, 9):04d}"
         row = {
             "idx": str(number),
             "util": pick(random, ["0", "1", ""]),
@@ -138,8 +138,8 @@ def table_of_obygaze12(random: Random) -> tuple[list[str], Rows]:
             "label": rarely(random, pick(random, list(LEVELS)), ["", "?", " sure "]),
             "overlap_ratio": rarely(random, pick(random, ["1.00", "0.85"]), ["2", ""]),
             "concepts": rarely(random, listed(random), ["", "['Nose']", "['a' 'b']"]),
-            "id": rarely(random, f"{movie}-{number:03d}", ["", "x"]),
-            "movie": movie,
+            "id": rarely(random, f"{film}-{number:03d}", ["", "x"]),
+            "movie": film,
             "srt_name": pick(random, WORDS),
             "video_name": rarely(
                 random, pick(random, ["", "a b.avi", "é.avi"]), ["../x"]
@@ -247,8 +247,8 @@ def lost_by_mobygaze(random: Random, folder: Path) -> list[str]:
 
 def lost_by_liris(random: Random, folder: Path) -> list[str]:
     names = [f"ACCEDE{n:05d}" for n in range(int(random.integers(1, 8)))]
-    movies = ["Tom & I.mp4", "Tom_I.mp4", "Tom_I.avi", "Ночь.mp4", "День.mp4", "Mr. X"]
-    movies = [pick(random, movies) for _ in range(3)]
+    films = ["Tom & I.mp4", "Tom_I.mp4", "Tom_I.avi", "Ночь.mp4", "День.mp4", "Mr. X"]
+    films = [pick(random, films) for _ in range(3)]
     values: dict[str, dict[str, str]] = {name: {} for name in names}
     has_extension = random.random() < 0.5
 
@@ -285,7 +285,7 @@ def lost_by_liris(random: Random, folder: Path) -> list[str]:
     if random.random() < 0.7:
         media = []
         for number, name in enumerate(names):
-            film_of[name] = pick(random, movies)
+            film_of[name] = pick(random, films)
             shown = film_of[name].replace("&", "&amp;")
             media.append(
                 f"<media><id>{number}</id><name>{name}.mp4</name><movie> {shown}</movie>"
@@ -309,7 +309,7 @@ def lost_by_liris(random: Random, folder: Path) -> list[str]:
 def merged(names: list[str], clips: Any) -> list[str]:
     """Films of other names that became one film, and films that became several."""
     pairs = {(name, clip.movie_id) for name, clip in zip(names, clips, strict=True)}
-    if len(pairs) == len(set(names)) == len({movie for _, movie in pairs}):
+    if len(pairs) == len(set(names)) == len({film for _, film in pairs}):
         return []
     return [f"films became others: {sorted(pairs)}"]
 
@@ -553,7 +553,7 @@ def test_one_film_may_have_several_files_however_its_accents_are_coded(
         folder.mkdir()
         (folder / f"{spelling}.vtt").write_text(one_cue("Sure"))
     paths = sorted(tmp_path.rglob("*.vtt"))
-    assert import_segments(paths, "made-up", 25).manifest.movies == ("e",)
+    assert import_segments(paths, "made-up", 25).manifest.films == ("e",)
 
 
 def test_each_voice_of_a_cue_is_a_segment_of_its_own(tmp_path: Path) -> None:
@@ -612,6 +612,6 @@ def test_films_of_other_scripts_have_ids_of_their_own(tmp_path: Path) -> None:
         for n, name in enumerate(["Ночь.mp4", "День.mp4", "Mr. X"])
     ]
     path.write_text(f"<library>{''.join(texts)}</library>", encoding="utf-8")
-    movies = [clip.movie_id for clip in liris_accede.read(path).manifest]
-    assert len(set(movies)) == 3
-    assert movies[2] == "Mr._X"
+    films = [clip.movie_id for clip in liris_accede.read(path).manifest]
+    assert len(set(films)) == 3
+    assert films[2] == "Mr._X"

@@ -333,7 +333,7 @@ def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> No
     assert plan.n_blocks == 2
     assert verify(path, hashes=True).problems == []
     found = open_store(path).matrix(
-        "tokens", movies=["tt0000100", "tt0000106"], missing="drop"
+        "tokens", films=["tt0000100", "tt0000106"], missing="drop"
     )
     np.testing.assert_array_equal(found.values, values[[0, 1, 2, 3, 4, 32, 33, 34]])
 

@@ -120,7 +120,7 @@ def test_no_way_out_of_a_store_takes_a_file_that_its_seal_should_not_list(
         "pull": lambda target: pull(path, target),
         "push": lambda target: push(open_store(path), target),
         "pack": lambda target: pack(open_store(path), target),
-        "subset": lambda target: subset(open_store(path), target, movies=["tt0000100"]),
+        "subset": lambda target: subset(open_store(path), target, films=["tt0000100"]),
         "merge": lambda target: merge([open_store(path)], target),
     }
     for way, call in ways.items():

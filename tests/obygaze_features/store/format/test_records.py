@@ -78,7 +78,7 @@ def test_keys_of_later_versions_are_ignored(document: dict[str, Any]) -> None:
     }
     plan = Plan.from_bytes(with_checksum(later), "store.json")
     (origin,) = plan.origins
-    assert (origin.levels, origin.movies) == (("clip",), None)
+    assert (origin.levels, origin.films) == (("clip",), None)
     assert json.loads(plan.to_bytes())["origins"] == [ORIGIN]
 
 

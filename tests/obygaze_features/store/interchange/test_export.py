@@ -1,4 +1,4 @@
-"""What is exported and imported again is the same: ids, movies, levels, every number."""
+"""What is exported and imported again is the same: ids, films, levels, every number."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_what_failed_or_is_missing_is_left_out_and_told(
 
 
 def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
-    partial_copy(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000104"])
+    partial_copy(sealed, tmp_path / "part", levels=["pooled"], films=["tt0000104"])
     done = export_store(
         open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"]
     )
@@ -559,7 +559,7 @@ def disk_of_a_mac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("clips", "movies", "pair"),
+    ("clips", "films", "pair"),
     [
         (["A-1", "a-1"], ["m", "m"], ("A-1", "a-1")),
         (
@@ -576,16 +576,16 @@ def test_names_that_a_disk_takes_for_one_are_found_before_anything_is_written(
     tmp_path: Path,
     disk_of_a_mac: Path,
     clips: list[str],
-    movies: list[str],
+    films: list[str],
     pair: tuple[str, str],
     format: str,
 ) -> None:
     if format == "pth":
         pytest.importorskip("torch")
-    plan_store(tmp_path / "s", len(clips), 4, clip_ids=clips, movie_ids=movies)
+    plan_store(tmp_path / "s", len(clips), 4, clip_ids=clips, movie_ids=films)
     fill_store(tmp_path / "s", some_values(len(clips))).seal()
     store = open_store(tmp_path / "s")
-    suffix = "" if pair[0] in movies else f".{format}"
+    suffix = "" if pair[0] in films else f".{format}"
     said = re.escape(f"{pair[0] + suffix!r} and {pair[1] + suffix!r} would be one name")
     with pytest.raises(FixInput, match=said):
         export_store(store, disk_of_a_mac / "out", format, levels=["clip"])

@@ -38,24 +38,28 @@ def test_one_dataset_a_video_as_mad_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "movie", ["alien", np.bytes_(b"alien"), np.array([b"alien"]), np.int64(7)], ids=repr
+    "written_id",
+    ["alien", np.bytes_(b"alien"), np.array([b"alien"]), np.int64(7)],
+    ids=repr,
 )
-def test_the_film_is_read_however_it_was_written(tmp_path: Path, movie: object) -> None:
+def test_the_film_is_read_however_it_was_written(
+    tmp_path: Path, written_id: object
+) -> None:
     file = written(tmp_path / "f.h5", {"x-1": A[0], "y-2": A[1]})
     with h5py.File(file, "r+") as handle:
         for clip in ("x-1", "y-2"):
-            handle[clip].attrs["movie_id"] = movie
-    film = "7" if isinstance(movie, np.int64) else "alien"
+            handle[clip].attrs["movie_id"] = written_id
+    film = "7" if isinstance(written_id, np.int64) else "alien"
     assert made(file, tmp_path / "s").movie_ids.tolist() == [film, film]
 
 
 @pytest.mark.parametrize(
-    "movie", [1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")], ids=repr
+    "film", [1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")], ids=repr
 )
-def test_what_is_no_film_is_an_error_not_a_guess(tmp_path: Path, movie: object) -> None:
+def test_what_is_no_film_is_an_error_not_a_guess(tmp_path: Path, film: object) -> None:
     file = written(tmp_path / "f.h5", {"x-1": A[0]})
     with h5py.File(file, "r+") as handle:
-        handle["x-1"].attrs["movie_id"] = movie
+        handle["x-1"].attrs["movie_id"] = film
     with pytest.raises(
         FixInput, match="'movie_id' of 'x-1' is not one text or whole number"
     ):

@@ -31,7 +31,7 @@ def test_one_file_a_clip(tmp_path: Path) -> None:
     assert store.matrix("clip").values.tolist() == [[1, 2], [2, 4], [10, 20]]
 
 
-def test_a_folder_a_movie_tells_the_movie(tmp_path: Path) -> None:
+def test_a_folder_a_film_tells_the_film(tmp_path: Path) -> None:
     put(tmp_path / "f" / "alien" / "x-1.npy", np.stack([V, V]))
     put(tmp_path / "f" / "brazil" / "x-2.npy", np.stack([V, V]))
     import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")

@@ -12,7 +12,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.importing import ImportSettings, import_store
-from obygaze_features.store.interchange.source import movie_of
+from obygaze_features.store.interchange.source import film_of
 from obygaze_features.store.write.edit import ManifestClips
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
@@ -38,7 +38,7 @@ def test_an_array_becomes_a_level_and_clips_are_read_by_id(tmp_path: Path) -> No
     np.testing.assert_array_equal(matrix.values, X)
 
 
-def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
+def test_rows_are_in_the_order_of_film_and_scene(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
     store = open_store(tmp_path / "s")
@@ -63,7 +63,7 @@ def test_a_licence_that_is_given_to_a_later_import_is_that_of_the_store(
     assert open_store(tmp_path / "stores" / "made").licence == "CC0-1.0"
 
 
-def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
+def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", names=IDS, movie_id=[7, 7, 3], X=X)
     source = open_features("npz", [file], {"clip": "X"}, id_key="names")
     import_store(source, tmp_path / "s")
@@ -83,11 +83,11 @@ def test_other_names_count_without_a_manifest_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clip", "movie"),
+    ("clip", "film"),
     [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
 )
-def test_a_movie_is_what_comes_before_the_last_hyphen(clip: str, movie: str) -> None:
-    assert movie_of(clip) == movie
+def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> None:
+    assert film_of(clip) == film
 
 
 def test_a_manifest_decides_the_rows_and_what_is_lacking_fails(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_dictionaries_of_tensors_by_key(tmp_path: Path) -> None:
     assert store.matrix("frames").values.shape == (1, 3, 2)
 
 
-def test_videos_of_one_name_in_two_movies_are_told_apart(tmp_path: Path) -> None:
+def test_videos_of_one_name_in_two_films_are_told_apart(tmp_path: Path) -> None:
     put(tmp_path, "a/001.pth", torch.zeros(1, 2))
     root = put(tmp_path, "b/001.pth", torch.ones(1, 2))
     store = made(open_features("pth", [root]), tmp_path / "s")

@@ -38,7 +38,7 @@ from obygaze_features.store.format.records import (
     with_checksum,
 )
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.read.index import IndexPage, MovieIndex
+from obygaze_features.store.read.index import FilmIndex, IndexPage
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.fetch import unpack
 
@@ -285,16 +285,16 @@ def test_the_forged_stores_of_these_tests_are_otherwise_right(tmp_path: Path) ->
 
 MANY = 30_000
 OWN_FILES = [
-    MovieIndex(
+    FilmIndex(
         plan="0" * 64,
         page_blocks=1,
-        movies={str(i): [(i, i + 1)] for i in range(MANY)},
+        films={str(i): [(i, i + 1)] for i in range(MANY)},
         files={},
     ),
-    MovieIndex(
+    FilmIndex(
         plan="0" * 64,
         page_blocks=1,
-        movies={
+        films={
             "a": [(2 * i, 2 * i + 1) for i in range(MANY)],
             "b": [(2 * i + 1, 2 * i + 2) for i in range(MANY)],
         },
@@ -313,7 +313,7 @@ OWN_FILES = [
 
 
 @pytest.mark.parametrize("record", OWN_FILES, ids=lambda record: type(record).__name__)
-def test_no_own_file_has_too_many_values_however_many_movies_or_blocks(
+def test_no_own_file_has_too_many_values_however_many_films_or_blocks(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For a million values, a second each.

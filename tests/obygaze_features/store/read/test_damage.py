@@ -131,7 +131,7 @@ def test_the_error_names_the_block(sealed, tmp_path: Path) -> None:
     flip(path / "data.zarr/pooled/c.3.0", 100)
     with pytest.raises(Corrupt, match=r"data\.zarr/pooled/c\.3\.0"):
         open_store(path).matrix("pooled")
-    found = open_store(path).matrix("pooled", movies="tt0000100")
+    found = open_store(path).matrix("pooled", films="tt0000100")
     np.testing.assert_array_equal(found.values, sealed[1]["pooled"][:5])
 
 

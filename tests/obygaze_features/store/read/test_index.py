@@ -1,4 +1,4 @@
-"""The index by movie: the same rows as by the seal, with little read, and no way to lie."""
+"""The index by film: the same rows as by the seal, with little read, and no way to lie."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import seal as seal_module
 
 N = 53
-MOVIE = "tt0000104"  # rows 20 to 24: blocks 5 and 6, both on page 2 of two blocks
+FILM = "tt0000104"  # rows 20 to 24: blocks 5 and 6, both on page 2 of two blocks
 
 
 @pytest.fixture(autouse=True)
@@ -100,22 +100,22 @@ def restamp(
             )
 
 
-def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(
+def test_rows_of_a_film_come_by_the_index_and_nothing_else_is_read(
     tmp_path: Path,
 ) -> None:
     values = a_store(tmp_path / "s")
     assert verify(tmp_path / "s", hashes=True).problems == []
     files = RemoteFiles(tmp_path / "s")
     store = open_store(files)
-    found = store.matrix("clip", movies=[MOVIE], missing="nan")
+    found = store.matrix("clip", films=[FILM], missing="nan")
     assert found.present.tolist() == [True, False, True, True, True]
     np.testing.assert_array_equal(
         found.values[[0, 2, 3, 4]], values["clip"][[20, 22, 23, 24]]
     )
     assert found.clip_ids.tolist() == some_ids(N)[0][20:25]
-    assert store.movie_ids_of(found.rows).tolist() == [MOVIE] * 5
+    assert store.movie_ids_of(found.rows).tolist() == [FILM] * 5
     assert (
-        str(found.reasons[f"{MOVIE}-002"])
+        str(found.reasons[f"{FILM}-002"])
         == "failed: decode InvalidDataError: no moov atom"
     )
     assert store.sealed
@@ -124,20 +124,20 @@ def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(
     documents = ["store.json", "seal.json", "partial.json"]
     pages = ["index/movies.json", "index/2.json", "index/3.json"]
     assert sorted(set(files.reads)) == sorted([*documents, *pages, *blocks])
-    with pytest.raises(NotFound, match="no movie 'tt9'"):
-        store.matrix("clip", movies=["tt9"])
+    with pytest.raises(NotFound, match="no film 'tt9'"):
+        store.matrix("clip", films=["tt9"])
 
 
 def test_a_level_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
     once = pull(
-        RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], movies=[MOVIE]
+        RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], films=[FILM]
     )
     twice = pull(
         RemoteFiles(tmp_path / "s"),
         tmp_path / "two",
         levels=["clip", "clip"],
-        movies=[MOVIE],
+        films=[FILM],
     )
     assert twice.n_bytes_rows == once.n_bytes_rows
     assert open_store(tmp_path / "two").levels == ("clip",)
@@ -149,14 +149,14 @@ def test_a_level_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
     assert parts[0].n_bytes_rows == parts[1].n_bytes_rows
 
 
-def test_every_movie_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) -> None:
+def test_every_film_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
     local = open_store(tmp_path / "s")
     remote = open_store(RemoteFiles(tmp_path / "s"))
-    for movie in dict.fromkeys(local.movie_ids.tolist()):
+    for film in dict.fromkeys(local.movie_ids.tolist()):
         for level in ("clip", "frames", "time_s"):
-            ours = remote.matrix(level, movies=[movie], missing="drop")
-            theirs = local.matrix(level, movies=[movie], missing="drop")
+            ours = remote.matrix(level, films=[film], missing="drop")
+            theirs = local.matrix(level, films=[film], missing="drop")
             np.testing.assert_array_equal(ours.values, theirs.values)
             assert ours.clip_ids.tolist() == theirs.clip_ids.tolist()
             assert ours.reasons == theirs.reasons
@@ -165,23 +165,23 @@ def test_every_movie_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) 
     assert remote.status().counts == local.status().counts == {"failed": 2, "ok": N - 2}
 
 
-def test_movies_in_several_runs_of_rows_are_found(tmp_path: Path) -> None:
+def test_films_in_several_runs_of_rows_are_found(tmp_path: Path) -> None:
     clips, _ = some_ids(40)
-    movies = ["b", "a"] * 20
-    plan = plan_store(tmp_path / "s", 40, clip_ids=clips, movie_ids=movies)
+    films = ["b", "a"] * 20
+    plan = plan_store(tmp_path / "s", 40, clip_ids=clips, movie_ids=films)
     values = some_values(40, plan.arrays)
     fill_store(tmp_path / "s", values).seal()
     store = open_store(RemoteFiles(tmp_path / "s"))
     np.testing.assert_array_equal(
-        store.matrix("clip", movies=["a"]).values, values["clip"][np.arange(1, 40, 2)]
+        store.matrix("clip", films=["a"]).values, values["clip"][np.arange(1, 40, 2)]
     )
     assert store.commits.index is not None
 
 
-def swapped_movies(root: Path) -> None:
-    movies = json.loads((root / "index/movies.json").read_bytes())["movies"]
-    movies[MOVIE], movies["tt0000105"] = movies["tt0000105"], movies[MOVIE]
-    restamp(root, "index/movies.json", {"movies": movies})
+def swapped_films(root: Path) -> None:
+    films = json.loads((root / "index/movies.json").read_bytes())["movies"]
+    films[FILM], films["tt0000105"] = films["tt0000105"], films[FILM]
+    restamp(root, "index/movies.json", {"movies": films})
 
 
 def swapped_ids(root: Path) -> None:
@@ -193,7 +193,7 @@ def row_that_did_not_fail(root: Path) -> None:
     restamp(root, "index/2.json", {"noted": {}})
 
 
-@pytest.mark.parametrize("lie", [swapped_movies, swapped_ids, row_that_did_not_fail])
+@pytest.mark.parametrize("lie", [swapped_films, swapped_ids, row_that_did_not_fail])
 def test_an_index_that_differs_from_the_seal_is_found_by_verify(
     tmp_path: Path, lie: Any
 ) -> None:
@@ -209,9 +209,9 @@ def test_an_index_that_differs_from_the_seal_is_found_by_verify(
         ("index/movies.json", {"plan": "0" * 64}, Mismatch),
         ("index/movies.json", {"page_blocks": 0}, Corrupt),
         ("index/movies.json", {"page_blocks": 4}, Corrupt),
-        ("index/movies.json", {"movies": {MOVIE: [[0, 10**9]]}}, Corrupt),
-        ("index/movies.json", {"movies": {MOVIE: [[20, 25]]}}, Corrupt),
-        ("index/movies.json", {"movies": {MOVIE: 7}}, Corrupt),
+        ("index/movies.json", {"movies": {FILM: [[0, 10**9]]}}, Corrupt),
+        ("index/movies.json", {"movies": {FILM: [[20, 25]]}}, Corrupt),
+        ("index/movies.json", {"movies": {FILM: 7}}, Corrupt),
         ("index/movies.json", {"files": {}}, Corrupt),
         ("index/2.json", {"clip_id": ["x"]}, Corrupt),
         ("index/2.json", {"clip_id": "abcdefgh"}, Corrupt),
@@ -229,7 +229,7 @@ def test_an_index_that_cannot_be_of_the_store_is_refused(
     restamp(tmp_path / "s", name, change)
     with pytest.raises(error):
         open_store(RemoteFiles(tmp_path / "s")).matrix(
-            "clip", movies=[MOVIE], missing="drop"
+            "clip", films=[FILM], missing="drop"
         )
 
 
@@ -243,14 +243,14 @@ def test_a_page_of_another_store_of_the_same_plan_gives_no_wrong_numbers(
     )
     with pytest.raises(Corrupt, match=r"index/2\.json does not have the checksum"):
         open_store(RemoteFiles(tmp_path / "s")).matrix(
-            "clip", movies=[MOVIE], missing="drop"
+            "clip", films=[FILM], missing="drop"
         )
     for name in ("movies", "2", "3"):
         data = (tmp_path / f"other/index/{name}.json").read_bytes()
         (tmp_path / f"s/index/{name}.json").write_bytes(data)
     with pytest.raises(ObygazeError):
         open_store(RemoteFiles(tmp_path / "s")).matrix(
-            "clip", movies=[MOVIE], missing="drop"
+            "clip", films=[FILM], missing="drop"
         )
 
 
@@ -258,32 +258,32 @@ def test_an_index_without_a_seal_or_of_a_partial_copy_is_not_used(
     tmp_path: Path,
 ) -> None:
     a_store(tmp_path / "s")
-    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"], movies=[MOVIE])
+    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"], films=[FILM])
     store = open_store(RemoteFiles(tmp_path / "part"))
-    assert len(store.matrix("clip", movies=[MOVIE], missing="drop")) == 4
+    assert len(store.matrix("clip", films=[FILM], missing="drop")) == 4
     assert store.commits.index is None
     (tmp_path / "s/seal.json").unlink()
     store = open_store(RemoteFiles(tmp_path / "s"))
-    assert store.matrix("clip", movies=[MOVIE], missing="drop").values.shape == (0, 4)
+    assert store.matrix("clip", films=[FILM], missing="drop").values.shape == (0, 4)
     assert not store.sealed
 
 
-def test_pull_of_a_movie_makes_a_store_of_its_clips(tmp_path: Path) -> None:
+def test_pull_of_a_film_makes_a_store_of_its_clips(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
-    expected = subset(open_store(tmp_path / "s"), tmp_path / "subset", movies=[MOVIE])
+    expected = subset(open_store(tmp_path / "s"), tmp_path / "subset", films=[FILM])
     with web_server(tmp_path / "s") as server:
         n_requests = []
         for _ in range(2):  # the second time everything is there
-            done = pull(server.url, tmp_path / "got", movies=[MOVIE])
+            done = pull(server.url, tmp_path / "got", films=[FILM])
             n_requests.append(done.n_requests)
         assert n_requests[0] <= 15 and n_requests[1] <= 7
         assert done.part
-        one = pull(server.url, tmp_path / "one", movies=[MOVIE], levels=["clip"])
+        one = pull(server.url, tmp_path / "one", films=[FILM], levels=["clip"])
         # store.json, licence.json, seal.json (a byte), partial.json, movies.json, two pages and
         # two blocks of `clip` and of `time_s`
         assert one.n_requests == 11
         with pytest.raises(AlreadyThere, match="another part"):
-            pull(server.url, tmp_path / "got", movies=["tt0000103"])
+            pull(server.url, tmp_path / "got", films=["tt0000103"])
     assert expected.n_clips == 5
     assert verify(tmp_path / "got", hashes=True).problems == []
     for name in ("clip", "pooled", "frames", "time_s"):
@@ -310,7 +310,7 @@ def test_blocks_are_compared_with_the_seal_after_a_read_by_the_index(
     values = a_store(tmp_path / "s")
     folder = tmp_path / "s/data.zarr/clip"
     store = open_store(RemoteFiles(tmp_path / "s"))
-    store.matrix("clip", movies=["tt0000100"])  # rows 0 to 4, by page 0 of the index
+    store.matrix("clip", films=["tt0000100"])  # rows 0 to 4, by page 0 of the index
     store.status()  # by the seal
     first, second = (folder / f"c.{block}.0" for block in (2, 3))
     data = first.read_bytes()

@@ -26,17 +26,17 @@ def no_warnings():
 def test_xarray_opens_a_store_and_selects_by_clip(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     values = sealed_store(tmp_path / "s")
-    clips, movies = some_ids(23)
+    clips, films = some_ids(23)
     opened = xarray.open_zarr(tmp_path / "s/data.zarr", consolidated=False)
     assert set(opened.coords) == {"clip_id", "movie_id"}
     assert set(opened.data_vars) == {"clip", "pooled", "frames", "time_s"}
     assert dict(opened.sizes) == {"row": 23, "d4": 4, "d6": 6, "t3": 3, "d3": 3}
-    assert opened.movie_id.values.tolist() == movies
+    assert opened.movie_id.values.tolist() == films
     by_clip = opened.set_xindex("clip_id")
     one = by_clip.frames.sel(clip_id=clips[7]).values
     np.testing.assert_array_equal(one, values["frames"][7])
-    of_movie = opened["clip"].isel(row=opened.movie_id.values == movies[12])
-    np.testing.assert_array_equal(of_movie.values, values["clip"][10:15])
+    of_film = opened["clip"].isel(row=opened.movie_id.values == films[12])
+    np.testing.assert_array_equal(of_film.values, values["clip"][10:15])
 
 
 def test_xarray_opens_a_store_that_is_still_being_filled(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading rows back: in any order, by movie, by mask, and what is reported where rows are not."""
+"""Reading rows back: in any order, by film, by mask, and what is reported where rows are not."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_rows_come_in_the_order_asked_for_with_repeats(tmp_path: Path) -> None:
     assert found.rows.tolist() == [22, 0, 7, 7, 6]
 
 
-def test_movies_and_masks_select_in_the_stores_order(tmp_path: Path) -> None:
+def test_films_and_masks_select_in_the_stores_order(tmp_path: Path) -> None:
     values = sealed_store(tmp_path / "s")
     store = open_store(tmp_path / "s")
-    found = store.matrix("clip", movies=["tt0000103", "tt0000101"])
+    found = store.matrix("clip", films=["tt0000103", "tt0000101"])
     np.testing.assert_array_equal(
         found.values, values["clip"][[5, 6, 7, 8, 9, 15, 16, 17, 18, 19]]
     )
@@ -67,7 +67,7 @@ def test_movies_and_masks_select_in_the_stores_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         store.matrix("clip", mask=mask).values, values["clip"][::2]
     )
-    both = store.matrix("clip", movies=["tt0000101"], mask=mask)
+    both = store.matrix("clip", films=["tt0000101"], mask=mask)
     assert both.rows.tolist() == [6, 8]
 
 
@@ -148,7 +148,7 @@ def test_unknown_names_are_refused(partial) -> None:
         partial[0].matrix("tokens")
     assert "clip, pooled, frames, time_s" in str(caught.value)
     with pytest.raises(NotFound, match="tt9"):
-        partial[0].matrix("clip", movies="tt9")
+        partial[0].matrix("clip", films="tt9")
 
 
 def test_a_store_being_filled_and_sealed_is_followed(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     whole = open_store(tmp_path / "s")
     assert whole.status().counts == {"ok": 23}
     first = str(whole.movie_ids[0])
-    partial_copy(tmp_path / "s", tmp_path / "part", movies=[first])
+    partial_copy(tmp_path / "s", tmp_path / "part", films=[first])
     part = open_store(tmp_path / "part").status()
     assert part.status_of_row[21].state == part.status_of_row[22].state == "missing"
     assert not part.is_ok[21] and part.is_ok[0]

@@ -104,7 +104,7 @@ ANY: dict[str, Swap] = {
     "all blocks": swap_with("data.zarr/clip/c.*"),
     "two blocks": swap_blocks,
     "clip ids": swap_with("data.zarr/clip_id/c.0"),
-    "movie ids": swap_with("data.zarr/movie_id/c.0"),
+    "film ids": swap_with("data.zarr/movie_id/c.0"),
     "store.json": swap_with("store.json"),
     "store.json and ids": swap_with("store.json", "data.zarr/*_id/c.0"),
     "texts": swap_with("data.zarr/text/**/c.*"),

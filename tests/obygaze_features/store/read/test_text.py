@@ -110,7 +110,7 @@ def test_texts_come_along_with_a_subset(tmp_path: Path) -> None:
     writer = filled(tmp_path / "s")
     writer.add_text(a_table())
     writer.seal()
-    subset(open_store(tmp_path / "s"), tmp_path / "part", movies="tt0000101")
+    subset(open_store(tmp_path / "s"), tmp_path / "part", films="tt0000101")
     check(open_store(tmp_path / "part").text(), a_table())
 
 

@@ -237,7 +237,7 @@ def a_variant(path: Path, change: str) -> None:
     arrays, changes = ARRAYS, {}
     if change == "number format":
         arrays = (ArraySpec("clip", (4,), dtype="float64"), *ARRAYS[1:])
-    if change == "movies":
+    if change == "films":
         changes["movie_ids"] = [*some_ids(23)[1][:-1], "another"]
     plan_store(path, arrays=arrays, **changes)
     values = some_values(23)
@@ -253,7 +253,7 @@ def a_variant(path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["times", "a time without a number", "number format", "movies", "texts"]
+    "change", ["times", "a time without a number", "number format", "films", "texts"]
 )
 def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
     tmp_path: Path, change: str
@@ -272,8 +272,8 @@ def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
     if change == "times":
         assert of_array["time_s"].greatest_difference == 0.25
     clip = some_ids(23)[0][-1]
-    movies = {clip: (some_ids(23)[1][-1], "another")} if change == "movies" else {}
-    assert found.movies == movies
+    films = {clip: (some_ids(23)[1][-1], "another")} if change == "films" else {}
+    assert found.films == films
     formats = {"clip": ("float32", "float64")} if change == "number format" else {}
     assert found.formats == formats
     assert found.texts_differ == (change == "texts")

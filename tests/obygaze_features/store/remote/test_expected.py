@@ -81,7 +81,7 @@ def test_another_store_is_refused_before_anything_is_written(
         lambda: verify(f"{tmp_path}/forged.zip#sha256={number}"),
         lambda: pull(forged, tmp_path / "copy", expect=number),
         lambda: pull(
-            f"{forged}#sha256={number}", tmp_path / "copy", movies=["tt0000100"]
+            f"{forged}#sha256={number}", tmp_path / "copy", films=["tt0000100"]
         ),
         lambda: unpack(tmp_path / "forged.zip", tmp_path / "copy", expect=number),
     )
@@ -164,18 +164,18 @@ def test_over_http_with_an_index_the_seal_is_compared(
     number = number_of(tmp_path / "www/s")
     with web_server(tmp_path / "www") as server:
         place = f"{server.url}/s#sha256={number}"
-        done = pull(place, tmp_path / "copy", movies=["tt0000100"], levels=["clip"])
+        done = pull(place, tmp_path / "copy", films=["tt0000100"], levels=["clip"])
         assert done.part
         # The copy is a store of its own, and says which one it is a part of.
         (origin,) = open_store(tmp_path / "copy").plan.origins
         assert origin.seal_sha256 == number != number_of(tmp_path / "copy")
-        found = open_store(place).matrix("clip", movies=["tt0000100"])
+        found = open_store(place).matrix("clip", films=["tt0000100"])
         np.testing.assert_array_equal(found.values, values["clip"][:5])
         other = f"{server.url}/s#sha256={'0' * 64}"
         with pytest.raises(Mismatch, match="not the expected store"):
             open_store(other)
         with pytest.raises(Mismatch, match="not the expected store"):
-            pull(other, tmp_path / "other", movies=["tt0000100"])
+            pull(other, tmp_path / "other", films=["tt0000100"])
     assert not (tmp_path / "other").exists()
 
 

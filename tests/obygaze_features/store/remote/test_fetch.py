@@ -111,13 +111,13 @@ def test_a_folder_is_a_place_to_pull_from_too(tmp_path: Path, sealed: Path) -> N
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_one_movie_and_one_level_are_a_store_of_its_own(
+def test_one_film_and_one_level_are_a_store_of_its_own(
     tmp_path: Path, sealed: Path
 ) -> None:
-    # Movie tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
+    # Film tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
     with web_server(sealed) as server:
         done = pull(
-            server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000101"]
+            server.url, tmp_path / "got", levels=["pooled"], films=["tt0000101"]
         )
         blocks = sorted(
             path for path in server.requests if "/c." in path and "_id" not in path
@@ -137,11 +137,11 @@ def test_one_movie_and_one_level_are_a_store_of_its_own(
     assert store.levels == ("pooled",)
     np.testing.assert_array_equal(
         store.matrix("pooled").values,
-        whole.matrix("pooled", movies=["tt0000101"]).values,
+        whole.matrix("pooled", films=["tt0000101"]).values,
     )
     np.testing.assert_array_equal(
         store.matrix("time_s").values,
-        whole.matrix("time_s", movies=["tt0000101"]).values,
+        whole.matrix("time_s", films=["tt0000101"]).values,
     )
     assert store.sealed and store.terms == whole.terms
     assert store.fingerprint == whole.fingerprint
@@ -175,16 +175,16 @@ def test_some_levels_are_the_same_files_with_a_seal_of_their_own(
 def test_a_part_says_where_it_is_from(tmp_path: Path, sealed: Path) -> None:
     whole = open_store(sealed)
     pull(sealed, tmp_path / "levels", levels=["pooled", "clip"])
-    pull(sealed, tmp_path / "movies", movies=["tt0000101", "tt0000100"])
-    pull(tmp_path / "levels", tmp_path / "both", movies=["tt0000100"])
+    pull(sealed, tmp_path / "films", films=["tt0000101", "tt0000100"])
+    pull(tmp_path / "levels", tmp_path / "both", films=["tt0000100"])
     (of_levels,) = open_store(tmp_path / "levels").plan.origins
-    (of_movies,) = open_store(tmp_path / "movies").plan.origins
+    (of_films,) = open_store(tmp_path / "films").plan.origins
     # The sha256 of the files, as any program computes it.
-    for origin in (of_levels, of_movies):
+    for origin in (of_levels, of_films):
         assert origin.seal_sha256 == sha256_of(sealed / "seal.json")
         assert origin.store_sha256 == sha256_of(sealed / "store.json")
-    assert (of_levels.levels, of_levels.movies) == (("pooled", "clip"), None)
-    assert (of_movies.levels, of_movies.movies) == (None, ("tt0000100", "tt0000101"))
+    assert (of_levels.levels, of_levels.films) == (("pooled", "clip"), None)
+    assert (of_films.levels, of_films.films) == (None, ("tt0000100", "tt0000101"))
     # A part of a part names both, the first publisher first.
     first, second = open_store(tmp_path / "both").plan.origins
     assert first == of_levels
@@ -199,7 +199,7 @@ def sha256_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"levels": ["clip"]}, {"movies": ["tt0000102"], "levels": ["frames"]}]
+    "chosen", [{"levels": ["clip"]}, {"films": ["tt0000102"], "levels": ["frames"]}]
 )
 def test_the_same_part_has_the_same_bytes_wherever_it_is_from(
     tmp_path: Path, sealed: Path, chosen: dict[str, list[str]]
@@ -221,27 +221,27 @@ def test_the_same_part_has_the_same_bytes_wherever_it_is_from(
 
 def test_a_part_does_not_grow(tmp_path: Path, sealed: Path) -> None:
     pull(sealed, tmp_path / "levels", levels=["clip"])
-    pull(sealed, tmp_path / "movies", movies=["tt0000100"])
+    pull(sealed, tmp_path / "films", films=["tt0000100"])
     before = tree(tmp_path)
-    for name in ("levels", "movies"):
+    for name in ("levels", "films"):
         for chosen in (
             {"levels": ["clip", "pooled"]},
-            {"movies": ["tt0000101"]},
+            {"films": ["tt0000101"]},
             {},
         ):
             with pytest.raises(AlreadyThere, match="another part of this one") as error:
                 pull(sealed, tmp_path / name, **chosen)
             assert "another name" in error.value.hint
     # Nor does a whole store become a part.
-    for chosen in ({"levels": ["clip"]}, {"movies": ["tt0000101"]}):
+    for chosen in ({"levels": ["clip"]}, {"films": ["tt0000101"]}):
         with pytest.raises(AlreadyThere, match="another part"):
             pull(tmp_path / "from/s", sealed, **chosen)
     assert tree(tmp_path) == before
 
 
 def test_stores_of_films_are_merged(tmp_path: Path, sealed: Path) -> None:
-    pull(sealed, tmp_path / "one", movies=["tt0000100"])
-    pull(sealed, tmp_path / "two", movies=["tt0000101", "tt0000102"])
+    pull(sealed, tmp_path / "one", films=["tt0000100"])
+    pull(sealed, tmp_path / "two", films=["tt0000101", "tt0000102"])
     parts = [open_store(tmp_path / name) for name in ("one", "two")]
     assert merge(parts, tmp_path / "both").sealed
     np.testing.assert_array_equal(
@@ -254,17 +254,17 @@ def test_all_levels_or_all_films_are_the_whole_store(
     tmp_path: Path, sealed: Path
 ) -> None:
     store = open_store(sealed)
-    movies = sorted(set(store.movie_ids.tolist()))
-    pull(sealed, tmp_path / "got", levels=store.levels, movies=movies)
+    films = sorted(set(store.movie_ids.tolist()))
+    pull(sealed, tmp_path / "got", levels=store.levels, films=films)
     assert tree(tmp_path / "got") == tree(sealed)
 
 
 def test_a_part_has_a_level(tmp_path: Path, sealed: Path) -> None:
-    for movies in (None, ["tt0000100"]):
+    for films in (None, ["tt0000100"]):
         with pytest.raises(FixInput, match="no level is selected, got time_s"):
-            pull(sealed, tmp_path / "got", levels=["time_s"], movies=movies)
+            pull(sealed, tmp_path / "got", levels=["time_s"], films=films)
     with pytest.raises(FixInput, match="no clip of the store is selected"):
-        pull(sealed, tmp_path / "got", movies=[])
+        pull(sealed, tmp_path / "got", films=[])
     assert not (tmp_path / "got").exists()
 
 
@@ -276,15 +276,15 @@ def test_rows_that_failed_and_texts_are_in_a_part(tmp_path: Path) -> None:
     words = ["a woman", "a man"]
     writer.add_text(TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
     writer.seal()
-    pull(tmp_path / "s", tmp_path / "movie", movies=["tt0000101"])
+    pull(tmp_path / "s", tmp_path / "film", films=["tt0000101"])
     pull(tmp_path / "s", tmp_path / "level", levels=["clip"])
     for name, counts in (
-        ("movie", {"ok": 4, "failed": 1}),
+        ("film", {"ok": 4, "failed": 1}),
         ("level", {"ok": 21, "failed": 2}),
     ):
         store = open_store(tmp_path / name)
         assert store.status().counts == counts
-        assert str(store.status().status_of_row[1 if name == "movie" else 6]) == str(
+        assert str(store.status().status_of_row[1 if name == "film" else 6]) == str(
             failed
         )
         text = store.text()
@@ -307,7 +307,7 @@ def test_a_forged_file_does_not_become_part_of_a_store(
     path.write_bytes(data)
     # A reader of some rows does not see it.
     assert not np.array_equal(open_store(sealed).matrix(level).values, before)
-    for chosen in ({"levels": [level]}, {"movies": ["tt0000101"]}):
+    for chosen in ({"levels": [level]}, {"films": ["tt0000101"]}):
         with pytest.raises(Corrupt, match="does not have the checksum"):
             pull(sealed, tmp_path / "got", **chosen)
         assert not (tmp_path / "got").exists()
@@ -527,7 +527,7 @@ def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> Non
 
 PARTS: dict[str, dict[str, list[str]]] = {
     "level": {"levels": ["clip"]},
-    "movie": {"movies": ["tt0000102"]},
+    "film": {"films": ["tt0000102"]},
 }
 
 
@@ -545,21 +545,21 @@ def test_two_machines_without_locks_pull_one_store(
     def late(draft: Path, target: Path) -> bool:
         if not other:  # another machine is as far as this one, and faster
             other.append("it")
-            pull(sealed, target, levels=levels, movies=movies)
+            pull(sealed, target, levels=levels, films=films)
         return publish(draft, target)
 
     monkeypatch.setattr(fetch_module, "_publish", late)
-    levels = movies = None
+    levels = films = None
     assert not pull(sealed, tmp_path / "got").part
     assert tree(tmp_path / "got") == tree(sealed)
     # Both make the same part; of two parts, the later one is refused.
     for name, chosen in PARTS.items():
         other.clear()
-        levels, movies = chosen.get("levels"), chosen.get("movies")
+        levels, films = chosen.get("levels"), chosen.get("films")
         assert pull(sealed, tmp_path / name, **chosen).part
         expected = tree(tmp_path / name)
         other.clear()
-        levels, movies = ["pooled"], None
+        levels, films = ["pooled"], None
         with pytest.raises(AlreadyThere, match="another part"):
             pull(sealed, tmp_path / f"{name}-2", **chosen)
         pull(sealed, tmp_path / f"{name}-3", **chosen)
@@ -792,20 +792,20 @@ def test_a_damaged_copy_is_mended_by_the_same_pull(
 @settings(max_examples=15)
 @given(
     levels=st.sets(st.sampled_from(["clip", "pooled", "frames"]), min_size=1),
-    movies=st.none() | st.sets(st.integers(0, 4), min_size=1),
+    films=st.none() | st.sets(st.integers(0, 4), min_size=1),
 )
 def test_any_part_is_what_was_asked_for(
     tmp_path_factory: pytest.TempPathFactory,
     levels: set[str],
-    movies: set[int] | None,
+    films: set[int] | None,
 ) -> None:
     """What was asked for is there and right, and nothing else."""
     root = tmp_path_factory.mktemp("parts")
     sealed = copy_of_sealed(root / "s")
     whole = open_store(sealed)
-    names = movies and [f"tt{100 + movie:07d}" for movie in sorted(movies)]
-    pull(sealed, root / "got", levels=sorted(levels), movies=names)
-    rows = [row for row in range(23) if movies is None or row // 5 in movies]
+    names = films and [f"tt{100 + film:07d}" for film in sorted(films)]
+    pull(sealed, root / "got", levels=sorted(levels), films=names)
+    rows = [row for row in range(23) if films is None or row // 5 in films]
     part = open_store(root / "got")
     assert set(part.levels) == levels
     assert part.clip_ids.tolist() == whole.clip_ids[rows].tolist()
@@ -817,13 +817,13 @@ def test_any_part_is_what_was_asked_for(
 
 
 def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
-    selection = select_files(sealed, levels=["clip"], movies=["tt0000100"])
+    selection = select_files(sealed, levels=["clip"], films=["tt0000100"])
     files = [name for name in selection.marks if name.startswith("data.zarr/clip/c.")]
     assert files == ["data.zarr/clip/c.0.0", "data.zarr/clip/c.1.0"]
     with pytest.raises(FixInput, match="no array 'nothing'"):
         select_files(sealed, levels=["nothing"])
-    with pytest.raises(NotFound, match="no movie"):
-        select_files(sealed, movies=["tt999"])
+    with pytest.raises(NotFound, match="no film"):
+        select_files(sealed, films=["tt999"])
     assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
 
 
@@ -831,10 +831,10 @@ def test_rows_that_were_not_fetched_do_not_count_as_ok(
     tmp_path: Path, sealed: Path
 ) -> None:
     whole = open_store(sealed)
-    movie = str(whole.movie_ids[0])
-    partial_copy(sealed, tmp_path / "part", movies=[movie])
+    film = str(whole.movie_ids[0])
+    partial_copy(sealed, tmp_path / "part", films=[film])
     part = open_store(tmp_path / "part")
-    fetched = set(np.flatnonzero(whole.movie_ids == movie) // whole.plan.block_rows)
+    fetched = set(np.flatnonzero(whole.movie_ids == film) // whole.plan.block_rows)
     here = [
         row for row in range(whole.n_clips) if row // whole.plan.block_rows in fetched
     ]
@@ -845,11 +845,11 @@ def test_rows_that_were_not_fetched_do_not_count_as_ok(
 
 @pytest.fixture
 def partial_copies(tmp_path: Path) -> Path:
-    """A whole store and partial copies of it: by level, and by movie (rows 0-7, two blocks)."""
+    """A whole store and partial copies of it: by level, and by film (rows 0-7, two blocks)."""
     sealed_store(tmp_path / "whole")
     whole = tmp_path / "whole"
     partial_copy(whole, tmp_path / "by_level", levels=["clip"])
-    partial_copy(whole, tmp_path / "by_movie", movies=["tt0000100"])
+    partial_copy(whole, tmp_path / "by_film", films=["tt0000100"])
     return tmp_path
 
 
@@ -857,7 +857,7 @@ def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> No
     copy = open_store(partial_copies / "by_level")
     values = some_values(23)
     assert copy.levels == ("clip",)
-    assert open_store(partial_copies / "by_movie").levels == (
+    assert open_store(partial_copies / "by_film").levels == (
         "clip",
         "pooled",
         "frames",
@@ -885,8 +885,8 @@ def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
         assert [spec.name for spec in new.plan.arrays] == ["clip"]
         np.testing.assert_array_equal(new.matrix("clip").values, values["clip"])
         assert not verify(made.path, hashes=True).problems
-    by_movie = open_store(partial_copies / "by_movie")
-    made = subset(by_movie, partial_copies / "rows")
+    by_film = open_store(partial_copies / "by_film")
+    made = subset(by_film, partial_copies / "rows")
     assert made.sealed and made.n_clips == 8
     np.testing.assert_array_equal(
         open_store(made.path).matrix("frames").values, values["frames"][:8]
@@ -896,12 +896,12 @@ def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
 def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
     partial_copies: Path,
 ) -> None:
-    by_level, by_movie = (
-        open_store(partial_copies / n) for n in ("by_level", "by_movie")
+    by_level, by_film = (
+        open_store(partial_copies / n) for n in ("by_level", "by_film")
     )
     refused = [
         lambda: subset(by_level, partial_copies / "new", levels=["clip", "pooled"]),
-        lambda: subset(by_movie, partial_copies / "new", movies=["tt0000102"]),
+        lambda: subset(by_film, partial_copies / "new", films=["tt0000102"]),
         lambda: export_store(
             by_level, partial_copies / "new.npz", format="npz", levels=["frames"]
         ),
@@ -911,7 +911,7 @@ def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
             ask()
         assert "store pull" in caught.value.hint
     with pytest.raises(Mismatch, match="the arrays of these stores are not the same"):
-        merge([by_level, by_movie], partial_copies / "new")
+        merge([by_level, by_film], partial_copies / "new")
     assert not list(partial_copies.glob("new*"))
 
 

@@ -39,17 +39,17 @@ from obygaze_features.store.remote.send import pack
 
 pytest.importorskip("obstore")
 # Twelve films of 160 clips and less, as in ObyGaze12.
-N_CLIPS, PER_MOVIE, BLOCK = 1914, 160, 64
+N_CLIPS, PER_FILM, BLOCK = 1914, 160, 64
 ARRAYS = (ArraySpec("clip", (8,)), ArraySpec("pooled", (512,)))
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("served")
-    movies = [f"tt{i // PER_MOVIE:07d}" for i in range(N_CLIPS)]
-    clips = [f"{movie}-{i % PER_MOVIE + 1:03d}" for i, movie in enumerate(movies)]
+    films = [f"tt{i // PER_FILM:07d}" for i in range(N_CLIPS)]
+    clips = [f"{film}-{i % PER_FILM + 1:03d}" for i, film in enumerate(films)]
     sealed_store(
-        root / "films", N_CLIPS, BLOCK, arrays=ARRAYS, clip_ids=clips, movie_ids=movies
+        root / "films", N_CLIPS, BLOCK, arrays=ARRAYS, clip_ids=clips, movie_ids=films
     )
     pack(open_store(root / "films"), root / "films.zip")
     return root
@@ -67,7 +67,7 @@ def test_every_way_of_reading_gives_what_the_folder_gives(
     here, there = open_store(films / "films"), open_store(f"{server.url}/films")
     clips = here.clip_ids[np.random.default_rng(0).permutation(N_CLIPS)[:100]].tolist()
     mask = np.arange(N_CLIPS) % 700 == 3
-    for how in ({}, {"clips": clips}, {"movies": ["tt0000005"]}, {"mask": mask}):
+    for how in ({}, {"clips": clips}, {"films": ["tt0000005"]}, {"mask": mask}):
         mine, theirs = (store.matrix("pooled", **how) for store in (here, there))
         np.testing.assert_array_equal(mine.values, theirs.values)
         assert mine.clip_ids.tolist() == theirs.clip_ids.tolist()
@@ -75,21 +75,21 @@ def test_every_way_of_reading_gives_what_the_folder_gives(
     verify(there, hashes=True).require_whole()
 
 
-def test_a_movie_is_pulled_for_less_than_twice_its_bytes(
+def test_a_film_is_pulled_for_less_than_twice_its_bytes(
     server: Nginx, tmp_path: Path
 ) -> None:
     done = pull(
-        f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000003"]
+        f"{server.url}/films", tmp_path / "got", levels=["pooled"], films=["tt0000003"]
     )
-    rows = PER_MOVIE * 512 * 4
+    rows = PER_FILM * 512 * 4
     assert done.n_bytes_rows == rows
     assert done.n_bytes_transferred < 2 * rows
     # What nginx says it sent, headers and all.
     assert sum(n_bytes for _, _, n_bytes in server.requests()) < 2 * rows
     assert open_store(tmp_path / "got").matrix(
-        "pooled", movies=["tt0000003"]
+        "pooled", films=["tt0000003"]
     ).values.shape == (
-        PER_MOVIE,
+        PER_FILM,
         512,
     )
     # Rows 480 to 639: blocks 7, 8 and 9.
@@ -104,13 +104,13 @@ def test_a_large_file_is_pulled_in_ranges(
 
     monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
     pull(
-        f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"]
+        f"{server.url}/films", tmp_path / "got", levels=["pooled"], films=["tt0000000"]
     )
     answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
     assert answers == [206, 206, 206]
     np.testing.assert_array_equal(
-        open_store(tmp_path / "got").matrix("pooled", movies=["tt0000000"]).values,
-        open_store(f"{server.url}/films").matrix("pooled", movies=["tt0000000"]).values,
+        open_store(tmp_path / "got").matrix("pooled", films=["tt0000000"]).values,
+        open_store(f"{server.url}/films").matrix("pooled", films=["tt0000000"]).values,
     )
 
 
@@ -155,13 +155,13 @@ def test_a_store_is_unpickled_where_it_was_opened_also_with_a_query(
 
 def test_few_requests_are_enough(films: Path) -> None:
     with web_server(films / "films") as counting:
-        one_movie = open_store(counting.url).matrix("pooled", movies=["tt0000003"])
-        assert one_movie.values.shape == (PER_MOVIE, 512)
-        # store.json, seal.json, partial.json (there is none), the movies, three blocks.
+        one_film = open_store(counting.url).matrix("pooled", films=["tt0000003"])
+        assert one_film.values.shape == (PER_FILM, 512)
+        # store.json, seal.json, partial.json (there is none), the films, three blocks.
         assert len(counting.requests) == 7
         # A film whose clips reach into four blocks: rows 160 to 319.
         counting.requests.clear()
-        open_store(counting.url).matrix("pooled", movies=["tt0000001"])
+        open_store(counting.url).matrix("pooled", films=["tt0000001"])
         assert len(counting.requests) <= 8
         counting.requests.clear()
         open_store(counting.url).matrix("pooled")
@@ -216,13 +216,13 @@ def test_reading_what_is_not_there_or_damaged_raises(
     (broken / "data.zarr/pooled/c.11.0").unlink()
     with web_server(broken) as serving:
         store = open_store(serving.url)
-        for movie, name in (
+        for film, name in (
             ("tt0000001", "c.2.0"),
             ("tt0000002", "c.5.0"),
             ("tt0000004", "c.11.0"),
         ):
             with pytest.raises(Corrupt, match="bytes") as found:
-                store.matrix("pooled", movies=[movie])
+                store.matrix("pooled", films=[film])
             assert name in str(found.value)
         assert store.matrix("clip").values.shape == (N_CLIPS, 8)
 
@@ -230,13 +230,13 @@ def test_reading_what_is_not_there_or_damaged_raises(
 def test_a_packed_store_is_read_in_place_over_http(films: Path, server: Nginx) -> None:
     here, there = open_store(films / "films"), open_store(f"{server.url}/films.zip")
     np.testing.assert_array_equal(
-        there.matrix("pooled", movies=["tt0000003"]).values,
-        here.matrix("pooled", movies=["tt0000003"]).values,
+        there.matrix("pooled", films=["tt0000003"]).values,
+        here.matrix("pooled", films=["tt0000003"]).values,
     )
     answers = server.requests()
-    # The directory at the end; store.json, the movies, the seal, three blocks: nothing else.
+    # The directory at the end; store.json, the films, the seal, three blocks: nothing else.
     assert [status for _, status, _ in answers] == [206] * 7
-    assert sum(n_bytes for _, _, n_bytes in answers) < 2 * PER_MOVIE * 512 * 4
+    assert sum(n_bytes for _, _, n_bytes in answers) < 2 * PER_FILM * 512 * 4
     verify(there, hashes=True).require_whole()
 
 
@@ -250,13 +250,13 @@ def test_a_part_of_a_packed_store_is_pulled(
         f"{server.url}/films.zip",
         tmp_path / "got",
         levels=["pooled"],
-        movies=["tt0000003"],
+        films=["tt0000003"],
     )
     pull(
         f"{server.url}/films",
         tmp_path / "other",
         levels=["pooled"],
-        movies=["tt0000003"],
+        films=["tt0000003"],
     )
     mine, other = (
         {

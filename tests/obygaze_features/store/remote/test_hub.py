@@ -112,14 +112,14 @@ def test_large_files_that_are_there_are_not_sent_again(
     assert set(hub.sent) == small
 
 
-@pytest.mark.parametrize("movies", [None, ["tt0000101"]])
+@pytest.mark.parametrize("films", [None, ["tt0000101"]])
 def test_a_part_on_the_hub_is_a_store_of_its_own(
-    tmp_path: Path, sealed: Path, hub: FolderHub, movies: list[str] | None
+    tmp_path: Path, sealed: Path, hub: FolderHub, films: list[str] | None
 ) -> None:
-    pull(sealed, tmp_path / "expected", levels=["pooled"], movies=movies)
+    pull(sealed, tmp_path / "expected", levels=["pooled"], films=films)
     for _ in range(2):
         store = open_store(sealed)
-        assert push(store, "hf://lab/films", levels=["pooled"], movies=movies).part
+        assert push(store, "hf://lab/films", levels=["pooled"], films=films).part
         assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "expected")
     found = open_store("hf://lab/films")
     assert found.levels == ("pooled",)

@@ -135,7 +135,7 @@ def test_an_interrupted_push_goes_on(
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"levels": ["clip"]}, {"levels": ["clip"], "movies": ["tt0000104"]}]
+    "chosen", [{"levels": ["clip"]}, {"levels": ["clip"], "films": ["tt0000104"]}]
 )
 def test_a_part_in_a_bucket_is_a_store_of_its_own(
     tmp_path: Path, sealed: Path, bucket: Any, chosen: dict[str, list[str]]
@@ -153,7 +153,7 @@ def test_a_part_in_a_bucket_is_a_store_of_its_own(
     with pytest.raises(FixInput, match="no array 'pooled'"):
         pull(URL, tmp_path / "more", levels=["pooled"])
     # No other store, and no other part, is sent to its address.
-    for other in ({}, {"levels": ["pooled"]}, {"movies": ["tt0000103"]}):
+    for other in ({}, {"levels": ["pooled"]}, {"films": ["tt0000103"]}):
         with pytest.raises(AlreadyThere, match="another"):
             push(open_store(sealed), URL, **other)
     assert content(bucket) == tree(tmp_path / "expected")

@@ -176,8 +176,8 @@ def test_many_processes_plan_one_store(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"clip_ids": ["a"] * 23}, "unique"),
-        ({"clip_ids": ["a"]}, "expected one movie for each"),
-        ({"clip_ids": [], "movie_ids": []}, "expected one movie for each"),
+        ({"clip_ids": ["a"]}, "expected one film for each"),
+        ({"clip_ids": [], "movie_ids": []}, "expected one film for each"),
         ({"clip_ids": ["a\n", *some_ids(22)[0]]}, "cannot be an id"),
         ({"clip_ids": ["", *some_ids(22)[0]]}, "cannot be an id"),
         ({"block_rows": 0}, "at least 1, got 0"),

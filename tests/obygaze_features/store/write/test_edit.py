@@ -30,7 +30,7 @@ def test_a_subset_has_the_chosen_clips_and_levels(tmp_path: Path) -> None:
     copied = subset(
         open_store(tmp_path / "s"),
         tmp_path / "part",
-        movies=["tt0000103", "tt0000101"],
+        films=["tt0000103", "tt0000101"],
         levels=["frames"],
     )
     assert (copied.n_clips, copied.sealed, copied.pending_blocks) == (10, True, 0)
@@ -78,13 +78,13 @@ def test_a_subset_of_nothing_or_of_unknown_clips_is_refused(tmp_path: Path) -> N
 
 
 def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
-    clips, movies = some_ids(10)
+    clips, films = some_ids(10)
     ours, theirs = some_values(10, seed=1), some_values(10, seed=2)
     for name, status_of_row, values in (
         ("a", {0: BAD, 1: BAD}, ours),
         ("b", {1: RowStatus.no_video()}, theirs),
     ):
-        plan_store(tmp_path / name, 10, 4, clip_ids=clips, movie_ids=movies)
+        plan_store(tmp_path / name, 10, 4, clip_ids=clips, movie_ids=films)
         fill_store(tmp_path / name, values, status_of_row)
     copied = merge(
         [open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m"
@@ -104,13 +104,13 @@ def test_a_merge_reads_each_store_from_itself_though_the_names_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are opened as "films", from two folders: only the current folder differs."""
-    clips, movies = some_ids(10)
+    clips, films = some_ids(10)
     values = some_values(10)
     opened = []
     for name, rows in (("a", slice(0, 5)), ("b", slice(5, 10))):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        plan_store(Path("films"), 5, clip_ids=clips[rows], movie_ids=movies[rows])
+        plan_store(Path("films"), 5, clip_ids=clips[rows], movie_ids=films[rows])
         fill_store(
             Path("films"), {level: array[rows] for level, array in values.items()}
         ).seal()
@@ -141,7 +141,7 @@ def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
     assert merge([a, b, c], tmp_path / "apart").n_differing == 1
 
 
-def test_a_merge_sorts_movies_and_scenes_as_people_count(tmp_path: Path) -> None:
+def test_a_merge_sorts_films_and_scenes_as_people_count(tmp_path: Path) -> None:
     plan_store(
         tmp_path / "a", 2, clip_ids=["tt2-10", "tt10-1"], movie_ids=["tt2", "tt10"]
     )
@@ -174,7 +174,7 @@ def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> Non
     with pytest.raises(FixInput, match="at least one store"):
         merge([], tmp_path / "m")
     plan_store(tmp_path / "d", movie_ids=["other"] * 23)
-    with pytest.raises(Mismatch, match="has two movies"):
+    with pytest.raises(Mismatch, match="has two films"):
         merge([first, open_store(tmp_path / "d")], tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -183,12 +183,12 @@ def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(
     tmp_path: Path,
 ) -> None:
     values = sealed_store(tmp_path / "s")
-    clips, movies = some_ids(23)
+    clips, films = some_ids(23)
     larger = ManifestClips(
         "larger",
         "56" * 32,
         [*clips[:9], "tt0000101-009", *clips[9:]],
-        [*movies[:9], "tt0000101", *movies[9:]],
+        [*films[:9], "tt0000101", *films[9:]],
     )
     copied = merge([open_store(tmp_path / "s")], tmp_path / "m", manifest=larger)
     assert (copied.n_clips, copied.pending_blocks, copied.sealed) == (24, 1, False)

@@ -57,8 +57,8 @@ def bare(tmp_path: Path) -> Path:
 
 
 def a_store(path: Path, clips: slice, licence: str, citation: str) -> Path:
-    ids, movies = some_ids(10)
-    given = {"clip_ids": ids[clips], "movie_ids": movies[clips]}
+    ids, films = some_ids(10)
+    given = {"clip_ids": ids[clips], "movie_ids": films[clips]}
     plan_store(path, len(ids[clips]), licence=licence, citation=citation, **given)
     fill_store(path, values_of(len(ids[clips]))).seal()
     return path
@@ -180,9 +180,7 @@ def test_a_licence_goes_with_every_copy(bare: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "unpacked") == tree(bare)
 
 
-@pytest.mark.parametrize(
-    "chosen", [{}, {"levels": ["clip"]}, {"movies": ["tt0000100"]}]
-)
+@pytest.mark.parametrize("chosen", [{}, {"levels": ["clip"]}, {"films": ["tt0000100"]}])
 def test_a_licence_that_is_stated_later_comes_with_the_next_pull(
     bare: Path, tmp_path: Path, chosen: dict[str, list[str]]
 ) -> None:
