@@ -1,36 +1,43 @@
 """How often the p-values and intervals of a run reject a true null hypothesis.
 
-    python -m benchmarks.type_one_error                 (made-up clips of twelve films)
-    python -m benchmarks.type_one_error table2 --metric auc --worlds 400
-    python -m benchmarks.type_one_error table2 --films published
+    python -m benchmarks.type_one_error
+    python -m benchmarks.type_one_error table2 --metric auc --world published --worlds 400
     python -m benchmarks.type_one_error concepts --manifest manifests/obygaze12.toml
 
-In each simulated world the films, with the levels of their clips, and two stores of features are
-drawn from one distribution: noise, a look of each film, and where `--signal` is above 0 sure clips
-that stand out. With `--films` they have the sizes of those of ObyGaze12, and shares of levels that
-follow its distribution; without, shares differ by chance only. (The films of a `--manifest` are the
-same in all worlds. Intervals over films allow for other shares of positives, and are then too
-wide.) The same model is run on both stores by `run_protocol`, so a comparison of the two tests a
-null that is true. For `concepts` the features of one store have nothing to do with the labels. At a
-nominal rate of .05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should
+In each simulated world (`benchmarks/worlds.py`) the films, with the levels of their clips, and two
+stores of features are drawn from one distribution. They are like those of ObyGaze12, or differ from
+them in one respect; where `--signal` is above 0, sure clips stand out. (The films of a `--manifest`
+are the same in all worlds. Intervals over films allow for other shares of positives, and are then
+too wide.) The same model is run on both stores by `run_protocol`, so a comparison of the two tests
+a null that is true. For `concepts` the features of one store have nothing to do with the labels. At
+a nominal rate of .05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should
 leave out the truth in .02 to .08.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.zoo.workspace import CHANCE, FOLDS, POPULATIONS, folds_of, make_manifest
+from benchmarks.worlds import (
+    LIKE_OBYGAZE12,
+    WIDTH,
+    WORLDS,
+    World,
+    clips_of,
+    features_of,
+)
+from benchmarks.zoo.workspace import FOLDS, folds_of, with_folds
 from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
@@ -45,8 +52,6 @@ from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
 from obygaze_models.protocols.schema import Model, Protocol
 
-WIDTH = 64
-N_SIGNAL = 4
 NOMINAL = 0.05
 RANGE = (0.03, 0.07)
 MISS_RANGE = (0.02, 0.08)
@@ -58,7 +63,6 @@ COVERED = {
     "localisation": ("map",),
 }
 N_CONCEPTS = 8
-AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
 MLP = ('grid.models=["mlp"]', *ONE_CELL)
@@ -89,9 +93,8 @@ BANK = (
 class Design:
     """A shipped protocol with changes, cut down to one cell; `model` replaces its models.
 
-    With `even`, each film has as many EN as HN clips, so that training on either is the same. Of
-    clips that belong to films by chance every third is used, or for other values of `every` as
-    many. With `by_two`, there are not-sure clips, and a second annotator who differs in a quarter
+    With `even`, each film has as many EN as HN clips, so that training on either is the same. With
+    `by_two`, there are not-sure clips, and a second annotator who differs in a quarter
     of them. With `marked`, clips have eight concepts that depend on the film, but not on what is in
     the clip.
     """
@@ -100,7 +103,6 @@ class Design:
     changes: tuple[str, ...] = ()
     model: str = ""
     even: bool = False
-    every: int = 3
     by_two: bool = False
     marked: bool = False
 
@@ -116,10 +118,8 @@ class Design:
 
 
 DESIGNS: Mapping[str, Design] = {
-    "table2": Design("paper-table2", ONE_CELL, model="ridge", every=1),
-    "table2-mlp": Design(
-        "paper-table2", (*ONE_CELL, "models.mlp.max_epochs=10"), every=1
-    ),
+    "table2": Design("paper-table2", ONE_CELL, model="ridge"),
+    "table2-mlp": Design("paper-table2", (*ONE_CELL, "models.mlp.max_epochs=10")),
     "table4": Design("paper-table4", model="ridge"),
     "films": Design("honest", FILMS),
     "films-mlp": Design("honest", MLP),
@@ -131,14 +131,13 @@ DESIGNS: Mapping[str, Design] = {
         "honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True
     ),
     "contrast-table2": Design(
-        "paper-table2", ('grid.test=["ENHN_S"]',), model="ridge", even=True, every=1
+        "paper-table2", ('grid.test=["ENHN_S"]',), model="ridge", even=True
     ),
-    "factors": Design("honest", (*FILMS, *FACTORS), every=1, marked=True),
+    "factors": Design("honest", (*FILMS, *FACTORS), marked=True),
     "factors-table2": Design(
         "paper-fig6",
         ("report.error_analysis=true",),
         model="ridge",
-        every=1,
         marked=True,
     ),
     "concepts": Design("honest", BANK),
@@ -147,18 +146,25 @@ DESIGNS: Mapping[str, Design] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """How often one quantity rejected at the nominal rate."""
+    """How often one quantity rejected at the nominal rate.
+
+    Of intervals, `above` lay above the truth and `below` below it.
+    """
 
     design: str
+    world: str
     metric: str
     signal: float
     quantity: str
     rejected: int
     n: int
+    n_worlds: int
+    above: int | None = None
+    below: int | None = None
 
     @property
     def rate(self) -> float:
-        """The share of worlds that were rejected."""
+        """The share of all that were rejected."""
         return self.rejected / self.n
 
     @property
@@ -169,8 +175,8 @@ class Rate:
 
     @property
     def error(self) -> float:
-        """The standard error of the rate, were each of its n worlds independent."""
-        return float((self.rate * (1 - self.rate) / self.n) ** 0.5)
+        """The standard error of the rate, were what is counted in one world the same."""
+        return float((self.rate * (1 - self.rate) / self.n_worlds) ** 0.5)
 
 
 def simulate(
@@ -179,23 +185,23 @@ def simulate(
     *,
     metric: str = "ap",
     signal: float = 0.0,
-    look: float = 0.3,
+    world: str = LIKE_OBYGAZE12,
     n_worlds: int = 200,
     seed: int = 0,
-    population: str = CHANCE,
 ) -> list[Rate]:
     """Run a design on worlds in which the null is true; count what rejects it.
 
-    Without a manifest, the films of each world are drawn anew from a population.
+    Without a manifest, the films of each world are drawn anew.
     """
     rng = np.random.default_rng(seed)
     chosen_design = DESIGNS[design]
+    chosen_world = WORLDS[world]
     counts: dict[str, list[bool]] = defaultdict(list)
     estimates: dict[str, list[Record]] = defaultdict(list)
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
-            clips, protocol = _films(chosen_design, manifest, metric, rng, population)
-            inputs = _inputs(design, clips, protocol, rng, signal, look)
+            clips, protocol = _films(chosen_design, manifest, metric, rng, chosen_world)
+            inputs = _inputs(design, clips, protocol, rng, signal, chosen_world)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             if design != "concepts" or not signal:
                 for quantity, is_rejected in _decisions(run, metric):
@@ -203,14 +209,22 @@ def simulate(
             if not chosen_design.even:
                 for whose, record in _estimates(run):
                     estimates[whose].append(record)
+    named = partial(Rate, design, world, metric, signal)
+    rates = []
+    for quantity, decisions in counts.items():
+        if decisions:
+            rates.append(named(quantity, sum(decisions), len(decisions), n_worlds))
+    misses: dict[str, list[int]] = defaultdict(list)
     for whose, records in estimates.items():
-        quantity = f"truth outside the interval of {whose.partition(',')[0]}"
-        counts[quantity] += _misses(records)
-    return [
-        Rate(design, metric, signal, quantity, sum(decisions), len(decisions))
-        for quantity, decisions in counts.items()
-        if decisions
-    ]
+        misses[whose.partition(",")[0]] += _sides(records)
+    for metric_name, sides in misses.items():
+        if sides:
+            above = sides.count(1)
+            below = sides.count(-1)
+            quantity = f"truth outside the interval of {metric_name}"
+            n_outside = above + below
+            rates.append(named(quantity, n_outside, len(sides), n_worlds, above, below))
+    return rates
 
 
 def _inputs(
@@ -219,7 +233,7 @@ def _inputs(
     protocol: Protocol,
     rng: np.random.Generator,
     signal: float,
-    look: float,
+    world: World,
 ) -> Inputs:
     """The labels of the clips of a world, and their features in one or two stores."""
     table = clip_table(clips, protocol.data)
@@ -227,7 +241,7 @@ def _inputs(
     for name in set(chain.from_iterable(protocol.pairs)):
         labels[name] = task_labels(name, protocol.tasks[name], table)
     stores = ["a"] if design == "concepts" else ["a", "b"]
-    features = [_store(name, table, protocol, rng, signal, look) for name in stores]
+    features = [_store(name, table, protocol, rng, signal, world) for name in stores]
     return Inputs(protocol, clips, "", table, labels, features)
 
 
@@ -236,13 +250,11 @@ def _films(
     manifest: Manifest | None,
     metric: str,
     rng: np.random.Generator,
-    population: str = CHANCE,
+    world: World,
 ) -> tuple[Manifest, Protocol]:
     """The clips of a world, and the protocol that reads their levels."""
     if manifest is None:
-        everyone, _ = make_manifest(rng, population)
-        every = design.every if population == CHANCE else 1
-        manifest = replace(everyone, clips=everyone.clips[::every])
+        manifest, _ = with_folds(clips_of(world, rng), rng)
     if design.even:
         manifest = _evenly(manifest, rng)
     if design.marked:
@@ -317,13 +329,18 @@ def _one_after_another(manifest: Manifest) -> Iterator[Clip]:
         yield replace(clip, start_s=start, end_s=start + WINDOWS)
 
 
-def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Return whether each interval leaves out the truth, which is the mean over all worlds."""
+def _sides(estimates: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return where each interval lies: above the truth (1), below it (-1), or around it (0).
+
+    The truth is the mean over all worlds.
+    """
     truth = float(np.mean([estimate["value"] for estimate in estimates]))
-    intervals = [
-        estimate["ci"] for estimate in estimates if estimate["ci"][0] is not None
-    ]
-    return [not low <= truth <= high for low, high in intervals]
+    sides = []
+    for estimate in estimates:
+        low, high = estimate["ci"]
+        if low is not None:
+            sides.append(int(low > truth) - int(high < truth))
+    return sides
 
 
 def _store(
@@ -332,7 +349,7 @@ def _store(
     protocol: Protocol,
     rng: np.random.Generator,
     signal: float,
-    look: float,
+    world: World,
 ) -> Features:
     """A store of a world; if segments are to be found, its clips are means of windows of films."""
     sure = np.array([level == "S" for level in table.levels])
@@ -340,7 +357,8 @@ def _store(
     films: dict[str, Any] = {}
     if protocol.report.localise:
         every = np.repeat(np.arange(len(table)), WINDOWS)
-        windows = _world(codes[every], sure[every], rng, signal, look, runs_on=True)
+        running_on = replace(world, runs_on=True)
+        windows = features_of(running_on, codes[every], sure[every], signal, rng)
         X = windows.reshape(len(table), WINDOWS, WIDTH).mean(axis=1)
         seconds = np.array([[clip.start_s, clip.end_s] for clip in table.clips])
         for film in range(len(names)):
@@ -350,37 +368,12 @@ def _store(
                 windows[codes[every] == film],
             )
     else:
-        X = _world(codes, sure, rng, signal, look, runs_on=protocol.report.concepts)
+        # For concepts, scenes next to each other look alike.
+        if protocol.report.concepts:
+            world = replace(world, runs_on=True)
+        X = features_of(world, codes, sure, signal, rng)
     origin = {"sha256": name, "backbone": "made up"}
     return Features(name, X, np.arange(len(table)), {}, origin, films=films)
-
-
-def _world(
-    codes: NDArray[np.intp],
-    sure: NDArray[np.bool_],
-    rng: np.random.Generator,
-    signal: float,
-    look: float,
-    *,
-    runs_on: bool,
-) -> NDArray[np.float32]:
-    """The features of rows of films: noise, a look of each film, and sure rows that stand out."""
-    n_films = int(codes.max()) + 1
-    X = rng.normal(size=(len(codes), WIDTH))
-    if runs_on:
-        for row in range(1, len(X)):
-            if codes[row] == codes[row - 1]:
-                X[row] = (
-                    AUTOCORRELATION * X[row - 1]
-                    + (1 - AUTOCORRELATION**2) ** 0.5 * X[row]
-                )
-    X += look * rng.normal(size=(n_films, WIDTH))[codes]
-    X[:, :N_SIGNAL] += signal * sure[:, None]
-    # A film's sure clips also lean where those of other films do not.
-    X += (
-        (signal > 0) * look * (rng.normal(size=(n_films, WIDTH))[codes] * sure[:, None])
-    )
-    return np.asarray(X, dtype=np.float32)
 
 
 def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
@@ -439,74 +432,77 @@ def _concepts(run: Run) -> Iterator[Record]:
 
 def to_text(rates: Sequence[Rate]) -> str:
     """A line for each rate; a star where it is not within the range."""
-    headers = ("design", "metric", "signal", "quantity", "rejected", "of", "rate", "")
-    rows = [
-        (
+    headers = (
+        *("design", "world", "metric", "signal", "quantity"),
+        *("rejected", "of", "rate", "above", "below", ""),
+    )
+    rows = []
+    for rate in rates:
+        row = (
             rate.design,
+            rate.world,
             rate.metric,
             rate.signal,
             rate.quantity,
             rate.rejected,
             rate.n,
             f"{rate.rate:.3f} +- {rate.error:.3f}",
+            rate.above,
+            rate.below,
             "" if rate.is_in_range else "*",
         )
-        for rate in rates
-    ]
+        rows.append(row)
     ranges = "{} to {} (p) or {} to {} (intervals)".format(*RANGE, *MISS_RANGE)
     return table(headers, rows) + f"\n* not within {ranges}"
 
 
-@click.command(epilog=f"DESIGNS: {', '.join(DESIGNS)}.")
+@click.command(epilog=f"DESIGNS: {', '.join(DESIGNS)}.\n\nWORLDS: {', '.join(WORLDS)}.")
 @click.argument("designs", nargs=-1, type=click.Choice(list(DESIGNS)))
 @click.option("--metric", "metrics", multiple=True, default=("ap",), help="ap or auc.")
 @click.option("--signal", "signals", multiple=True, type=float, default=(0.0, 0.6))
-@click.option("--look", default=0.3, show_default=True, help="Spread between films.")
+@click.option(
+    "--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), default=WORLDS
+)
 @click.option(
     "--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option(
-    "--films",
-    "population",
-    type=click.Choice(POPULATIONS),
-    default=CHANCE,
-    show_default=True,
-)
 @click.option("--manifest", type=click.Path(path_type=Path), help="Real clips instead.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON line for each rate."
+)
 def main(
     designs: tuple[str, ...],
     metrics: tuple[str, ...],
     signals: tuple[float, ...],
-    look: float,
+    worlds: tuple[str, ...],
     n_worlds: int,
     seed: int,
-    population: str,
     manifest: Path | None,
     as_json: bool,
 ) -> None:
     """Measure how often runs of DESIGNS (default: all) reject a true null hypothesis at .05."""
     console = Console()
+    clips = read_manifest(manifest) if manifest else None
     rates = []
-    for design in designs or DESIGNS:
-        clips = read_manifest(manifest) if manifest else None
-        for metric in metrics:
-            for signal in signals:
-                console.note(f"{design}, {metric}, signal {signal:g} ...")
-                rates += simulate(
-                    design,
-                    clips,
-                    metric=metric,
-                    signal=signal,
-                    look=look,
-                    n_worlds=n_worlds,
-                    seed=seed,
-                    population=population,
-                )
-    if as_json:
-        console.json({"rates": [asdict(rate) for rate in rates]})
-    else:
+    for design, world, metric, signal in product(
+        designs or DESIGNS, worlds, metrics, signals
+    ):
+        console.note(f"{design}, {world}, {metric}, signal {signal:g} ...")
+        of_cell = simulate(
+            design,
+            clips,
+            metric=metric,
+            signal=signal,
+            world=world,
+            n_worlds=n_worlds,
+            seed=seed,
+        )
+        rates += of_cell
+        if as_json:
+            for rate in of_cell:
+                console.result(json.dumps(asdict(rate)))
+    if not as_json:
         console.result(to_text(rates))
 
 

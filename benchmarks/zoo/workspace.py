@@ -33,54 +33,6 @@ FILMS = (
     "tt1570728",
     "tt2267998",
 )
-# Clips of each film of ObyGaze12 by annotation level (EN, HN, S), in the order of FILMS: of the raw
-# annotations, of the visual view, and of the published splits.
-REAL_LEVELS = {
-    "raw": (
-        (22, 46, 19),
-        (54, 31, 15),
-        (88, 34, 32),
-        (60, 87, 0),
-        (18, 81, 21),
-        (36, 45, 21),
-        (21, 64, 58),
-        (23, 39, 52),
-        (54, 106, 31),
-        (14, 60, 36),
-        (8, 36, 40),
-        (55, 82, 28),
-    ),
-    "visual": (
-        (63, 19, 13),
-        (83, 15, 13),
-        (104, 26, 26),
-        (106, 46, 0),
-        (81, 27, 19),
-        (52, 34, 18),
-        (57, 36, 56),
-        (85, 5, 39),
-        (134, 33, 30),
-        (44, 41, 32),
-        (37, 13, 38),
-        (157, 14, 26),
-    ),
-    "published": (
-        (22, 19, 13),
-        (54, 15, 13),
-        (85, 25, 26),
-        (56, 46, 0),
-        (18, 27, 19),
-        (36, 34, 18),
-        (20, 35, 54),
-        (22, 4, 39),
-        (47, 33, 30),
-        (14, 40, 32),
-        (8, 12, 38),
-        (54, 14, 26),
-    ),
-}
-CHANCE = "chance"
-POPULATIONS = (CHANCE, *REAL_LEVELS)
 FOLDS = {
     "02_EN_S": "EN S",
     "02_HN_S": "HN S",
@@ -102,21 +54,20 @@ def write_workspace(root: Path, seed: int = 0) -> None:
         )
 
 
-def make_manifest(
-    rng: np.random.Generator, population: str = CHANCE
-) -> tuple[Manifest, set[str]]:
+def make_manifest(rng: np.random.Generator) -> tuple[Manifest, set[str]]:
     """Return clips with fold columns, and the ids of those without features.
 
-    By `chance`, each clip belongs to any film, so that shares of levels differ by chance only. The
-    other populations have films of the sizes of ObyGaze12, with shares drawn from its distribution.
+    Each clip belongs to any film, so that the films' shares of levels differ by chance only.
     """
-    if population == CHANCE:
-        clips = _clips(rng)
-    else:
-        clips = clips_of_films(np.array(REAL_LEVELS[population]), rng)
-    without = set(
-        rng.permutation([clip.clip_id for clip in clips])[:N_WITHOUT_FEATURES].tolist()
-    )
+    return with_folds(_clips(rng), rng)
+
+
+def with_folds(
+    clips: list[Clip], rng: np.random.Generator
+) -> tuple[Manifest, set[str]]:
+    """Return clips with the fold columns of the published splits, and the ids without features."""
+    drawn = rng.permutation([clip.clip_id for clip in clips])
+    without = set(drawn[:N_WITHOUT_FEATURES].tolist())
     manifest = Manifest(
         NAME, Header(NAME, concepts(), view="as_published"), tuple(clips)
     )
@@ -124,11 +75,12 @@ def make_manifest(
         manifest = manifest.with_column(
             FOLD_PREFIX + name, folds_of(clips, levels, rng)
         )
+    films = sorted({clip.movie_id for clip in clips})
     for name, levels in FILM_FOLDS.items():
         chosen = [
             c for c in clips if c.level in levels.split() and c.clip_id not in without
         ]
-        folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in chosen}
+        folds = {clip.clip_id: str(films.index(clip.movie_id)) for clip in chosen}
         manifest = manifest.with_column(FOLD_PREFIX + name, folds)
     return manifest, without
 
@@ -143,38 +95,6 @@ def _clips(rng: np.random.Generator) -> list[Clip]:
             clip = Clip(f"{film}-{scene:03d}", film, scene, level=level)
             clips.append(clip if level == "EN" else replace(clip, concepts=("Body",)))
     return clips
-
-
-def clips_of_films(real: NDArray[np.int64], rng: np.random.Generator) -> list[Clip]:
-    """Return clips of films of the real sizes; `real` has the clips of each film by EN, HN and S.
-
-    The share of S among EN and S, and the share of HN, follow Beta distributions with the mean and
-    the variance of the real films.
-    """
-    n_easy, n_hard, n_sure = real.T
-    sure_shares = rng.beta(*beta_of(n_sure / (n_easy + n_sure)), len(FILMS))
-    hard_shares = rng.beta(*beta_of(n_hard / real.sum(axis=1)), len(FILMS))
-    clips = []
-    for number, film in enumerate(FILMS):
-        size = int(real[number].sum())
-        is_hard = rng.random(size) < hard_shares[number]
-        is_sure = rng.random(size) < sure_shares[number]
-        levels = np.where(is_hard, "HN", np.where(is_sure, "S", "EN")).tolist()
-        for scene, level in enumerate(levels, start=1):
-            concepts_of_clip = () if level == "EN" else ("Body",)
-            clip_id = f"{film}-{scene:03d}"
-            clips.append(
-                Clip(clip_id, film, scene, level=level, concepts=concepts_of_clip)
-            )
-    return clips
-
-
-def beta_of(shares: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the two parameters of the Beta distribution with the mean and variance of shares."""
-    mean = float(shares.mean())
-    variance = float(shares.var(ddof=1))
-    n = mean * (1 - mean) / variance - 1
-    return mean * n, (1 - mean) * n
 
 
 def folds_of(
