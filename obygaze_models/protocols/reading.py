@@ -285,6 +285,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
+    _check_questions(document, protocol)
     if len(protocol.report.contrast) == 1:
         document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
@@ -292,6 +293,17 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
+
+
+def _check_questions(document: Document, protocol: Protocol) -> None:
+    """Check that the questions are about differences that the run computes."""
+    known = [*protocol.models, *BASELINES]
+    for number, question in enumerate(protocol.report.questions):
+        key = f"report.questions[{number}]"
+        sides = [side for side in (question.first, question.second) if side]
+        _check_known(document, key, sides, known, "model or baseline")
+        tasks = [task for task in (question.train, question.test) if task]
+        _check_known(document, key, tasks, protocol.tasks, "task")
 
 
 def _check_known(

@@ -169,10 +169,28 @@ def _further_metric(value: Any) -> str | None:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A difference that is asked for before the run; an empty name means "any".
+
+    `first` and `second` are models or baselines, on `first_store` and `second_store`.
+    """
+
+    text: str = ""
+    first: str = ""
+    second: str = ""
+    first_store: str = ""
+    second_store: str = ""
+    train: str = ""
+    test: str = ""
+
+
+@dataclass(frozen=True)
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
     `metrics` are further metrics, of plugins; those of obygaze are always computed.
+    `questions` are the differences that the run is made for. A report begins with them; all other
+    differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task, with `contrast_seeds` re-trainings of models that start at random.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
@@ -187,6 +205,7 @@ class ReportSettings:
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
+    questions: tuple[Question, ...] = ()
     error_analysis: bool = False
     concepts: bool = False
     argmax: Annotated[tuple[str, ...], list_of(name)] = ()

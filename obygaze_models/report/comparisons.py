@@ -25,23 +25,15 @@ from obygaze_models.report.tables import (
     sentence,
 )
 
+ALPHA = 0.05
+
 
 def differences(run: ReportRun) -> Part:
-    """Yield differences on the same clips, by p and then by size; equal ones share a row.
+    """Yield the differences that no question asks for, by p and then by size.
 
-    Those against the best baseline are first; the rest are folded. A sentence says which difference
-    of two models the films of the run are enough to find.
+    Those against the best baseline are first; the rest are folded. Sentences say which difference
+    of two models the films of the run are enough to find, and that these ones are exploratory.
     """
-
-    def key(record: Comparison) -> tuple[object, ...]:
-        return (
-            *record.pair,
-            record.metric,
-            run.label(record.first),
-            _has_baseline(record),
-            str(difference_of(record)),
-            record.p_sign_flip,
-        )
 
     def order(same: Sequence[Comparison]) -> tuple[float, float]:
         p = same[0].p_sign_flip
@@ -51,25 +43,89 @@ def differences(run: ReportRun) -> Part:
     records = [
         record
         for record in run.of(Comparison)
-        if "oracle" not in (record.first.model, record.second.model)
+        if record.question is None and not _has_oracle(record)
     ]
+    yield from _exploratory(run)
     against_best = []
     others = []
-    for same in sorted(grouped(records, key).values(), key=order):
+    for same in sorted(_shown_alike(run, records), key=order):
         if any(_is_against_best(run, record) for record in same):
             against_best.append(same)
         else:
             others.append(same)
-    # A p is given only where all runs test the same clips.
-    has_p = any(record.p_sign_flip is not None for record in records)
-    p = ["p"] if has_p else []
+    columns = _p_columns(records)
     if against_best:
-        rows = [_compared(run, same, *p) for same in against_best]
-        yield make_table("comparisons", "comparisons", rows, p)
-    further = _further_rows(run, others, p)
+        rows = [_compared(run, same, columns) for same in against_best]
+        yield make_table("comparisons", "comparisons", rows, columns)
+    further = _further_rows(run, others, columns)
     if further:
-        table = make_table("further_comparisons", "comparisons-further", further, p)
+        table = make_table(
+            "further_comparisons", "comparisons-further", further, columns
+        )
         yield replace(table, folded=bool(against_best))
+
+
+def questions(run: ReportRun) -> Part:
+    """Yield the differences that the protocol asked for before the run, by question."""
+    asked = run.settings.get("questions") or []
+    if not asked:
+        return
+    records = [record for record in run.of(Comparison) if record.question is not None]
+    yield sentence("questions", n=len(asked), n_family=len(records))
+    columns = _p_columns(records)
+    rows: list[Row | Heading] = []
+    for number, question in enumerate(asked):
+        text = question.get("text") or f"question {number + 1}"
+        of_question = [record for record in records if record.question == number]
+        if not of_question:
+            yield sentence("unanswered", question=text)
+            continue
+        rows.append(Heading(text))
+        for same in _shown_alike(run, of_question):
+            rows.append(_compared(run, same, columns))
+    if rows:
+        yield make_table("questions", "questions", rows, columns)
+
+
+def _exploratory(run: ReportRun) -> Iterator[str]:
+    """Yield a sentence that says how many differences nobody asked for, and how many remain."""
+    corrected = [
+        record.p_family
+        for record in run.of(Comparison)
+        if record.question is None and record.p_family is not None
+    ]
+    if corrected:
+        n_left = sum(p <= ALPHA for p in corrected)
+        yield sentence("exploratory", n=len(corrected), n_left=n_left)
+
+
+def _shown_alike(
+    run: ReportRun, records: Sequence[Comparison]
+) -> list[list[Comparison]]:
+    """Return the records in groups that share a row: all that is shown but the second is equal."""
+
+    def shown(record: Comparison) -> tuple[object, ...]:
+        return (
+            *record.pair,
+            record.metric,
+            run.label(record.first),
+            _has_baseline(record),
+            str(difference_of(record)),
+            record.p_sign_flip,
+            record.p_family,
+        )
+
+    return list(grouped(records, shown).values())
+
+
+def _p_columns(records: Sequence[Comparison]) -> list[str]:
+    """Return the columns of p: that by films only where all runs test the same clips."""
+    columns = []
+    if any(record.p_sign_flip is not None for record in records):
+        columns.append("p")
+    if any(record.p_family is not None for record in records):
+        columns.append("p (all)")
+    return columns
 
 
 def _further_rows(
@@ -81,10 +137,10 @@ def _further_rows(
     rows: list[Row | Heading] = []
     if two_models:
         rows.append(Heading("two models"))
-        rows += [_compared(run, same, *columns) for same in two_models]
+        rows += [_compared(run, same, columns) for same in two_models]
     if with_baseline:
         rows.append(Heading("a model and a baseline"))
-        rows += [_compared(run, same, *columns) for same in with_baseline]
+        rows += [_compared(run, same, columns) for same in with_baseline]
     return rows
 
 
@@ -123,9 +179,11 @@ def _is_against_best(run: ReportRun, record: Comparison) -> bool:
     return rank is not None and rank == max(ranks.values())
 
 
-def _compared(run: ReportRun, same: Sequence[Comparison], *columns: str) -> Row:
+def _compared(
+    run: ReportRun, same: Sequence[Comparison], columns: Sequence[str]
+) -> Row:
     first = same[0]
-    p = Number(first.p_sign_flip, digits=3, is_p=True)
+    p_of = {"p": first.p_sign_flip, "p (all)": first.p_family}
     return (
         pair_name(*first.pair),
         run.label(first.first),
@@ -133,8 +191,12 @@ def _compared(run: ReportRun, same: Sequence[Comparison], *columns: str) -> Row:
         metric_name(first.metric),
         difference_of(first),
         first.n_films,
-        *(p for _ in columns),
+        *(Number(p_of[column], digits=3, is_p=True) for column in columns),
     )
+
+
+def _has_oracle(record: Comparison) -> bool:
+    return "oracle" in (record.first.model, record.second.model)
 
 
 def _has_baseline(record: Comparison) -> bool:

@@ -217,6 +217,7 @@ def audits(run: ReportRun) -> Part:
 
 
 PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
+    "questions": (comparisons.questions,),
     "contrast": (contrasts.contrasts,),
     "remarks": (remarks,),
     "clips": (clips,),

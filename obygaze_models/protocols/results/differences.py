@@ -36,6 +36,11 @@ class Comparison(OfPair, WithInterval):
     # Nadeau-Bengio over sets of test clips; None if there is one, or if they share films.
     p_corrected_t: float | None = None
     n_test_sets: int = 0
+    # The number of the question of the protocol that asks for it, from 0; None for all others.
+    question: int | None = None
+    # The p among the `n_family` differences of the run that were asked for, or that were not.
+    p_family: float | None = None
+    n_family: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

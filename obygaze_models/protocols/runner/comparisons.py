@@ -9,7 +9,7 @@ without them if enough films are left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import Interval, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.evaluation.families import DrawnDifference, family_p_values
 from obygaze_models.evaluation.metrics import RANKING_METRICS, ranking_metric
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.results.differences import (
@@ -27,7 +28,7 @@ from obygaze_models.protocols.results.differences import (
     TrainedValue,
 )
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.schema import Protocol, Question
 
 Groups = NDArray[np.str_]
 MIN_FILMS = 6  # with clips of both classes; no test over fewer films has a p below .05
@@ -50,24 +51,31 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     return pairs
 
 
-def comparison(
+@dataclass(frozen=True)
+class Compared:
+    """The record of the difference of two cells, and its values in the draws of films."""
+
+    record: Comparison
+    drawn: DrawnDifference
+
+
+def compare_cells(
     first: Cell, second: Cell, protocol: Protocol, groups: Groups
-) -> Comparison:
-    """Return the record of the difference of two cells."""
+) -> Compared:
+    """Return the difference of two cells, with its interval over films."""
     metric = ranking_metric(protocol.report.primary)
     inflation = max(first.inflation, second.inflation)
-    interval, _ = difference_interval(
-        first, second, metric, protocol, groups, inflation
-    )
+    drawn = drawn_difference(first, second, metric, protocol, groups, inflation)
+    interval, _ = interval_of_difference(drawn, protocol)
     tests = p_values(first, second, metric, groups)
-    return Comparison(
+    record = Comparison(
         task=first.test,
         train=first.train,
         test=first.test,
         metric=metric,
         first=ModelOnStore(model=first.model, feature=first.feature),
         second=ModelOnStore(model=second.model, feature=second.feature),
-        difference=first.value[metric] - second.value[metric],
+        difference=drawn.value,
         ci=[interval.low, interval.high],
         p_sign_flip=tests.p_sign_flip,
         n_films=tests.n_films,
@@ -75,26 +83,94 @@ def comparison(
         p_corrected_t=tests.p_corrected_t,
         n_test_sets=tests.n_test_sets,
     )
+    return Compared(record, drawn)
 
 
-def difference_interval(
+def drawn_difference(
     first: Cell,
     second: Cell,
     metric: str,
     protocol: Protocol,
     groups: Groups,
     inflation: float,
-) -> tuple[Interval, float]:
-    """Return interval and standard error of a difference, both cells on the same drawn films."""
-    report = protocol.report
+) -> DrawnDifference:
+    """Return a difference, and its values if films are drawn, the same for both cells."""
     seed = (protocol.fit.seed, 2)
-    ours = first.draws(groups, metric, report.replicates, seed)
-    theirs = second.draws(groups, metric, report.replicates, seed)
-    k = len(np.unique(groups[first.universe]))
-    difference = first.value[metric] - second.value[metric]
-    return interval_of(
-        ours - theirs, difference, k, report.confidence, inflation=inflation
+    ours = first.draws(groups, metric, protocol.report.replicates, seed)
+    theirs = second.draws(groups, metric, protocol.report.replicates, seed)
+    return DrawnDifference(
+        value=first.value[metric] - second.value[metric],
+        draws=ours - theirs,
+        n_films=len(np.unique(groups[first.universe])),
+        inflation=inflation,
     )
+
+
+def interval_of_difference(
+    drawn: DrawnDifference, protocol: Protocol
+) -> tuple[Interval, float]:
+    """Return interval and standard error of a difference."""
+    return interval_of(
+        drawn.draws,
+        drawn.value,
+        drawn.n_films,
+        protocol.report.confidence,
+        inflation=drawn.inflation,
+    )
+
+
+def with_families(
+    compared: Sequence[Compared], questions: Sequence[Question]
+) -> list[Comparison]:
+    """Return the records, each with its p among all differences of its family.
+
+    The differences that the questions of the protocol ask for are one family. All others, which
+    nobody asked for before the run, are the other one.
+    """
+    number_of = [_number_of_question(item.record, questions) for item in compared]
+    records = [item.record for item in compared]
+    for is_asked in (True, False):
+        members = [
+            position
+            for position, number in enumerate(number_of)
+            if (number is not None) == is_asked
+        ]
+        p_of_members = family_p_values([compared[i].drawn for i in members])
+        for position, p in zip(members, p_of_members, strict=True):
+            number = number_of[position]
+            records[position] = replace(
+                records[position], question=number, p_family=p, n_family=len(members)
+            )
+    return records
+
+
+def _number_of_question(
+    record: Comparison, questions: Sequence[Question]
+) -> int | None:
+    """Return the number of the first question that asks for a difference; None if none does."""
+    for number, question in enumerate(questions):
+        if _asks_for(question, record):
+            return number
+    return None
+
+
+def _asks_for(question: Question, record: Comparison) -> bool:
+    """Return whether a question asks for a difference, of either sign."""
+    if question.train and question.train != record.train:
+        return False
+    if question.test and question.test != record.test:
+        return False
+    first = (question.first, question.first_store)
+    second = (question.second, question.second_store)
+    forwards = _is_about(first, record.first) and _is_about(second, record.second)
+    backwards = _is_about(first, record.second) and _is_about(second, record.first)
+    return forwards or backwards
+
+
+def _is_about(asked: tuple[str, str], side: ModelOnStore) -> bool:
+    """Return whether a model and its store are the ones asked for; an empty name is any."""
+    model, store = asked
+    return model in ("", side.model) and store in ("", side.feature)
 
 
 @dataclass(frozen=True)
@@ -213,11 +289,12 @@ def _contrast(
     if first.n_test_sets == 1 and metric in RANKING_METRICS:
         p = p_values(first, second, metric, groups).p_sign_flip
         # Over films, with the variance over seeds added.
-        inflated = partial(difference_interval, first, second, metric, protocol, groups)
+        drawn = drawn_difference(first, second, metric, protocol, groups, 1.0)
         of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
-        _, error = inflated(1.0)
+        _, error = interval_of_difference(drawn, protocol)
         inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
-        over_films, _ = inflated(inflation)
+        widened = replace(drawn, inflation=inflation)
+        over_films, _ = interval_of_difference(widened, protocol)
         interval = [over_films.low, over_films.high]
     return Contrast(
         model=first.model,

@@ -36,8 +36,9 @@ from obygaze_models.protocols.runner.code import (
 )
 from obygaze_models.protocols.runner.comparisons import (
     comparable,
-    comparison,
+    compare_cells,
     contrast_jobs,
+    with_families,
 )
 from obygaze_models.protocols.runner.concept_records import (
     concept_jobs,
@@ -352,7 +353,7 @@ def _records(
     records: list[RunRecord] = [
         *made["cells"],
         *made["baselines"],
-        *made["comparisons"],
+        *with_families(made["comparisons"], protocol.report.questions),
         *argmax_records(protocol, cells),
         *level_records(protocol, everything, table),
         *annotator_records(protocol, everything, table),
@@ -414,7 +415,7 @@ def _jobs(
     comparisons = []
     if protocol.report.compare:
         for first, second in comparable([*cells, *baselines]):
-            comparisons.append(partial(comparison, first, second, protocol, groups))
+            comparisons.append(partial(compare_cells, first, second, protocol, groups))
     return {
         "concepts": concepts,
         "noise": noise,

@@ -16,7 +16,7 @@ from obygaze_models.report.page import Section, sections_of
 from obygaze_models.report.results import merged_baselines
 from obygaze_models.report.tables import Heading, Number, ResultTable, Row, report_text
 
-NOT_THERE = ("contrast", "audits", "decisions")
+NOT_THERE = ("questions", "contrast", "audits", "decisions")
 
 
 def sections(folder: Path, records) -> list[Section]:
@@ -54,7 +54,7 @@ def warned(table: ResultTable) -> list[str]:
 
 def test_sections_come_in_the_order_of_the_headings(tmp_path):
     made = sections(tmp_path, usual())
-    # No audit and no contrast was made, and there is no metric beside the four that tables show.
+    # No question was asked, no audit and no contrast was made, and there is no metric beside the four that tables show.
     expected = [key for key in report_text()["headings"] if key not in NOT_THERE]
     assert [section.key for section in made] == expected
     assert made[0].sentences == ["One cell leaks."]
