@@ -39,6 +39,7 @@ from benchmarks.worlds import (
 )
 from benchmarks.zoo.workspace import FOLDS, folds_of, with_folds
 from obygaze_features.core.console import Console, table
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import LEVELS as ALL_LEVELS
@@ -489,15 +490,19 @@ def main(
         designs or DESIGNS, worlds, metrics, signals
     ):
         console.note(f"{design}, {world}, {metric}, signal {signal:g} ...")
-        of_cell = simulate(
-            design,
-            clips,
-            metric=metric,
-            signal=signal,
-            world=world,
-            n_worlds=n_worlds,
-            seed=seed,
-        )
+        try:
+            of_cell = simulate(
+                design,
+                clips,
+                metric=metric,
+                signal=signal,
+                world=world,
+                n_worlds=n_worlds,
+                seed=seed,
+            )
+        except FixInput as error:
+            console.note(f"left out: {error.what}")
+            continue
         rates += of_cell
         if as_json:
             for rate in of_cell:

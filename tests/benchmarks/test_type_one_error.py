@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,16 +14,17 @@ from support.published import split_file
 
 from benchmarks import type_one_error
 from benchmarks.type_one_error import COVERED, DESIGNS, Rate, main, simulate, to_text
-from benchmarks.zoo.workspace import FILMS, REAL_LEVELS, beta_of, clips_of_films
+from benchmarks.worlds import REAL_LEVELS, WORLDS, World, beta_of, clips_of, features_of
+from benchmarks.zoo.workspace import FILMS
 
 pytestmark = pytest.mark.check("benchmarks")
 
-WORLDS = with_folds(films(5, 60, seed=2))
+MANIFEST = with_folds(films(5, 60, seed=2))
 
 
 @pytest.mark.parametrize("design", sorted(set(DESIGNS) - {"table4"}))
 def test_every_design_counts_what_its_runs_print(design: str) -> None:
-    rates = simulate(design, WORLDS, n_worlds=2)
+    rates = simulate(design, MANIFEST, n_worlds=2)
     found = {rate.quantity: rate.n for rate in rates}
     if design.startswith("contrast"):
         n = found.get("p of a contrast")
@@ -40,7 +42,7 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         truth["truth outside the interval of concordance"] = 8
     if design == "concepts":
         assert found == {"p of a concept": 16, **truth}
-        with_signal = simulate(design, WORLDS, n_worlds=1, signal=0.6)
+        with_signal = simulate(design, MANIFEST, n_worlds=1, signal=0.6)
         assert {rate.quantity: rate.n for rate in with_signal} == dict.fromkeys(
             truth, 8
         )
@@ -53,25 +55,35 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
 
 
 def test_factors_are_counted_where_levels_do_not_predict_success() -> None:
-    rates = simulate("factors", WORLDS, n_worlds=2, signal=1.0)
+    rates = simulate("factors", MANIFEST, n_worlds=2, signal=1.0)
     (rate,) = (one for one in rates if one.quantity == "p of a factor")
     assert 0 < rate.n <= 2 * 2 * 8  # concepts, in the analyses of two stores
 
 
 def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check of the check: one store with a strong signal beside one without."""
-    own, signals = type_one_error._world, [3.0, 0.0]
+    own, signals = type_one_error.features_of, [3.0, 0.0]
 
-    def world(codes, sure, rng, signal, look, *, runs_on):
+    def features(world, film_of_row, is_sure, signal, rng):
         signals.append(signals.pop(0))
-        return own(codes, sure, rng, signals[-1], look, runs_on=runs_on)
+        return own(world, film_of_row, is_sure, signals[-1], rng)
 
-    monkeypatch.setattr(type_one_error, "_world", world)
-    rates = simulate("films", WORLDS, n_worlds=2)
+    monkeypatch.setattr(type_one_error, "features_of", features)
+    rates = simulate("films", MANIFEST, n_worlds=2)
     found = {rate.quantity: rate.rejected for rate in rates}
     assert found["p_corrected_t"] == found["0 outside the interval"] == 2
     # Two stores that differ have no common truth.
     assert found["truth outside the interval of ap"] >= 2
+
+
+def levels_by_film(world: World, seed: int) -> np.ndarray:
+    """The number of clips of each film by EN, HN and S, of a world that is drawn."""
+    clips = clips_of(world, np.random.default_rng(seed))
+    counts = Counter((clip.movie_id, clip.level) for clip in clips)
+    names = sorted({clip.movie_id for clip in clips})
+    return np.array(
+        [[counts[film, level] for level in ("EN", "HN", "S")] for film in names]
+    )
 
 
 def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
@@ -80,11 +92,7 @@ def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
     sizes = real.sum(axis=1)
     shares, hard_shares = [], []
     for seed in range(25):
-        clips = clips_of_films(real, np.random.default_rng(seed))
-        counts = Counter((clip.movie_id, clip.level) for clip in clips)
-        n = np.array(
-            [[counts[film, level] for level in ("EN", "HN", "S")] for film in FILMS]
-        )
+        n = levels_by_film(WORLDS["published"], seed)
         assert n.sum(axis=1).tolist() == sizes.tolist()
         shares.append(n[:, 2] / (n[:, 0] + n[:, 2]))
         hard_shares.append(n[:, 1] / sizes)
@@ -95,6 +103,59 @@ def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
         assert np.mean(drawn) == pytest.approx(of_films.mean(), abs=0.04)
         # Chance among the clips of a film adds a little.
         assert 0.9 < np.std(drawn) / of_films.std(ddof=1) < 1.25
+
+
+def test_each_world_differs_in_what_its_name_says() -> None:
+    def shares(name: str) -> np.ndarray:
+        drawn = [levels_by_film(WORLDS[name], seed) for seed in range(20)]
+        return np.array([n[:, 2].sum() / (n[:, 0] + n[:, 2]).sum() for n in drawn])
+
+    assert shares("raw").mean() == pytest.approx(0.46, abs=0.06)
+    assert shares("rare-positives").mean() == pytest.approx(0.05, abs=0.02)
+    for name, n_films in (("5-films", 5), ("20-films", 20), ("30-films", 30)):
+        assert len(levels_by_film(WORLDS[name], 0)) == n_films
+    uneven = levels_by_film(WORLDS["uneven-sizes"], 0).sum(axis=1)
+    assert uneven.max() > 20 * uneven.min()
+    even = levels_by_film(WORLDS["equal-shares"], 0)
+    assert np.ptp(even[:, 2] / (even[:, 0] + even[:, 2])) < 0.3
+    runs = clips_of(WORLDS["runs-of-levels"], np.random.default_rng(0))
+    alone = clips_of(WORLDS["raw"], np.random.default_rng(0))
+
+    def n_changes(clips: list) -> int:
+        pairs = pairwise(clips)
+        return sum(one.level != other.level for one, other in pairs)
+
+    assert n_changes(runs) < 0.8 * n_changes(alone)
+
+
+def test_features_of_a_world_are_as_its_name_says() -> None:
+    rng = np.random.default_rng(0)
+    films_of_rows = np.repeat(np.arange(400), 20)
+    is_sure = rng.random(8000) < np.repeat(rng.beta(1, 1, 400), 20)
+
+    def of(name: str) -> np.ndarray:
+        return features_of(WORLDS[name], films_of_rows, is_sure, 0.0, rng)
+
+    def correlation_with_share(X: np.ndarray) -> float:
+        means = X.reshape(400, 20, -1).mean(axis=1)[:, -1]
+        shares = is_sure.reshape(400, 20).mean(axis=1)
+        return float(np.corrcoef(means, shares)[0, 1])
+
+    assert abs(correlation_with_share(of("raw"))) < 0.15
+    # The look has a correlation of .7; noise of the mean of twenty rows is added.
+    assert 0.4 < correlation_with_share(of("look-with-share")) < 0.7
+    assert of("strong-look").var() == pytest.approx(2.0, rel=0.05)
+    assert of("no-look").var() == pytest.approx(1.0, rel=0.05)
+    heavy = of("heavy-tails")
+    assert stats.kurtosis(heavy, axis=None) > 3
+    ordered = of("runs-of-levels").reshape(400, 20, -1)
+    following = np.corrcoef(ordered[:, 5, 0], ordered[:, 6, 0])[0, 1]
+    assert following == pytest.approx(0.8, abs=0.1)
+    # A signal moves sure rows in the first four coordinates.
+    X = features_of(WORLDS["no-look"], films_of_rows, is_sure, 0.5, rng)
+    moved = X[is_sure].mean(axis=0) - X[~is_sure].mean(axis=0)
+    assert moved[:4] == pytest.approx([0.5] * 4, abs=0.1)
+    assert moved[4:] == pytest.approx([0.0] * 60, abs=0.1)
 
 
 def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
@@ -119,23 +180,35 @@ def test_the_levels_of_films_are_those_of_the_published_split() -> None:
 
 
 def test_a_star_marks_what_is_out_of_range() -> None:
-    rates = [Rate("films", "ap", 0.0, "p", rejected, 100) for rejected in (2, 3, 7, 8)]
-    rates += [
-        Rate("films", "ap", 0.0, "0 outside the interval", n, 100) for n in (1, 2, 8, 9)
-    ]
+    def rate(quantity: str, n_rejected: int) -> Rate:
+        return Rate("films", "raw", "ap", 0.0, quantity, n_rejected, 100, 100)
+
+    rates = [rate("p", n) for n in (2, 3, 7, 8)]
+    rates += [rate("0 outside the interval", n) for n in (1, 2, 8, 9)]
     assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
     lines = to_text(rates).splitlines()[1:9]
     assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2
 
 
-@pytest.mark.parametrize("population", ["chance", "published"])
-def test_the_command(population: str) -> None:
-    options = ["--signal", "0", "--worlds", "1", "--films", population, "--json"]
+@pytest.mark.parametrize("world", ["raw", "uneven-sizes"])
+def test_the_command(world: str) -> None:
+    options = ["--signal", "0", "--worlds", "2", "--world", world, "--json"]
     done = CliRunner().invoke(main, ["table2", *options])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)["rates"]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     quantities = ["p_sign_flip", "0 outside the interval"]
     # Ridge has no interval of metrics of decisions.
     quantities += [f"truth outside the interval of {name}" for name in ("ap", "auc")]
     assert [one["quantity"] for one in found] == quantities
-    assert [one["n"] for one in found][:3] == [1, 1, 2]
+    assert [one["n"] for one in found][:3] == [2, 2, 4]
+    for one in found[2:]:
+        assert one["above"] + one["below"] == one["rejected"]
+    assert {one["world"] for one in found} == {world}
+
+
+def test_a_world_that_a_design_refuses_is_left_out() -> None:
+    """The released code needs ten training clips of a class, which rare positives do not give."""
+    options = ["--signal", "0", "--worlds", "1", "--world", "rare-positives"]
+    done = CliRunner().invoke(main, ["table2", *options])
+    assert done.exit_code == 0, done.output
+    assert "fewer than ten training rows" in done.stderr

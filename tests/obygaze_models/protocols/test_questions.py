@@ -111,4 +111,3 @@ def test_a_question_about_what_is_not_there_is_an_error(
         load_protocol("honest", [f"report.questions=[{question}]"])
     (violation,) = refused.value.details
     assert said in str(violation)
-

@@ -54,7 +54,8 @@ def warned(table: ResultTable) -> list[str]:
 
 def test_sections_come_in_the_order_of_the_headings(tmp_path):
     made = sections(tmp_path, usual())
-    # No question was asked, no audit and no contrast was made, and there is no metric beside the four that tables show.
+    # No question was asked, no audit and no contrast was made, and there is no metric beside the
+    # four that tables show.
     expected = [key for key in report_text()["headings"] if key not in NOT_THERE]
     assert [section.key for section in made] == expected
     assert made[0].sentences == ["One cell leaks."]
