@@ -199,22 +199,28 @@ def simulate(
     chosen_world = WORLDS[world]
     counts: dict[str, list[bool]] = defaultdict(list)
     estimates: dict[str, list[Record]] = defaultdict(list)
+    n_refused = 0  # worlds that a design does not take, such as one with too few clips of a class
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
             clips, protocol = _films(chosen_design, manifest, metric, rng, chosen_world)
-            inputs = _inputs(design, clips, protocol, rng, signal, chosen_world)
-            run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
+            try:
+                inputs = _inputs(design, clips, protocol, rng, signal, chosen_world)
+                run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
+            except FixInput:
+                n_refused += 1
+                continue
             if design != "concepts" or not signal:
                 for quantity, is_rejected in _decisions(run, metric):
                     counts[quantity].append(is_rejected)
             if not chosen_design.even:
                 for whose, record in _estimates(run):
                     estimates[whose].append(record)
+    n_run = n_worlds - n_refused
     named = partial(Rate, design, world, metric, signal)
     rates = []
     for quantity, decisions in counts.items():
         if decisions:
-            rates.append(named(quantity, sum(decisions), len(decisions), n_worlds))
+            rates.append(named(quantity, sum(decisions), len(decisions), n_run))
     misses: dict[str, list[int]] = defaultdict(list)
     for whose, records in estimates.items():
         misses[whose.partition(",")[0]] += _sides(records)
@@ -335,7 +341,8 @@ def _sides(estimates: Sequence[Mapping[str, Any]]) -> list[int]:
 
     The truth is the mean over all worlds.
     """
-    truth = float(np.mean([estimate["value"] for estimate in estimates]))
+    known = [e["value"] for e in estimates if e["value"] is not None]
+    truth = float(np.mean(known)) if known else np.nan
     sides = []
     for estimate in estimates:
         low, high = estimate["ci"]
@@ -490,19 +497,17 @@ def main(
         designs or DESIGNS, worlds, metrics, signals
     ):
         console.note(f"{design}, {world}, {metric}, signal {signal:g} ...")
-        try:
-            of_cell = simulate(
-                design,
-                clips,
-                metric=metric,
-                signal=signal,
-                world=world,
-                n_worlds=n_worlds,
-                seed=seed,
-            )
-        except FixInput as error:
-            console.note(f"left out: {error.what}")
-            continue
+        of_cell = simulate(
+            design,
+            clips,
+            metric=metric,
+            signal=signal,
+            world=world,
+            n_worlds=n_worlds,
+            seed=seed,
+        )
+        if not of_cell:
+            console.note("left out: the protocol does not take these worlds")
         rates += of_cell
         if as_json:
             for rate in of_cell:

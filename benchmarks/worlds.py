@@ -117,8 +117,8 @@ WORLDS: Mapping[str, World] = {
 def clips_of(world: World, rng: np.random.Generator) -> list[Clip]:
     """Return the clips of the films of a world; all but those of level EN have a concept.
 
-    The share of S among EN and S, and the share of HN, follow Beta distributions with the variance
-    and, where the world has no other, the mean of the real films.
+    The share of S among EN and S, and the share of HN, follow Beta distributions with the mean and
+    the variance of the real films. Where S is rarer, its shares are these, times a factor.
     """
     real = np.array(REAL_LEVELS[world.table])
     n_easy, n_hard, n_sure = real.T
@@ -161,9 +161,10 @@ def _shares(
     if world.is_even:
         return np.full(world.n_films, real.mean() if mean is None else mean)
     first, second = beta_of(real)
-    if mean is not None:
-        first, second = mean * (first + second), (1 - mean) * (first + second)
-    return rng.beta(first, second, world.n_films)
+    drawn = rng.beta(first, second, world.n_films)
+    if mean is None:
+        return drawn
+    return drawn * mean / real.mean()
 
 
 def beta_of(shares: NDArray[np.float64]) -> tuple[float, float]:
