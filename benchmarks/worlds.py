@@ -164,7 +164,7 @@ def _shares(
     drawn = rng.beta(first, second, world.n_films)
     if mean is None:
         return drawn
-    return drawn * mean / real.mean()
+    return np.asarray(drawn * mean / real.mean())
 
 
 def beta_of(shares: NDArray[np.float64]) -> tuple[float, float]:

@@ -39,8 +39,8 @@ class RareConcepts:
             f"{name} ({self._about(counts)})" for name, counts in self.counts.items()
         )
         return (
-            f"Bottlenecks on {self.feature} do without concepts that fewer than {MIN_ROWS} training "
-            f"clips have or lack: {listed}."
+            f"Bottlenecks on {self.feature} do without concepts that fewer than {MIN_ROWS} "
+            f"training clips have or lack: {listed}."
         )
 
     def _about(self, counts: Sequence[Counts]) -> str:

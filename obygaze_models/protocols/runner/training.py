@@ -114,7 +114,10 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     report = replace(honest.report, title="Concept vectors, films unseen")
     if left_out:
         listed = ", ".join(left_out)
-        text = f"No vector is found for concepts with fewer than {MIN_ROWS} clips or 2 films: {listed}."
+        text = (
+            f"No vector is found for concepts with fewer than {MIN_ROWS} clips or 2 films: "
+            f"{listed}."
+        )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
         report = replace(report, notes=(*report.notes, text))
     settings = {**defaults("svm"), "C": PUBLISHED}

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.runner.rare_concepts import RareConcepts, rare_concepts
+from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.runner.training import training_protocol
-from support.experiments import films, planted, quick, run_on, store_of
 
 ONLY = 'grid.models=["pcbm-lr"]'
 FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
