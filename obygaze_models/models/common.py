@@ -3,7 +3,8 @@
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,30 @@ def column_scales(X: Floats) -> Floats:
     """Return the standard deviation of each column; 1 for a constant one."""
     deviations: Floats = X.std(axis=0)
     return np.where(deviations > 0, deviations, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The mean and the standard deviation of each feature over some clips."""
+
+    means: Floats
+    deviations: Floats
+
+    @classmethod
+    def of(cls, X: Any) -> Self:
+        """Return those of some rows; a feature that is constant there keeps its scale."""
+        rows = np.asarray(X, dtype=np.float64)
+        return cls(rows.mean(axis=0), column_scales(rows))
+
+    def scaled(self, X: Any) -> Floats:
+        """Return rows in which those clips have means of 0 and standard deviations of 1."""
+        rows = np.asarray(X, dtype=np.float64)
+        return np.asarray((rows - self.means) / self.deviations)
+
+    def unscaled_plane(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
+        """Return the plane, or planes, that give rows the margin that scaled rows have."""
+        unscaled: Floats = coef / self.deviations
+        return unscaled, intercept - unscaled @ self.means
 
 
 def are_frames(X: Any) -> bool:

@@ -51,7 +51,9 @@ class Data:
     """The clips, by a view and an expression, and the feature levels, the preferred one first.
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
-    of the `rule`, reduced to one. `copies` are clips whose features another clip has too.
+    of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
+    "standard" takes mean and standard deviation of the training clips of each fold, "standard-all"
+    of all clips.
     """
 
     manifest: str = ""
@@ -61,7 +63,7 @@ class Data:
     view: Annotated[str, choice(VIEWS)] = "raw"
     level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
-    scale: Annotated[str, choice(("none", "unit", "standard"))] = "none"
+    scale: Annotated[str, choice(("none", "unit", "standard", "standard-all"))] = "none"
     copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
 
 

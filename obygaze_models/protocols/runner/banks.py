@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.files import canonical_json
 from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
-from obygaze_models.models.common import FixTraining
+from obygaze_models.models.common import FixTraining, Scaling
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
@@ -53,7 +53,8 @@ class Examples:
     """The examples of some concepts in a store: targets of each row, a column for each name.
 
     With `films`, tolerances are chosen over whole films. `frames` are those of each row, whose
-    margins are wanted, if the store is one of frames.
+    margins are wanted, if the store is one of frames. With `scales_by_fold` vectors are found on
+    rows that were scaled as those rows alone, and are then vectors of the rows as they are.
     """
 
     gram: Gram
@@ -63,15 +64,31 @@ class Examples:
     settings: Mapping[str, Any]
     seed: int
     frames: NDArray[Any] | None = None
+    scales_by_fold: bool = False
 
     def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
         """Return vectors found on some rows, with tolerances that were chosen before, if given."""
         bank = build_bank(
             self.settings, self.names, tolerance=tolerances, seed=self.seed
         )
-        bank.fit_rows(self.gram, self.targets, rows, self.films)
         fitted: ConceptBank = bank
+        if self.scales_by_fold:
+            self._fit_scaled(fitted, rows)
+        else:
+            fitted.fit_rows(self.gram, self.targets, rows, self.films)
         return fitted
+
+    def _fit_scaled(self, bank: ConceptBank, rows: IntArray) -> None:
+        """Find vectors on scaled rows, and make them vectors of the rows as they are."""
+        from obygaze_models.models.linear_solvers import Gram
+
+        X = self.gram.X[rows]
+        scaling = Scaling.of(X)
+        films = None if self.films is None else self.films[rows]
+        every_row = np.arange(len(rows))
+        bank.fit_rows(Gram(scaling.scaled(X)), self.targets[rows], every_row, films)
+        plane = scaling.unscaled_plane(bank.coef_, bank.intercept_)
+        bank.coef_, bank.intercept_ = plane
 
     def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
         """Return the margins of some rows, or of their frames."""
@@ -172,6 +189,7 @@ class Banks:
             settings,
             self.seed,
             self.features.frames,
+            self.features.scales_by_fold,
         )
         tolerances: Tolerances = None
         if settings["tolerance"] == "folds":

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.metrics import DECISION_METRICS
-from obygaze_models.models.common import FixTraining
+from obygaze_models.models.common import FixTraining, Scaling
 from obygaze_models.models.registry import BANK, build_head, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
@@ -212,6 +212,8 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
     random = np.random.default_rng((seed, 2)).standard_normal(
         (X.shape[1], N_DIRECTIONS)
     )
+    if vectors.features.scales_by_fold:
+        X = Scaling.of(X).scaled(X)
     scores = X @ random
     for column, quality in enumerate(qualities):
         cosine = vectors.part_cosines[:, column]
@@ -413,8 +415,6 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Sensi
 
     rng = np.random.default_rng((context.protocol.fit.seed, 3))
     random = rng.standard_normal((N_DIRECTIONS, vectors.bank.coef_.shape[1]))
-    directions = np.concatenate([vectors.bank.coef_, random])
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     probes = []
     for name, model in context.models.items():
         kind = find_kind(model.kind)
@@ -428,6 +428,12 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Sensi
             except FixTraining:
                 continue
             X = context.store.of(clips).astype(np.float64)
+            coef = vectors.bank.coef_
+            if fit.scaling is not None:
+                X = fit.scaling.scaled(X)
+                coef = coef * fit.scaling.deviations
+            directions = np.concatenate([coef, random])
+            directions /= np.linalg.norm(directions, axis=1, keepdims=True)
             positive = context.labels[task][clips] == 1
             slopes = sensitivity(fit.estimator, X, positive, directions, names)
             yield Sensitivity(

@@ -1,5 +1,7 @@
 """Read the vectors of a store for the clips of a protocol, and list the missing ones."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 from collections import Counter
@@ -17,8 +19,8 @@ from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
 from obygaze_models.models.common import (
+    Scaling,
     blocks_of,
-    column_scales,
     frames_of,
     mean_of_frames,
     with_padding,
@@ -53,7 +55,8 @@ class Features:
     X is an array, or `StoreRows` where frames or tokens are large; in both, frames that pad a short
     clip are NaN. `names` are the ids that the
     store has for the clips: several rows of a manifest may be about one clip of the store.
-    `copies` are clips whose features another clip has too.
+    `copies` are clips whose features another clip has too. With `scales_by_fold` each fit scales X
+    by the mean and the standard deviation of its training clips.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Features:
     films: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] = ()
     copies: Copies = NO_COPIES
+    scales_by_fold: bool = False
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -74,6 +78,12 @@ class Features:
     def of(self, clips: NDArray[np.intp]) -> Any:
         """Return the vectors of some clips of the table, as X holds them."""
         return self.X[self.row_of[clips]]
+
+    def scaled_as(self, clips: NDArray[np.intp]) -> tuple[Scaling, Features]:
+        """Return the scaling of some clips of the table, and the features scaled by it."""
+        scaling = Scaling.of(self.of(clips))
+        X = np.asarray(scaling.scaled(self.X), dtype=np.float32)
+        return scaling, replace(self, X=X, scales_by_fold=False)
 
     @property
     def vectors(self) -> NDArray[np.float32]:
@@ -147,10 +157,8 @@ def join(
     if not good.all():
         X = X[good]
     clips = clips[good]
-    if data.scale == "standard":
-        wide = X.astype(np.float64)
-        centred = wide - wide.mean(axis=0)
-        X = np.asarray(centred / column_scales(wide), dtype=np.float32)
+    if data.scale == "standard-all":
+        X = np.asarray(Scaling.of(X).scaled(X), dtype=np.float32)
     ids = [table.ids[row] for row in clips]
     digest, row_hashes = _hashes(X, ids)
     copies = find_copies(X, row_hashes, ids, table.films[clips].tolist(), table.clip_of)
@@ -178,7 +186,16 @@ def join(
         "sha256": digest,
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, origin, names=names, copies=copies)
+    return Features(
+        name,
+        X,
+        row_of,
+        ordered,
+        origin,
+        names=names,
+        copies=copies,
+        scales_by_fold=data.scale == "standard",
+    )
 
 
 def _backbone(name: str, store: Store, feature: Feature) -> str:

@@ -15,7 +15,7 @@ from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle
-from obygaze_models.models.common import FixTraining
+from obygaze_models.models.common import FixTraining, Scaling
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks, tolerances_of
@@ -36,7 +36,8 @@ class FoldFit:
     A score above `threshold` is positive. `found_on` are the clips that concept vectors were found
     on, in the fit itself and in those that chose its settings. `inner` are the classes and the
     scores of training rows by fits without them: on those, another threshold is chosen. `levels`
-    is the function from clips to the probability of each annotation level.
+    is the function from clips to the probability of each annotation level. `scaling` is that of the
+    features that the estimator reads; None where they are as in the store.
     """
 
     estimator: Any
@@ -46,6 +47,7 @@ class FoldFit:
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
     inner: Scored | None = None
     levels: Callable[[IntArray], FloatArray] | None = None
+    scaling: Scaling | None = None
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
@@ -133,6 +135,13 @@ def fit_perceptrons(
         return [
             _fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds
         ]
+    if features.scales_by_fold:
+        fits = []
+        for fold in folds:
+            scaling, scaled = features.scaled_as(fold.split.train)
+            (fit,) = fit_perceptrons(model, [fold], scaled)
+            fits.append(replace(fit, scaling=scaling))
+        return fits
     labels = folds[0].labels.astype(np.int64)[features.present]
     jobs = [
         Job(
@@ -195,6 +204,10 @@ def _perceptron(
 def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     if registry.find_kind(model.kind).head:
         return _fit_bottleneck(model, data, banks)
+    if banks.features.scales_by_fold:
+        scaling, scaled = banks.features.scaled_as(data.fit_rows)
+        fit = _fit(model, data, replace(banks, features=scaled, found={}))
+        return replace(fit, scaling=scaling)
     if model.kind == "svm":
         return _fit_svm(model.settings, data, banks)
     features = banks.features
@@ -280,7 +293,9 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
     if model.residual is not None:
         offset = model.head_.decision_function(margins)
         rows = banks.gram.X[banks.features.row_of[data.fit_rows]]
-        model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
+        model.residual_ = _fit_residual(
+            model.residual, rows, data.y, offset, scales=banks.features.scales_by_fold
+        )
         chosen = {"residual_share": model.residual_.share_}
 
     def vectors(clips: IntArray) -> Any:
@@ -310,6 +325,21 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         inner = _over_inner_splits(data, score_inside)
     ordered = levels if kind == "ordinal" else None
     return FoldFit(model, score, 0.5, chosen, found_on, inner, ordered)
+
+
+def _fit_residual(
+    residual: Any, X: FloatArray, y: Any, offset: Any, *, scales: bool
+) -> Any:
+    """Return a residual that is fitted on rows, or on scaled ones and reads rows as they are."""
+    from sklearn.base import clone
+
+    if not scales:
+        return clone(residual).fit(X, y, offset=offset)
+    scaling = Scaling.of(X)
+    fitted = clone(residual).fit(scaling.scaled(X), y, offset=offset)
+    plane = scaling.unscaled_plane(fitted.coef_, fitted.intercept_)
+    fitted.coef_, fitted.intercept_ = plane
+    return fitted
 
 
 def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:

@@ -124,6 +124,7 @@ def find_vectors(
         settings,
         seed,
         features.frames,
+        features.scales_by_fold,
     )
     bank = examples.find(np.arange(len(films)))
     margins = examples.margins(bank, slice(None))

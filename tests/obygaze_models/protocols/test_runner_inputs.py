@@ -366,7 +366,7 @@ class TestOnDisk:
     ) -> None:
         X = planted(manifest) * np.float32(7) + np.float32(100)
         store = store_of(tmp_path / "s", manifest, X, without=[manifest.clip_ids[3]])
-        changes = ("data.scale=standard", "models.ridge.class_weight=balanced")
+        changes = ("data.scale=standard-all", "models.ridge.class_weight=balanced")
         protocol = quick("honest", *changes, *RIDGE)
         inputs = gather(protocol, manifest, "", {"x": store})
         kept = np.delete(X, 3, axis=0).astype(np.float64)

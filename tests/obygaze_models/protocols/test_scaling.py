@@ -1,0 +1,156 @@
+"""`data.scale = "standard"` scales features as the training clips of each fit, and no others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.models.common import Scaling
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.linear_solvers import Gram
+from obygaze_models.protocols.runner.banks import Examples
+from obygaze_models.protocols.runner.records import Run
+
+FAST = (
+    'grid.train=["ENHN_S"]',
+    'grid.test=["ENHN_S"]',
+    "grid.baselines=[]",
+    "report.contrast=[]",
+    "report.compare=false",
+    "fit.seeds=1",
+)
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return films(4, 40, seed=1)
+
+
+def run_of(
+    path: Path, manifest: Manifest, X: NDArray[np.float32], *changes: str
+) -> Run:
+    path.mkdir(exist_ok=True)
+    number = len(list(path.glob("store-*")))
+    store = store_of(path / f"store-{number}", manifest, X)
+    protocol = quick("honest", *FAST, *changes, replicates=2)
+    return run_on(path, protocol, manifest, {"x": store})
+
+
+def scores_of(run: Run) -> dict[str, float]:
+    return {row["clip_id"]: row["score"] for row in run.predictions}
+
+
+def test_each_fold_is_a_pipeline_of_scikit_learn(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    X = planted(manifest) * np.arange(1, 25, dtype=np.float32) + np.float32(50)
+    kind = ("models.mine.kind=logistic", 'grid.models=["mine"]', "models.mine.C=0.1")
+    run = run_of(tmp_path, manifest, X, *kind, "data.scale=standard")
+    levels = np.array([clip.level for clip in manifest])
+    films_of = np.array([clip.clip_id.split("-")[0] for clip in manifest])
+    in_task = np.isin(levels, ["EN", "HN", "S"])
+    expected = {}
+    for film in np.unique(films_of):
+        rows = np.flatnonzero(in_task & (films_of != film))
+        tested = np.flatnonzero(in_task & (films_of == film))
+        logistic = LogisticRegression(
+            C=0.1, class_weight="balanced", tol=1e-10, max_iter=10_000
+        )
+        pipeline = make_pipeline(StandardScaler(), logistic)
+        pipeline.fit(X[rows].astype(np.float64), levels[rows] == "S")
+        scores = pipeline.predict_proba(X[tested].astype(np.float64))[:, 1]
+        ids = [manifest.clip_ids[row] for row in tested]
+        expected |= dict(zip(ids, scores.tolist(), strict=True))
+    assert scores_of(run) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model", ["ridge", "svm", "mlp", "pcbm-lr", "pcbm-h", "pcbm-dt"]
+)
+def test_a_test_clip_changes_no_score_of_another_test_clip(
+    tmp_path: Path, manifest: Manifest, model: str
+) -> None:
+    X = planted(manifest)
+    changed = X.copy()
+    changed[0] += 1000
+    first = manifest.clip_ids[0]
+    film = first.split("-")[0]
+    kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
+    for scale, is_equal in (("standard", True), ("standard-all", False)):
+        scale_key = f"data.scale={scale}"
+        before = scores_of(run_of(tmp_path, manifest, X, *kind, scale_key))
+        after = scores_of(run_of(tmp_path, manifest, changed, *kind, scale_key))
+        others = [clip for clip in before if clip.startswith(film) and clip != first]
+        assert len(others) > 20
+        same = [before[clip] == after[clip] for clip in others]
+        assert all(same) if is_equal else not all(same)
+
+
+def test_scales_that_features_have_do_not_matter(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    X = planted(manifest)
+    wide = X * np.float32(2) ** np.arange(24, dtype=np.float32) + np.float32(3)
+    for model in ("pcbm-h", "mlp"):
+        kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
+        plain = scores_of(run_of(tmp_path, manifest, X, *kind, "data.scale=standard"))
+        of_wide = run_of(tmp_path, manifest, wide, *kind, "data.scale=standard")
+        assert scores_of(of_wide) == pytest.approx(plain, abs=2e-3)
+
+
+def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
+    targets = (X[:, [0, 3]] > 7).astype(np.int64)
+    settings = {
+        "method": "svm",
+        "tolerance": 0.1,
+        "balance": "weights",
+        "unit_norm": True,
+    }
+    rows = np.arange(60)
+    examples = Examples(
+        Gram(X), targets, ["a", "b"], None, settings, 0, scales_by_fold=True
+    )
+    bank = examples.find(rows)
+    scaler = StandardScaler().fit(X[rows])
+    expected = ConceptBank(["a", "b"], C=0.1).fit(
+        scaler.transform(X[rows]), targets[rows]
+    )
+    margins = examples.margins(bank, slice(None))
+    np.testing.assert_allclose(
+        margins, expected.transform(scaler.transform(X)), atol=1e-9
+    )
+    np.testing.assert_allclose(bank.transform(X), margins, atol=1e-9)
+
+
+def test_a_constant_feature_keeps_its_scale() -> None:
+    X = np.array([[1.0, 5.0], [3.0, 5.0]])
+    scaled = Scaling.of(X).scaled([[1.0, 7.0]])
+    assert scaled.tolist() == [[-1.0, 2.0]]
+
+
+def test_the_analysis_of_concepts_is_that_of_scaled_features(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    """Scales that differ by powers of two change nothing but rounding."""
+    X = planted(manifest)
+    wide = X * np.float32(2) ** (np.arange(24, dtype=np.float32) % 5)
+    concepts = ("report.concepts=true", 'grid.models=["ridge", "pcbm-lr"]')
+    qualities = []
+    slopes = []
+    for features in (X, wide):
+        run = run_of(tmp_path, manifest, features, *concepts, "data.scale=standard")
+        found = {record["part"]: record for record in run.of("anatomy")}
+        qualities.append(
+            [concept["auc"]["value"] for concept in found["concepts"]["concepts"]]
+        )
+        slopes.append([slope["slope"] for slope in found["sensitivity"]["concepts"]])
+    assert qualities[0] == pytest.approx(qualities[1], abs=1e-3)
+    assert slopes[0] == pytest.approx(slopes[1], abs=1e-3)
