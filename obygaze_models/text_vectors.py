@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
-from obygaze_features.store.format.recipe import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_array
 from obygaze_features.store.interchange.array_files import read_arrays
 from obygaze_models.evaluation.permutation import Floats
 
@@ -93,7 +93,7 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path | None = None,
-    level: str = "clip",
+    array: str = "clip",
     view: str | None = None,
     drop_missing: bool = False,
     assume_space: bool = False,
@@ -104,12 +104,12 @@ def read_store_vectors(
     if found_in is not None and view is not None:
         found_in = found_in.view(view)
     texts = read_text_table(store, text)
-    check_spaces(store, level, texts, assume=assume_space)
+    check_spaces(store, array, texts, assume=assume_space)
     groups: list[VectorGroup] = []
     for name, ids in select_groups((x,) if y is None else (x, y), found_in):
         try:
             found = store.matrix(
-                level, clips=ids, missing="drop" if drop_missing else "error"
+                array, clips=ids, missing="drop" if drop_missing else "error"
             )
         except NotFound as error:
             error.hint = "--drop-missing to leave them out, or extract them again"
@@ -196,14 +196,14 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
 
 
 def check_spaces(
-    store: Store, level: str, texts: TextTable, *, assume: bool = False
+    store: Store, array: str, texts: TextTable, *, assume: bool = False
 ) -> None:
-    """Raise an error unless the texts are in the embedding space of a feature level.
+    """Raise an error unless the texts are in the embedding space of an array.
 
     With `assume`, a space that is not named is assumed to be the same.
     """
-    shape = store.plan.array(level).tail_shape
-    space = space_of_level(store.recipe, level)
+    shape = store.plan.array(array).tail_shape
+    space = space_of_array(store.recipe, array)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
             raise Mismatch(
@@ -220,9 +220,9 @@ def check_spaces(
             hint="--assume-space, if clips and texts are from the same checkpoint",
         )
     if len(shape) != 1:
-        what = f"level {level!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
+        what = f"array {array!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
         raise FixInput(
-            what, where=store.location, hint="another --level: obygaze store info"
+            what, where=store.location, hint="another --array: obygaze store info"
         )
     if texts.embeddings.shape[1] != shape[0]:
         widths = f"{texts.embeddings.shape[1]} dimensions, the clips {shape[0]}"
@@ -258,7 +258,7 @@ def store_word_probabilities(
     clip_ids: Sequence[str],
     *,
     text: str | Path | None = None,
-    level: str = "clip",
+    array: str = "clip",
     logit_scale: float | None = None,
     assume_space: bool = False,
 ) -> tuple[list[dict[str, float]], float]:
@@ -268,7 +268,7 @@ def store_word_probabilities(
     """
     store = open_store(store)
     texts = read_text_table(store, text)
-    check_spaces(store, level, texts, assume=assume_space)
+    check_spaces(store, array, texts, assume=assume_space)
     family = store.recipe.to_json().get("backbone", {}).get("family")
     scale = logit_scale or (CLIP_SCALE if family == "clip" else None)
     if scale is None:
@@ -277,7 +277,7 @@ def store_word_probabilities(
             what, hint="--logit-scale: exp of the checkpoint's tensor logit_scale"
         )
     words = attribute_vectors(texts)
-    found = store.matrix(level, clips=list(dict.fromkeys(clip_ids)))
+    found = store.matrix(array, clips=list(dict.fromkeys(clip_ids)))
     chances = word_probabilities(
         found.values, [word.vectors for word in words.values()], scale
     )

@@ -119,7 +119,7 @@ def test_a_very_long_key_does_not_hang() -> None:
 def a_plan(**changes: object) -> bytes:
     rows = (PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5), PlannedClip("b-1", "b", ""))
     plan = ExtractPlan(
-        "films", "", "", rows, (Target("s", "descriptors", levels=("clip",)),)
+        "films", "", "", rows, (Target("s", "descriptors", arrays=("clip",)),)
     )
     whole = json.loads(plan.to_bytes())
     assert plan_from_bytes(plan.to_bytes(), "p.json") == plan
@@ -141,7 +141,7 @@ def a_plan(**changes: object) -> bytes:
         {"timeout_s": None},
         {"manifest": ["films"]},
         {"target": {"block_rows": 0}},
-        {"target": {"levels": "clip"}},
+        {"target": {"arrays": "clip"}},
     ],
 )
 def test_an_extraction_plan_with_an_invalid_value_is_refused(changes: dict) -> None:

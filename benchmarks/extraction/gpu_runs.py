@@ -288,8 +288,8 @@ def _kill(words: Sequence[str], store: Path, after_s: float) -> bool:
 def _blocks_that_differ(long: Path, short: Path, n_blocks: int) -> int:
     """Return how many files of blocks are not those of the run over all films once."""
     wrong = 0
-    for level in open_store(long).levels:
-        folder = f"data.zarr/{level}"
+    for array in open_store(long).feature_arrays:
+        folder = f"data.zarr/{array}"
         for path in (long / folder).glob("c.*"):
             _, block, *suffixes = path.name.split(".")
             name = ".".join(["c", str(int(block) % n_blocks), *suffixes])
@@ -307,12 +307,12 @@ def digest(target: Target) -> str:
 
 
 def difference(target: Target, reference: Target) -> float:
-    """Return the largest difference of two stores, relative to the largest number of a level."""
+    """Return the largest difference of two stores, relative to the largest number of an array."""
     stores = open_store(target.store), open_store(reference.store)
     worst = 0.0
-    for level in stores[0].levels:
+    for array in stores[0].feature_arrays:
         first, second = (
-            store.matrix(level).values.astype(np.float64) for store in stores
+            store.matrix(array).values.astype(np.float64) for store in stores
         )
         worst = max(worst, float(np.abs(first - second).max() / np.abs(second).max()))
     return worst

@@ -75,12 +75,12 @@ def timed_run(
     view = view_of(inner, Target("s", "descriptors"))
     create_store(
         store,
-        recipe=recipe_of(inner, view, inner.levels),
+        recipe=recipe_of(inner, view, inner.arrays),
         manifest_name="m",
         manifest_sha256="0" * 64,
         clip_ids=[f"c-{i:04d}" for i in range(n_clips)],
         movie_ids=["c"] * n_clips,
-        arrays=arrays_of(inner, inner.levels),
+        arrays=arrays_of(inner, inner.arrays),
         licence="",
         citation="",
         block_rows=BLOCK_ROWS,
@@ -99,9 +99,9 @@ def timed_run(
                 gpu.clock.sleep(HOST_S)
                 yield DecodedRow(row, dict.fromkeys(views, a_clip(row)))
 
-        levels = [spec for spec in writer.plan.arrays if spec.is_level]
+        arrays = [spec for spec in writer.plan.arrays if spec.is_feature_array]
         maker = BlockMaker(
-            BatchComputer(backbone, levels), writer, view, wanted, batch=batch
+            BatchComputer(backbone, arrays), writer, view, wanted, batch=batch
         )
         run_rows([maker], decode, StopFlag(), lambda row, failed: None)
         return gpu.clock.time(), gpu

@@ -345,9 +345,9 @@ def _forward(
     loaded: LoadedTarget, clips: Sequence[DecodedClip], resources: Resources
 ) -> None:
     """Compute all clips as a run does, as many at once as there."""
-    levels = [spec for spec in loaded.writer.plan.arrays if spec.is_level]
+    arrays = [spec for spec in loaded.writer.plan.arrays if spec.is_feature_array]
     with clip_threads(resources.compute_threads) as pool:
-        computer = computer_for(loaded.backbone, levels, pool)
+        computer = computer_for(loaded.backbone, arrays, pool)
         size = (
             len(clips)
             if isinstance(computer, ThreadComputer)

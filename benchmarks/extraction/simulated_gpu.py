@@ -248,13 +248,13 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class TimedBackbone:
-    """A backbone with the levels of another one, which occupies a simulated GPU for some time."""
+    """A backbone with the arrays of another one, which occupies a simulated GPU for some time."""
 
     takes_mask = False
 
     def __init__(self, inner: Backbone, gpu: SimulatedGpu, seconds: float) -> None:
         self.card = inner.card
-        self.levels = inner.levels
+        self.arrays = inner.arrays
         self.resize = inner.resize
         self.gpu = gpu
         self.seconds = seconds
@@ -268,12 +268,12 @@ class TimedBackbone:
     def forward(
         self, pixels: torch.Tensor, mask: Any = None, only: Any = ()
     ) -> dict[str, Any]:
-        """Return levels that are the sum of the clip's pixels everywhere."""
+        """Return arrays that are the sum of the clip's pixels everywhere."""
         self.started.append(self.gpu.clock.time())
         self.gpu.work(self.seconds * len(pixels))
         total = pixels.float().flatten(1).sum(1)
         return {
-            name: total.view(-1, *[1] * len(level.shape)).expand(-1, *level.shape)
-            for name, level in self.levels.items()
+            name: total.view(-1, *[1] * len(array.shape)).expand(-1, *array.shape)
+            for name, array in self.arrays.items()
             if name in only
         }

@@ -134,9 +134,9 @@ def _reading(
         "a random tenth": tenth,
         "one clip": [min(MIDDLE, sizes.n_clips - 1)],
     }
-    for level, values in activations.levels.items():
+    for array, values in activations.arrays.items():
         for part, rows in parts.items():
-            _check_equal(readers, level, rows, values)
+            _check_equal(readers, array, rows, values)
             chosen = values if rows is None else values[rows]
             options: dict[str, Any] = {
                 "reference": OBYGAZE,
@@ -144,14 +144,14 @@ def _reading(
                 "facts": {"bytes": human(chosen.nbytes)},
             }
             yield compare(
-                f"Reading {level}, {part}, warm",
-                list(_contestants(readers, level, rows, None)),
+                f"Reading {array}, {part}, warm",
+                list(_contestants(readers, array, rows, None)),
                 rounds=sizes.rounds,
                 **options,
             )
             yield compare(
-                f"Reading {level}, {part}, cold",
-                list(_contestants(readers, level, rows, root)),
+                f"Reading {array}, {part}, cold",
+                list(_contestants(readers, array, rows, root)),
                 rounds=sizes.cold_rounds,
                 warmups=0,
                 **options,
@@ -159,24 +159,24 @@ def _reading(
 
 
 def _check_equal(
-    readers: dict[str, Read], level: str, rows: list[int] | None, values: Any
+    readers: dict[str, Read], array: str, rows: list[int] | None, values: Any
 ) -> None:
     wanted = values if rows is None else values[rows]
     for name, read in readers.items():
-        if not np.array_equal(read(level, rows), wanted):
-            raise Corrupt(f"{name} does not return {level} as it was written")
+        if not np.array_equal(read(array, rows), wanted):
+            raise Corrupt(f"{name} does not return {array} as it was written")
 
 
 def _contestants(
-    readers: dict[str, Read], level: str, rows: list[int] | None, cold: Path | None
+    readers: dict[str, Read], array: str, rows: list[int] | None, cold: Path | None
 ) -> Iterator[Contestant]:
     prepare = None if cold is None else (lambda: layouts.forget(cold))
     for name, read in readers.items():
-        yield Contestant(name, _bound(read, level, rows), prepare)
+        yield Contestant(name, _bound(read, array, rows), prepare)
 
 
-def _bound(read: Read, level: str, rows: list[int] | None) -> Callable[[], object]:
-    return lambda: read(level, rows)
+def _bound(read: Read, array: str, rows: list[int] | None) -> Callable[[], object]:
+    return lambda: read(array, rows)
 
 
 def _writing(root: Path, activations: Activations, sizes: Sizes) -> Comparison:
@@ -191,7 +191,7 @@ def _writing(root: Path, activations: Activations, sizes: Sizes) -> Comparison:
     rows = slice(*writer.plan.block_range(0))
     values = {
         name: np.ascontiguousarray(array[rows])
-        for name, array in activations.levels.items()
+        for name, array in activations.arrays.items()
     }
 
     def commit() -> None:

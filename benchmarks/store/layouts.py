@@ -35,14 +35,14 @@ class Activations:
 
     clip_ids: Sequence[str]
     movie_ids: Sequence[str]
-    levels: Mapping[str, Array]
+    arrays: Mapping[str, Array]
 
     @property
     def specs(self) -> list[ArraySpec]:
         """The arrays as a store declares them."""
         return [
             ArraySpec(name, values.shape[1:], dtype=str(values.dtype))
-            for name, values in self.levels.items()
+            for name, values in self.arrays.items()
         ]
 
 
@@ -114,29 +114,29 @@ def _write_store(path: Path, activations: Activations) -> None:
     for block in range(writer.plan.n_blocks):
         rows = slice(*writer.plan.block_range(block))
         writer.commit_block(
-            block, {name: values[rows] for name, values in activations.levels.items()}
+            block, {name: values[rows] for name, values in activations.arrays.items()}
         )
     writer.seal()
 
 
 def _store_reader(path: Path, activations: Activations) -> Read:
-    def read(level: str, rows: Sequence[int] | None) -> Array:
+    def read(array: str, rows: Sequence[int] | None) -> Array:
         clips = None if rows is None else [activations.clip_ids[row] for row in rows]
-        return open_store(path).matrix(level, clips=clips).values
+        return open_store(path).matrix(array, clips=clips).values
 
     return read
 
 
 def _npy(root: Path, activations: Activations) -> Read:
     root.mkdir()
-    for name, values in activations.levels.items():
+    for name, values in activations.arrays.items():
         np.save(root / f"{name}.npy", values)
 
-    def read(level: str, rows: Sequence[int] | None) -> Array:
+    def read(array: str, rows: Sequence[int] | None) -> Array:
         if rows is None:
-            return np.asarray(np.load(root / f"{level}.npy"))
+            return np.asarray(np.load(root / f"{array}.npy"))
         return np.asarray(
-            np.load(root / f"{level}.npy", mmap_mode="r")[np.asarray(rows)]
+            np.load(root / f"{array}.npy", mmap_mode="r")[np.asarray(rows)]
         )
 
     return read
@@ -144,7 +144,7 @@ def _npy(root: Path, activations: Activations) -> Read:
 
 def _pth(root: Path, activations: Activations) -> Read:
     torch = need("torch", "mlp", "writing .pth files")
-    for name, values in activations.levels.items():
+    for name, values in activations.arrays.items():
         for clip, film, row in zip(
             activations.clip_ids, activations.movie_ids, values, strict=True
         ):
@@ -152,9 +152,9 @@ def _pth(root: Path, activations: Activations) -> Read:
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(torch.from_numpy(row[None].copy()), folder / f"{clip}.pth")
 
-    def read(level: str, rows: Sequence[int] | None) -> Array:
+    def read(array: str, rows: Sequence[int] | None) -> Array:
         wanted = range(len(activations.clip_ids)) if rows is None else rows
-        folder = root / level
+        folder = root / array
         tensors = [
             torch.load(
                 folder
@@ -173,14 +173,14 @@ def _hdf5(root: Path, activations: Activations) -> Read:
     import h5py
 
     root.mkdir()
-    for name, values in activations.levels.items():
+    for name, values in activations.arrays.items():
         with h5py.File(root / f"{name}.h5", "w") as file:
             for clip, row in zip(activations.clip_ids, values, strict=True):
                 file[clip] = row
 
-    def read(level: str, rows: Sequence[int] | None) -> Array:
+    def read(array: str, rows: Sequence[int] | None) -> Array:
         wanted = range(len(activations.clip_ids)) if rows is None else rows
-        with h5py.File(root / f"{level}.h5", "r") as file:
+        with h5py.File(root / f"{array}.h5", "r") as file:
             return np.stack([file[activations.clip_ids[row]][()] for row in wanted])
 
     return read
@@ -189,7 +189,7 @@ def _hdf5(root: Path, activations: Activations) -> Read:
 def _zarr(root: Path, activations: Activations) -> Read:
     import zarr
 
-    for name, values in activations.levels.items():
+    for name, values in activations.arrays.items():
         array = zarr.create_array(
             root / name,
             shape=values.shape,
@@ -199,8 +199,10 @@ def _zarr(root: Path, activations: Activations) -> Read:
         )
         array[:] = values
 
-    def read(level: str, rows: Sequence[int] | None) -> Array:
-        array: Any = zarr.open_array(root / level, mode="r")
-        return np.asarray(array[:] if rows is None else array.oindex[np.asarray(rows)])
+    def read(array: str, rows: Sequence[int] | None) -> Array:
+        opened: Any = zarr.open_array(root / array, mode="r")
+        return np.asarray(
+            opened[:] if rows is None else opened.oindex[np.asarray(rows)]
+        )
 
     return read

@@ -31,7 +31,7 @@ _HEADERS = (
     "licence",
     "download",
     "weights",
-    "levels of a clip",
+    "arrays of a clip",
 )
 
 Weights: TypeAlias = Annotated[
@@ -80,9 +80,9 @@ class CardDescription:
 
     def __str__(self) -> str:
         rows = []
-        for level in self.card.levels.values():
-            shape = " x ".join(map(str, level.shape))
-            row = [level.name, shape, level.dtype, level.n_bytes, level.source]
+        for array in self.card.arrays.values():
+            shape = " x ".join(map(str, array.shape))
+            row = [array.name, shape, array.dtype, array.n_bytes, array.source]
             rows.append(row)
         presets = {}
         for name, preset in self.card.presets.items():
@@ -92,7 +92,7 @@ class CardDescription:
         facts: dict[str, Any] = {
             "weights": _weights_state(self.card),
             "download": _download(self.card),
-            "table": table(["level", "shape", "kept as", "bytes a clip", "from"], rows),
+            "table": table(["array", "shape", "kept as", "bytes a clip", "from"], rows),
             "presets": presets,
         }
         text = render("backbone-card.txt", card=self.card, **facts).rstrip("\n")
@@ -133,7 +133,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class ForwardedPixels:
-    """The levels that were computed from pixels, their file, and how they were computed."""
+    """The arrays that were computed from pixels, their file, and how they were computed."""
 
     file: Path
     shapes: dict[str, list[int]]
@@ -142,23 +142,23 @@ class ForwardedPixels:
 
     @property
     def warnings(self) -> list[str]:
-        """Return a warning if a level has NaN or infinite values."""
+        """Return a warning if an array has NaN or infinite values."""
         if not self.not_finite:
             return []
         return [f"not every number is finite: {', '.join(self.not_finite)}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return the file, the shapes and the recipe."""
-        return {"file": str(self.file), "levels": self.shapes, "recipe": self.recipe}
+        return {"file": str(self.file), "arrays": self.shapes, "recipe": self.recipe}
 
     def __str__(self) -> str:
-        return f"{table(['level', 'shape'], self.shapes.items())}\n{self.file}"
+        return f"{table(['array', 'shape'], self.shapes.items())}\n{self.file}"
 
 
 def list_backbones(
     pattern: str = "*", *, workspace: PathLike | None = None
 ) -> BackboneList:
-    """List the backbones, their frames, levels and cost.
+    """List the backbones, their frames, arrays and cost.
 
     Those whose names match PATTERN, in the package and in the workspace.
 
@@ -269,7 +269,7 @@ def forward_pixels(
 ) -> ForwardedPixels:
     """Run prepared pixels through a backbone.
 
-    Every level of the backbone NAME is written, as float32.
+    Every array of features of the backbone NAME is written, as float32.
 
     Args:
         pixels: A .npy of normalised pixels [B, T, 3, S, S].
@@ -279,7 +279,7 @@ def forward_pixels(
 
     Commands:
         obygaze backbones forward xclip-lsmdc-b32 --weights pytorch_model.bin.4 \\
-            --pixels pixels.npy --mask mask.npy -o levels.npz
+            --pixels pixels.npy --mask mask.npy -o arrays.npz
     """
     import numpy as np
 
@@ -301,17 +301,17 @@ def forward_pixels(
         clip = np.array(clips[row : row + 1], dtype=np.float32)
         real_frames = None if real is None else real[row : row + 1]
         computed.append(as_arrays(backbone.forward(clip, real_frames)))
-    levels = {}
-    for level in computed[0]:
-        levels[level] = np.concatenate([arrays[level] for arrays in computed])
+    arrays = {}
+    for name in computed[0]:
+        arrays[name] = np.concatenate([of_clip[name] for of_clip in computed])
     buffer = io.BytesIO()
-    np.savez(buffer, **levels)  # type: ignore[arg-type]
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
     write_new(Path(out), buffer.getvalue(), force=force)
-    shapes = {level: list(values.shape) for level, values in levels.items()}
+    shapes = {name: list(values.shape) for name, values in arrays.items()}
     not_finite = []
-    for level, values in levels.items():
+    for name, values in arrays.items():
         if not np.isfinite(values).all():
-            not_finite.append(level)
+            not_finite.append(name)
     return ForwardedPixels(Path(out), shapes, backbone.recipe(), tuple(not_finite))
 
 
@@ -337,9 +337,9 @@ def _fetch(card: Card) -> FetchedWeights:
 
 def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
-    levels = []
-    for name, level in card.levels.items():
-        levels.append(f"{name}[{'x'.join(map(str, level.shape))}]")
+    arrays = []
+    for name, array in card.arrays.items():
+        arrays.append(f"{name}[{'x'.join(map(str, array.shape))}]")
     return [
         card.name,
         card.family.class_name,
@@ -349,21 +349,24 @@ def _row_of(card: Card) -> list[Any]:
         card.licence.split(" (")[0],
         _download(card),
         _weights_state(card),
-        " ".join(levels),
+        " ".join(arrays),
     ]
 
 
 def _settings_of(card: Card) -> dict[str, Any]:
     """Return what a card declares, and the state of its weights."""
-    levels = {}
-    for name, level in card.levels.items():
-        dims = list(level.dims)
-        shape = list(level.shape)
-        levels[name] = {"dims": dims, "shape": shape, "dtype": level.dtype}
+    declared = card.to_json()
+    # The name in the hash of a card, which is part of recipes.
+    sources = declared.pop("levels")
+    arrays = {}
+    for name, array in card.arrays.items():
+        dims = list(array.dims)
+        shape = list(array.shape)
+        arrays[name] = {"dims": dims, "shape": shape, "dtype": array.dtype}
     return {
-        **card.to_json(),
-        "levels": levels,
-        "sources": dict(card.sources),
+        **declared,
+        "arrays": arrays,
+        "sources": sources,
         "class": card.family.class_name,
         "card_sha256": card.sha256,
         "card_file": card.origin,

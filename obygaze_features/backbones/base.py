@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from obygaze_features.backbones.geometry import COUNT, Geometry, Level
+from obygaze_features.backbones.geometry import COUNT, FeatureArray, Geometry
 from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -121,7 +121,7 @@ class Family:
     Args:
         name: The name that cards use.
         class_name: The name of the class that is loaded.
-        outputs: The tensors that a level can be, each with its dimensions: words of
+        outputs: The tensors that an array can be, each with its dimensions: words of
             `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
         needs_weights: Whether there are weights at all.
         needs_torch: Whether it computes with torch, so that a GPU can be used.
@@ -150,20 +150,20 @@ class Family:
         raise NotImplementedError
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
-        """Return a card with the depth and levels of its weights, without loading the model."""
+        """Return a card with the depth and arrays of its weights, without loading the model."""
         raise NotImplementedError
 
-    def levels(self, card: Card) -> dict[str, Level]:
-        """Return the levels of a card, with the lengths of their dimensions."""
+    def arrays(self, card: Card) -> dict[str, FeatureArray]:
+        """Return the arrays of a card, with the lengths of their dimensions."""
         length_of_dimension = card.geometry.dimensions
-        levels = {}
+        arrays = {}
         for name, source in card.sources.items():
             names, lengths = zip(
                 *(length_of_dimension[word] for word in self.outputs[source].split()),
                 strict=True,
             )
-            levels[name] = Level(name, source, names, lengths)
-        return levels
+            arrays[name] = FeatureArray(name, source, names, lengths)
+        return arrays
 
     def resize(self, card: Card) -> Resize | None:
         """Return how the pictures of a card are resized, without loading the model."""
@@ -184,7 +184,7 @@ class Family:
 
 @dataclass(frozen=True, repr=False)
 class Card:
-    """One checkpoint as data: its name and source, its input, and the output behind each level.
+    """One checkpoint as data: its name and source, its input, and the output behind each array.
 
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
     of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
@@ -213,14 +213,14 @@ class Card:
 
     def __repr__(self) -> str:
         return short_repr(
-            "Card", repr(self.label), self.title, f"levels {', '.join(self.sources)}"
+            "Card", repr(self.label), self.title, f"arrays {', '.join(self.sources)}"
         )
 
     def _repr_html_(self) -> str:
-        levels = {
-            name: " x ".join(map(str, lv.shape)) for name, lv in self.levels.items()
+        arrays = {
+            name: " x ".join(map(str, lv.shape)) for name, lv in self.arrays.items()
         }
-        return html_summary(f"Card {self.label}: {self.title}", levels)
+        return html_summary(f"Card {self.label}: {self.title}", arrays)
 
     @property
     def label(self) -> str:
@@ -235,9 +235,9 @@ class Card:
         return self.presets[self.preset]
 
     @property
-    def levels(self) -> dict[str, Level]:
-        """The levels of a clip as this card declares them."""
-        return self.family.levels(self)
+    def arrays(self) -> dict[str, FeatureArray]:
+        """The arrays of a clip as this card declares them."""
+        return self.family.arrays(self)
 
     @cached_property
     def sha256(self) -> str:
@@ -270,11 +270,11 @@ class Card:
 
 
 class Backbone(ABC):
-    """A model that computes features: frames to pixels, pixels to levels, and a recipe.
+    """A model that computes features: frames to pixels, pixels to arrays, and a recipe.
 
     Args:
         card: The card of the backbone.
-        card_of_weights: The card with the geometry and the levels of its weights. The default is
+        card_of_weights: The card with the geometry and the arrays of its weights. The default is
             the card.
         placement: The device, the precision and the attention.
         resize: How pictures are resized when they are decoded. The default is the family's.
@@ -296,7 +296,7 @@ class Backbone(ABC):
         self.placement = placement
         self.resize = resize or card.family.resize(card)
         self.geometry = card_of_weights.geometry
-        self.levels = card_of_weights.levels
+        self.arrays = card_of_weights.arrays
         family = card.family
         self.takes_mask = family.takes_mask
         memory = family.activation_bytes(
@@ -310,7 +310,7 @@ class Backbone(ABC):
             repr(self.card.label),
             self.geometry.input_size,
             where,
-            ", ".join(self.levels),
+            ", ".join(self.arrays),
         )
         return short_repr(type(self).__name__, *facts)
 
@@ -326,32 +326,32 @@ class Backbone(ABC):
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the levels of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
+        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
 
         A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
         """
         check_pixels(pixels, self.geometry, self.card.label)
-        wanted = self.levels.keys() if only is None else self._known_levels(only)
-        levels = {n: level for n, level in self.levels.items() if n in wanted}
+        wanted = self.arrays.keys() if only is None else self._known_arrays(only)
+        arrays = {n: array for n, array in self.arrays.items() if n in wanted}
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
-        for name, level in levels.items():
-            expected = [len(pixels), *level.shape]
-            got = list(outputs[level.source].shape)
+        for name, array in arrays.items():
+            expected = [len(pixels), *array.shape]
+            got = list(outputs[array.source].shape)
             if got != expected:
                 problem = f"{name}: expected shape {expected}, the model returned {got}"
                 raise FixInput(
                     problem, hint="compare [tokens] of the card with the checkpoint"
                 )
-        return {name: outputs[level.source] for name, level in levels.items()}
+        return {name: outputs[array.source] for name, array in arrays.items()}
 
-    def _known_levels(self, only: Collection[str]) -> set[str]:
-        """Return names of levels; raise an error for one that this backbone has not."""
+    def _known_arrays(self, only: Collection[str]) -> set[str]:
+        """Return names of arrays; raise an error for one that this backbone has not."""
         names = {only} if isinstance(only, str) else set(only)
-        unknown = sorted(names - self.levels.keys())
+        unknown = sorted(names - self.arrays.keys())
         if unknown:
             raise FixUsage(
-                f"{self.card.label} has no level {unknown[0]!r}",
-                hint=f"one of {', '.join(self.levels)}",
+                f"{self.card.label} has no array {unknown[0]!r}",
+                hint=f"one of {', '.join(self.arrays)}",
             )
         return names
 
@@ -385,7 +385,7 @@ class Backbone(ABC):
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers, as plain values."""
         return {
-            **card_recipe(self.card, self.geometry, self.levels, self.verified),
+            **card_recipe(self.card, self.geometry, self.arrays, self.verified),
             "weights": dict(self.hashes),
             "preprocessing": self.preprocessing(),
             "compute": self.placement.recipe(),
@@ -397,9 +397,12 @@ class Backbone(ABC):
 
 
 def card_recipe(
-    card: Card, geometry: Geometry, levels: Mapping[str, Level], verified: bool = True
+    card: Card,
+    geometry: Geometry,
+    arrays: Mapping[str, FeatureArray],
+    verified: bool = True,
 ) -> dict[str, Any]:
-    """Return the sections of a recipe that name the backbone and its levels.
+    """Return the sections of a recipe that name the backbone and its arrays.
 
     Weights that are not known to be the card's checkpoint are recorded as unverified.
     """
@@ -413,11 +416,11 @@ def card_recipe(
         "family": card.family.name,
         **claim,
         "geometry": geometry.declared(),
-        "levels": {name: level.source for name, level in levels.items()},
+        "levels": {name: array.source for name, array in arrays.items()},
     }
     if card.code:
         backbone["code"] = dict(card.code)
-    return {"backbone": backbone, "levels": sorted(levels)}
+    return {"backbone": backbone, "levels": sorted(arrays)}
 
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:

@@ -61,7 +61,7 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
             "gated": boolean,
             "tokens": Table(tokens),
             "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT)),
-            "levels": Table(dict.fromkeys(needed, output), needed, others=output),
+            "arrays": Table(dict.fromkeys(needed, output), needed, others=output),
             "preset": Table({DEFAULT_PRESET: preset}, (DEFAULT_PRESET,), others=preset),
             "weights_sha256": list_of(
                 matching("[0-9a-f]{64}", "64 hexadecimal digits")
@@ -75,7 +75,7 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
             "frames",
             "size",
             "tokens",
-            "levels",
+            "arrays",
             "preset",
         ),
     )
@@ -97,7 +97,7 @@ def card_from(document: Document) -> Card:
     return Card(
         family=FAMILIES[kind],
         geometry=Geometry(values.pop("frames"), values.pop("size"), **sizes),
-        sources=values.pop("levels"),
+        sources=values.pop("arrays"),
         presets={
             name: _preset(stated, presets[DEFAULT_PRESET])
             for name, stated in presets.items()
@@ -282,6 +282,9 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
+    if "arrays" not in document.tree and "levels" in document.tree:
+        # The name in cards of earlier versions.
+        document.tree["arrays"] = document.tree.pop("levels")
     like = document.tree.get("like")
     if like is None:
         return document
@@ -301,13 +304,13 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
 
 
 def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a tree into another: tables are merged, `levels` and other values replaced."""
+    """Merge a tree into another: tables are merged, `arrays` and other values replaced."""
     merged = {**base, **tree}
     for key, value in tree.items():
         if (
             isinstance(value, dict)
             and isinstance(base.get(key), dict)
-            and key != "levels"
+            and key != "arrays"
         ):
             merged[key] = _merged(value, base[key])
     return merged

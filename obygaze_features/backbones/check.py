@@ -185,7 +185,7 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
         arrays = as_arrays({"pixels": backbone.preprocess(frames_of_clip)})
         pixels.append(arrays["pixels"])
     clips = np.stack(pixels)
-    # A level of another shape than the card's is an error of `forward`.
+    # An array of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))
     shapes = ", ".join(
         f"{name} {list(values.shape[1:])}" for name, values in first.items()

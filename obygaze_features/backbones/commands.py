@@ -19,7 +19,7 @@ COMMANDS = {
     "forward": (f"{HERE}:forward_pixels", "Run prepared pixels through a backbone."),
     "ls": (
         f"{HERE}:list_backbones",
-        "List the backbones, their frames, levels and cost.",
+        "List the backbones, their frames, arrays and cost.",
     ),
     "show": (f"{HERE}:show_backbone", "Show all settings of a card."),
 }

@@ -76,14 +76,14 @@ class Descriptors(Backbone):
         if clips.shape[-1] < 8:
             raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")
         frames = np.stack([describe(clip) for clip in clips])
-        levels = {
+        arrays = {
             "descriptors": frames,
             "descriptors-mean-sd": np.concatenate(
                 [frames.mean(axis=1), frames.std(axis=1)], axis=1
             ),
             "descriptors-max": frames.max(axis=1),
         }
-        return {name: values.astype(np.float32) for name, values in levels.items()}
+        return {name: values.astype(np.float32) for name, values in arrays.items()}
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the pixels."""

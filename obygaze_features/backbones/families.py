@@ -1,4 +1,4 @@
-"""The families: for each its class, its geometry, and the tensors behind its levels."""
+"""The families: for each its class, its geometry, and the tensors behind its arrays."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from obygaze_features.backbones.base import (
     Family,
     Placement,
 )
-from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.format.schema import PICTURES
@@ -24,7 +24,7 @@ _DIMS = ("frame", "height", "width", "colour")
 
 @dataclass(frozen=True, repr=False)
 class FramesFamily(Family):
-    """The family of one card, whose only level is the pictures that another model sees."""
+    """The family of one card, whose only array is the pictures that another model sees."""
 
     resize_of_model: Resize | None = None
 
@@ -36,10 +36,12 @@ class FramesFamily(Family):
         """Return how the other model's pictures are resized."""
         return self.resize_of_model
 
-    def levels(self, card: Card) -> dict[str, Level]:
-        """Return the level of the pictures."""
+    def arrays(self, card: Card) -> dict[str, FeatureArray]:
+        """Return the array of the pictures."""
         shape = (card.geometry.frames, card.geometry.size, card.geometry.size, 3)
-        return {PICTURES: Level(PICTURES, PICTURES, _DIMS, shape, kept_as="uint8")}
+        return {
+            PICTURES: FeatureArray(PICTURES, PICTURES, _DIMS, shape, kept_as="uint8")
+        }
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the memory of the pictures of a clip, twice."""
@@ -56,7 +58,7 @@ class Frames(Backbone):
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the pictures [B, T, height, width, 3] as the only level."""
+        """Return the pictures [B, T, height, width, 3] as the only array."""
         return self.outputs(pixels, mask)
 
     def outputs(self, pixels: Any, mask: Any) -> dict[str, Any]:

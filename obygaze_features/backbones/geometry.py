@@ -71,7 +71,7 @@ class Geometry:
 
     @property
     def dimensions(self) -> dict[str, tuple[str, int]]:
-        """The dimensions that a family can give a level: the name in a store, and the length.
+        """The dimensions that a family can give an array: the name in a store, and the length.
 
         One length has one name, because a dimension of a store has one length.
         """
@@ -92,8 +92,8 @@ class Geometry:
 
 
 @dataclass(frozen=True)
-class Level:
-    """One feature level of a clip: names and lengths of its dimensions, and how it is stored.
+class FeatureArray:
+    """One array of features of a clip: names and lengths of its dimensions, and how it is stored.
 
     Vectors of whole clips are stored exactly, the others in half precision unless `kept_as` says
     otherwise.

@@ -44,7 +44,7 @@ def load_backbone(
         workspace: The workspace whose own cards are found too, if it is not the current one.
 
     Example:
-        >>> sorted(og.load_backbone("descriptors").levels)
+        >>> sorted(og.load_backbone("descriptors").arrays)
         ['clip', 'frames', 'pooled']
     """
     card = name
@@ -84,11 +84,11 @@ def check_device(card: Card, device: str) -> None:
         raise FixUsage("this machine has no CUDA device", hint="--device cpu")
 
 
-def as_arrays(levels: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return levels as float32 arrays in main memory."""
+def as_arrays(arrays: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return arrays of any kind and place as float32 arrays of NumPy in main memory."""
     return {
         name: value if isinstance(value, np.ndarray) else value.float().cpu().numpy()
-        for name, value in levels.items()
+        for name, value in arrays.items()
     }
 
 

@@ -82,7 +82,7 @@ class LsmdcFamily(Family):
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
-        """Return a card with the geometry and levels of its checkpoint."""
+        """Return a card with the geometry and arrays of its checkpoint."""
         raw = read_tensors(files.files)
         return _found(
             card, files, {key.removeprefix("module."): raw[key] for key in raw}
@@ -90,7 +90,7 @@ class LsmdcFamily(Family):
 
 
 def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Card:
-    """Return a card with the geometry and levels of the tensors; their sizes must be the card's."""
+    """Return a card with the geometry and arrays of the tensors; their sizes must be the card's."""
     where = str(files.files[0])
     _refuse_other_kinds(tensors, where)
     needed = {

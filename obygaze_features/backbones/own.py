@@ -19,7 +19,7 @@ from obygaze_features.backbones.base import (
     Placement,
     Preset,
 )
-from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weight_files import WeightFiles
@@ -43,7 +43,7 @@ _NAME_FILES = (
     "module_card(files=[PATH]) names the files of the model, files=[] says none"
 )
 _FILES = "correct module_card(files=[...])"
-# The arrays of a store beside the levels.
+# The arrays of a store beside those of features.
 _OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
 _call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
@@ -55,7 +55,7 @@ def module_card(
     load: Load,
     run: Run,
     *,
-    levels: Mapping[str, Sequence[int]],
+    arrays: Mapping[str, Sequence[int]],
     frames: int,
     size: int,
     licence: str,
@@ -70,8 +70,8 @@ def module_card(
         name: The name in stores and in the names of stores.
         load: Returns the module with its weights, or a pair of the module and a function that
             returns the pixels [T, 3, size, size] of frames [T, height, width, 3] uint8.
-        run: Returns the levels of the module for pixels [B, T, 3, size, size], each [B, ...].
-        levels: The shape of each level of one clip, such as {"clip": [512], "frames": [16, 512]}.
+        run: Returns the arrays of the module for pixels [B, T, 3, size, size], each [B, ...].
+        arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
         frames: Frames of a clip.
         size: Height and width of the pixels.
         licence: The licence of the weights.
@@ -91,7 +91,7 @@ def module_card(
         raise FixInput(
             f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}"
         )
-    shapes = _shapes(name, levels)
+    shapes = _shapes(name, arrays)
     paths: tuple[Path, ...] | None = None
     if files is not None:
         paths = tuple(Path(file).expanduser().absolute() for file in files)
@@ -105,7 +105,7 @@ def module_card(
         files=paths,
     )
     geometry = Geometry(frames, size)
-    sources = {level: level for level in shapes}
+    sources = {array: array for array in shapes}
     presets = {DEFAULT_PRESET: preset}
     return Card(
         name,
@@ -135,21 +135,21 @@ def _check_arguments(
 
 
 def _shapes(
-    name: str, levels: Mapping[str, Sequence[int]]
+    name: str, arrays: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the levels; raise an error for names and shapes no store can have."""
-    shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
+    """Return the shapes of the arrays; raise an error for names and shapes no store can have."""
+    shapes = {array: tuple(map(int, shape)) for array, shape in arrays.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
         raise FixInput(
-            f"levels must give a shape for each level, got {dict(levels)}", where=name
+            f"arrays must give a shape for each array, got {dict(arrays)}", where=name
         )
-    for level, shape in shapes.items():
-        ArraySpec(level, shape)  # raises an error for a name that stores do not take
-        if level in _OTHER_ARRAYS:
+    for array, shape in shapes.items():
+        ArraySpec(array, shape)  # raises an error for a name that stores do not take
+        if array in _OTHER_ARRAYS:
             raise FixInput(
-                f"a level cannot be called {level!r}: stores have another array of this name",
+                f"an array cannot be called {array!r}: stores have another array of this name",
                 where=name,
-                hint="another name in levels and in run()",
+                hint="another name in arrays and in run()",
             )
     return shapes
 
@@ -159,9 +159,9 @@ class ModuleFamily(Family):
     """The family of one torch module, which brings its own weights.
 
     Args:
-        shapes: The shape of each level of a clip.
+        shapes: The shape of each array of a clip.
         make: Returns the module, or the module and its own preprocessing.
-        run: Returns the levels of the module for pixels.
+        run: Returns the arrays of the module for pixels.
         files: Files of the model whose hashes are in recipes; None if nothing was said of them.
         namespace: The namespace of the code, unless its package is installed.
     """
@@ -191,15 +191,15 @@ class ModuleFamily(Family):
         def run(
             module: Any, pixels: Tensor, mask: Tensor, g: Geometry
         ) -> dict[str, Tensor]:
-            levels: dict[str, Tensor] = _call(
+            arrays: dict[str, Tensor] = _call(
                 lambda: dict(self.run(module, pixels)), f"{card.name}: run() failed"
             )
-            absent = sorted(self.shapes.keys() - levels.keys())
+            absent = sorted(self.shapes.keys() - arrays.keys())
             if absent:
                 raise FixInput(
-                    f"{card.name}: run() returned no level {', '.join(absent)}"
+                    f"{card.name}: run() returned no array {', '.join(absent)}"
                 )
-            return levels
+            return arrays
 
         backbone = ModuleBackbone(
             card, card, module, run, files=files, hashes=hashes, placement=placement
@@ -244,9 +244,9 @@ class ModuleFamily(Family):
             hashes[name] = sha256_file(path)
         return hashes
 
-    def levels(self, card: Card) -> dict[str, Level]:
-        """Return the levels with their shapes; the first dimension may be the frames."""
-        levels = {}
+    def arrays(self, card: Card) -> dict[str, FeatureArray]:
+        """Return the arrays with their shapes; the first dimension may be the frames."""
+        arrays = {}
         for name, shape in self.shapes.items():
             # One length has one name.
             first = "frame" if shape[0] == card.geometry.frames else f"step_{shape[0]}"
@@ -259,8 +259,8 @@ class ModuleFamily(Family):
                     f"token_{length}_{len(same) + 1}" if same else f"token_{length}"
                 )
             dims.append(f"feature_{shape[-1]}")
-            levels[name] = Level(name, name, tuple(dims), shape)
-        return levels
+            arrays[name] = FeatureArray(name, name, tuple(dims), shape)
+        return arrays
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return a rough memory of one clip; a batch that does not fit is halved."""

@@ -116,7 +116,7 @@ class TorchBackbone(Backbone):
 
     Args:
         card: The card that the weights must match.
-        card_of_weights: The card with the geometry and the levels of the weights.
+        card_of_weights: The card with the geometry and the arrays of the weights.
         module: The module with its weights.
         run: Returns the tensors that the family's `outputs` name.
         files: The files of the weights.

@@ -39,7 +39,7 @@ def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
 
     Example:
         @described_as_in(check_backbone)
-        def forward_pixels(name: str, pixels: Path, *, device: str = "cpu") -> Levels:
+        def forward_pixels(name: str, pixels: Path, *, device: str = "cpu") -> Arrays:
             \"\"\"Run pixels through a backbone.
 
             Args:

@@ -86,7 +86,7 @@ class NotFound(ObygazeError):
 
 
 class UnknownName(NotFound, KeyError):
-    """An object has no clip, level or other part of this name; it is a KeyError too."""
+    """An object has no clip, array or other part of this name; it is a KeyError too."""
 
 
 class AlreadyThere(ObygazeError):

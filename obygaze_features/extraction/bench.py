@@ -67,7 +67,7 @@ def forward_runs(
     import numpy as np
 
     from obygaze_features.extraction.compute import clip_threads, computer_for
-    from obygaze_features.extraction.recipes import arrays_of, chosen_levels
+    from obygaze_features.extraction.recipes import arrays_of, chosen_arrays
     from obygaze_features.video.decoded_clip import DecodedClip
 
     size = model.geometry.size or SIZE_OF_ANY
@@ -82,7 +82,9 @@ def forward_runs(
     prepare = partial(model.normalise, pictures)
     measurements = [_measure("prepare frames", prepare, 1, frames.nbytes, rounds)]
     specs = [
-        spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level
+        spec
+        for spec in arrays_of(model, chosen_arrays(model, ()))
+        if spec.is_feature_array
     ]
     with clip_threads(usable_cores()) as pool:
         computer = computer_for(model, specs, pool)
@@ -93,8 +95,8 @@ def forward_runs(
     return measurements
 
 
-def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measurement]:
-    """Yield the times to read a level of a store: all clips, a film, a random tenth, one clip.
+def read_runs(location: str | Path, array: str | None = None) -> Iterator[Measurement]:
+    """Yield the times to read an array of a store: all clips, a film, a random tenth, one clip.
 
     The store is opened again for every run. Clips without features are left out. On a local disk,
     all but the warm-up run may read from the cache of the system.
@@ -104,8 +106,8 @@ def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measur
     from obygaze_features.store.read.reader import open_store
 
     store = open_store(location)
-    level = level or store.levels[0]
-    everything = store.matrix(level, missing="drop")
+    array = array or store.feature_arrays[0]
+    everything = store.matrix(array, missing="drop")
     ids = everything.clip_ids
     if not len(ids):
         raise FixInput("no clip has features; nothing to read", where=store.location)
@@ -120,10 +122,10 @@ def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measur
     }
     yield _measure("open", partial(open_store, location), 0)
     for name, selection in selections.items():
-        matrix = store.matrix(level, missing="drop", **selection)
+        matrix = store.matrix(array, missing="drop", **selection)
 
         def read(selection: dict[str, Any] = selection) -> object:
-            return open_store(location).matrix(level, missing="drop", **selection)
+            return open_store(location).matrix(array, missing="drop", **selection)
 
         yield _measure(name, read, len(matrix.clip_ids), matrix.values.nbytes)
 
@@ -250,7 +252,7 @@ def bench_forward(
 
 
 def bench_read(
-    store: str, *, level: str | None = None, workspace: PathLike | None = None
+    store: str, *, array: str | None = None, workspace: PathLike | None = None
 ) -> Speeds:
     """Measure how fast a store is read.
 
@@ -258,15 +260,15 @@ def bench_read(
 
     Args:
         store: The store.
-        level: The level to read. [default: the first]
+        array: The array to read. [default: the first]
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze bench read films.vivit
-        obygaze bench read https://example.org/stores/films.vivit --level pooled --json
+        obygaze bench read https://example.org/stores/films.vivit --array pooled --json
     """
     location = Workspace.of(workspace).existing_store(store)
-    runs = [*read_runs(location, level)]
+    runs = [*read_runs(location, array)]
     machine = this_machine(("numpy", "zarr", "obstore"))
     return Speeds(f"Reading {location}", runs, machine)
 

@@ -240,7 +240,7 @@ class BlockMaker:
         with self._too_large_if_out_of_memory():
             computed = result()
         block.clock.add(computed.seconds)
-        for name, values in computed.levels.items():
+        for name, values in computed.arrays.items():
             block.arrays[name][slots] = values
         for i, slot in enumerate(slots):
             infinite = [

@@ -48,15 +48,15 @@ class Clock(dict[str, float]):
 
 @dataclass(frozen=True)
 class Computed:
-    """The levels of some clips as stored [B, ...], which are finite [B], and seconds by stage."""
+    """The arrays of some clips as stored [B, ...], which are finite [B], and seconds by stage."""
 
-    levels: Mapping[str, npt.NDArray[Any]]
+    arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
     seconds: Mapping[str, float]
 
 
 class Computer(ABC):
-    """A backbone, the levels to compute as they are stored, and how clips are computed."""
+    """A backbone, the arrays to compute as they are stored, and how clips are computed."""
 
     def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
         self.backbone = backbone
@@ -81,7 +81,7 @@ class Computer(ABC):
     def forward(
         self, frames: Sequence[Any], masks: Sequence[Any], clock: Clock
     ) -> dict[str, Any]:
-        """Return the levels of clips, given the frames and the mask of each."""
+        """Return the arrays of clips, given the frames and the mask of each."""
         mask = None
         with clock.of("preprocess"):
             pixels = [self.backbone.normalise(each) for each in frames]
@@ -117,14 +117,14 @@ class ThreadComputer(Computer):
         clock = Clock()
         computed = self.forward([clip.frames], [clip.mask], clock)
         with np.errstate(over="ignore"):  # what overflows is not finite
-            arrays = as_arrays({name: computed[name] for name in self.dtypes})
-            levels = {
-                name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()
+            exact = as_arrays({name: computed[name] for name in self.dtypes})
+            arrays = {
+                name: exact[name].astype(dtype) for name, dtype in self.dtypes.items()
             }
         finite = {
-            name: np.array([np.isfinite(level).all()]) for name, level in levels.items()
+            name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
         }
-        return Computed(levels, finite, clock)
+        return Computed(arrays, finite, clock)
 
 
 class BatchComputer(Computer):
@@ -152,14 +152,14 @@ class BatchComputer(Computer):
         if self.backbone.resize is not None:  # else the user's own code takes arrays
             frames = [self._upload(each) for each in frames]
         computed = self.forward(frames, [clip.mask for clip in clips], clock)
-        levels = {
+        arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
         }
         finite = {
-            name: torch.isfinite(x).flatten(1).all(1) for name, x in levels.items()
+            name: torch.isfinite(x).flatten(1).all(1) for name, x in arrays.items()
         }
-        numbers = self._download(levels)
+        numbers = self._download(arrays)
         flags = self._download(finite)
 
         def result() -> Computed:

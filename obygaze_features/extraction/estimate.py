@@ -24,7 +24,7 @@ from obygaze_features.extraction.decoding import (
     find_kept_frames,
 )
 from obygaze_features.extraction.plan import ExtractPlan, Target
-from obygaze_features.extraction.recipes import chosen_levels, load_target, view_of
+from obygaze_features.extraction.recipes import chosen_arrays, load_target, view_of
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import idle_gpus
 from obygaze_features.store.format.records import Seal
@@ -58,7 +58,7 @@ class StoreEstimate:
 
     store: str
     backbone: str
-    levels: Mapping[str, int]
+    arrays: Mapping[str, int]
     blocks: int
     blocks_done: int
     files: int
@@ -175,7 +175,7 @@ class CostEstimate:
         if hours["hours"] is not None:
             pace += f"; about {hours['hours']:.2f} hours in all on {self.device}"
         rows = [_cells(store) for store in self.stores]
-        names = "store backbone levels blocks done files size"
+        names = "store backbone arrays blocks done files size"
         headers = (*names.split(), "GFLOP a clip", "forward a clip", "weights")
         lines = [
             f"{self.clips} clips, {self.with_video} with video; {pace}",
@@ -206,7 +206,7 @@ def _cells(store: StoreEstimate) -> tuple[object, ...]:
     return (
         Path(store.store).name,
         store.backbone,
-        " ".join(store.levels),
+        " ".join(store.arrays),
         store.blocks,
         store.blocks_done,
         store.files,
@@ -358,9 +358,9 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
-    chosen = chosen_levels(card, target.levels)
+    chosen = chosen_arrays(card, target.arrays)
     folder = Path(target.store)
-    levels = {name: level.n_bytes for name, level in chosen.items()}
+    arrays = {name: array.n_bytes for name, array in chosen.items()}
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
@@ -372,13 +372,13 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
     return StoreEstimate(
         store=target.store,
         backbone=card.label,
-        levels=levels,
+        arrays=arrays,
         blocks=blocks,
         blocks_done=blocks if (folder / Seal.FILE).exists() else committed,
-        # Each block has a file for each level, two for the times, and a marker.
-        files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 10,
+        # Each block has a file for each array, two for the times, and a marker.
+        files=blocks * (len(arrays) + has_mask + 3) + len(arrays) + has_mask + 10,
         # The last block takes the space of a full one.
-        n_bytes=blocks * block_rows * (sum(levels.values()) + times),
+        n_bytes=blocks * block_rows * (sum(arrays.values()) + times),
         gflop_a_clip=card.gflop,
         weights=weights.status,
         weight_bytes=weight_bytes,
@@ -439,7 +439,7 @@ def _peak_bytes(
         )
     for target, store in zip(plan.targets, stores, strict=True):
         block_rows = target.block_rows or BLOCK_ROWS
-        n_bytes += 2 * block_rows * sum(store.levels.values())
+        n_bytes += 2 * block_rows * sum(store.arrays.values())
     weights = sum(store.weight_bytes for store in stores)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
     return floor + n_bytes + weights

@@ -21,13 +21,13 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.planning import (
     MACHINE,
+    Arrays,
     Attention,
     Backbones,
     Batch,
     Compile,
     Compressor,
     Device,
-    Levels,
     MaxSubstituted,
     Precision,
     Sampling,
@@ -160,7 +160,7 @@ def extract(
     retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
     changed: Annotated[bool, Option(group=CLIPS)] = False,
     worker: Annotated[str | None, Option(metavar="I/K", group=CLIPS)] = None,
-    levels: Levels = (),
+    arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
     sampling: Sampling = None,
@@ -228,7 +228,7 @@ def extract(
         plan = chosen_plan(
             manifest,
             backbones,
-            levels=levels,
+            arrays=arrays,
             weights=weights,
             stores=stores,
             sampling=sampling,

@@ -38,7 +38,7 @@ Source: TypeAlias = PathLike | Manifest | ExtractPlan
 Backbones: TypeAlias = Annotated[
     str | Sequence[str], Option("-b", metavar="NAME", group=FEATURES, is_repeated=True)
 ]
-Levels: TypeAlias = Annotated[
+Arrays: TypeAlias = Annotated[
     Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
 ]
 Weights: TypeAlias = Annotated[
@@ -172,7 +172,7 @@ def _new_plan(
         workspace,
         stores={name: fspath(store) for name, store in stores.items()},
         weights=_weights_by_name(given_settings.get("weights", {}), backbones),
-        levels=tuple(given_settings.get("levels", ())),
+        arrays=tuple(given_settings.get("arrays", ())),
         **of_targets,
     )
     return make_plan(clips, targets, workspace=workspace.root, **of_plan)
@@ -205,7 +205,7 @@ def plan_extraction(
     manifest: Source,
     backbones: Backbones = (),
     *,
-    levels: Levels = (),
+    arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
     sampling: Sampling = None,
@@ -236,7 +236,7 @@ def plan_extraction(
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`), or a plan.
         backbones: A backbone, or your own code (FILE.py:FUNCTION).
-        levels: Feature levels. [default: all but tokens]
+        arrays: The arrays to store. [default: all but tokens]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         sampling: The card's rule, or key frames only: faster, other frames.
@@ -260,7 +260,7 @@ def plan_extraction(
 
     Commands:
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
-        obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
+        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
         obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
     """
     from obygaze_features.extraction.devices import devices_of
@@ -269,7 +269,7 @@ def plan_extraction(
     plan = chosen_plan(
         manifest,
         backbones,
-        levels=levels,
+        arrays=arrays,
         weights=weights,
         stores=stores,
         sampling=sampling,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
-from obygaze_features.backbones.geometry import Level
+from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.schema_rules import near
@@ -51,10 +51,10 @@ SAMPLING_RULES = {
 BLOCK_WINDOWS = 256
 # In stores of pictures: whether a clip has no damage, so that its pictures are those of the film.
 CLEAN = "clean"
-# Levels that are stored only on request.
+# Arrays of features that are stored only on request.
 HEAVY = ("tokens",)
 
-Levels = dict[str, npt.NDArray[Any]]
+Features = dict[str, npt.NDArray[Any]]
 
 
 def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
@@ -131,23 +131,25 @@ def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
 
 def _block_rows(target: Target, card: Card, manifest: Manifest) -> int:
     """Return the default number of rows of a block."""
-    levels = chosen_levels(card, target.levels).values()
-    if any(level.n_bytes > LARGE_ROW_BYTES for level in levels):
+    arrays = chosen_arrays(card, target.arrays).values()
+    if any(array.n_bytes > LARGE_ROW_BYTES for array in arrays):
         return BLOCK_ROWS_LARGE
     if manifest.header.unit == "window":
         return BLOCK_WINDOWS
     return BLOCK_ROWS
 
 
-def chosen_levels(source: Backbone | Card, names: Sequence[str]) -> dict[str, Level]:
-    """Return the feature levels of these names, or all but the heaviest."""
+def chosen_arrays(
+    source: Backbone | Card, names: Sequence[str]
+) -> dict[str, FeatureArray]:
+    """Return the arrays of features of these names, or all but the heaviest."""
     card = source if isinstance(source, Card) else source.card
-    available = source.levels
+    available = source.arrays
     unknown = [name for name in names if name not in available]
     if unknown:
         raise FixUsage(
-            f"{card.label} has no level {', '.join(unknown)}{near(unknown[0], available)}",
-            hint=f"use --levels {','.join(available)}",
+            f"{card.label} has no array {', '.join(unknown)}{near(unknown[0], available)}",
+            hint=f"use --arrays {','.join(available)}",
         )
     names = names or [name for name in available if name not in HEAVY]
     return {name: available[name] for name in available if name in names}
@@ -168,15 +170,15 @@ def view_of(source: Backbone | Card, target: Target) -> View:
 
 
 def arrays_of(
-    backbone: Backbone, levels: Mapping[str, Level], grid: Grid | None = None
+    backbone: Backbone, arrays: Mapping[str, FeatureArray], grid: Grid | None = None
 ) -> list[ArraySpec]:
-    """Return the arrays of a store: levels, times of the frames, and the mask of real frames.
+    """Return the arrays of a store: of features, times of the frames, and the mask of real frames.
 
     A store of windows also has the start and the end of each.
     """
     specs = [
-        ArraySpec(name, level.shape, level.dims, level.dtype)
-        for name, level in levels.items()
+        ArraySpec(name, array.shape, array.dims, array.dtype)
+        for name, array in arrays.items()
     ]
     n_frames = backbone.geometry.frames
     specs += [
@@ -186,7 +188,7 @@ def arrays_of(
         specs += [ArraySpec(name, (), (), "float64") for name in SPAN_ARRAYS]
     if backbone.takes_mask:
         specs.append(ArraySpec(MASK, (n_frames,), ("frame",), "bool"))
-    if PICTURES in levels:
+    if PICTURES in arrays:
         specs.append(ArraySpec(CLEAN, (), (), "bool"))
     return specs
 
@@ -194,15 +196,15 @@ def arrays_of(
 def recipe_of(
     backbone: Backbone,
     view: View,
-    levels: Mapping[str, Level],
+    arrays: Mapping[str, FeatureArray],
     grid: Grid | None = None,
 ) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(view, grid),
         decoder=decoder_recipe(),
-        storage={name: level.dtype for name, level in sorted(levels.items())},
-        **{**backbone.recipe(), "levels": sorted(levels)},
+        storage={name: array.dtype for name, array in sorted(arrays.items())},
+        **{**backbone.recipe(), "levels": sorted(arrays)},
     )
 
 
@@ -223,7 +225,7 @@ def decoder_recipe() -> dict[str, Any]:
 
 def redecoder(
     workspace: Workspace, store: Store, weights: str | None = None
-) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
+) -> Callable[[Sequence[str]], Mapping[str, Features]]:
     """Return a function that extracts clips again, by exactly the store's recipe.
 
     Args:
@@ -246,10 +248,10 @@ def redecoder(
     target = target_of(recipe, weights)
     backbone = load_target(target, workspace)
     view = view_of(backbone, target)
-    levels = chosen_levels(backbone, recipe["levels"])
+    arrays = chosen_arrays(backbone, recipe["levels"])
     cut = recipe["sampling"].get("grid")
     grid = Grid(**cut) if cut else None
-    here = recipe_of(backbone, view, levels, grid).as_claimed_by(store.recipe)
+    here = recipe_of(backbone, view, arrays, grid).as_claimed_by(store.recipe)
     if here.fingerprint != store.fingerprint:
         raise Mismatch(
             "the software installed here would extract different features",
@@ -258,10 +260,10 @@ def redecoder(
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
     clips = clips_of_store(workspace, store)
-    specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
+    specs = [spec for spec in arrays_of(backbone, arrays) if spec.is_feature_array]
 
-    def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
-        levels_of_clip: dict[str, Levels] = {}
+    def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Features]:
+        arrays_of_clip: dict[str, Features] = {}
         for clip in (clips[clip_id] for clip_id in clip_ids):
             if not clip.video or not Path(clip.video).is_file():
                 continue
@@ -272,10 +274,10 @@ def redecoder(
             with clip_threads(1) as pool:
                 computer = computer_for(backbone, specs, pool)
                 (computed,) = computer.compute_all([decoded])
-            levels_of_clip[clip.clip_id] = {
-                name: level[0] for name, level in computed.levels.items()
+            arrays_of_clip[clip.clip_id] = {
+                name: array[0] for name, array in computed.arrays.items()
             }
-        return levels_of_clip
+        return arrays_of_clip
 
     return extract_again
 

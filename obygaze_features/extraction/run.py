@@ -10,7 +10,7 @@ from typing import Self
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.geometry import Level
+from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
@@ -30,7 +30,7 @@ from obygaze_features.extraction.decoding import (
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
-    chosen_levels,
+    chosen_arrays,
     load_target,
     recipe_of,
     view_of,
@@ -155,8 +155,8 @@ class LoadedTarget:
         self, wanted: Rows, resources: Resources, pool: Executor, *, retry: bool = False
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
-        levels = [spec for spec in self.writer.plan.arrays if spec.is_level]
-        computer = computer_for(self.backbone, levels, pool)
+        arrays = [spec for spec in self.writer.plan.arrays if spec.is_feature_array]
+        computer = computer_for(self.backbone, arrays, pool)
         on_gpu = isinstance(computer, BatchComputer)
         free = free_gpu_memory(resources.device) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
@@ -178,7 +178,7 @@ def load_targets(
         (target, load_target(target, workspace, device)) for target in plan.targets
     ]
     # A run that is refused must create no store: options are checked first, then existing stores.
-    parts = {t: (b, view_of(b, t), chosen_levels(b, t.levels)) for t, b in loaded}
+    parts = {t: (b, view_of(b, t), chosen_arrays(b, t.arrays)) for t, b in loaded}
     existing_first = sorted(
         plan.targets, key=lambda target: not Path(target.store).exists()
     )
@@ -194,12 +194,12 @@ def _open(
     target: Target,
     backbone: Backbone,
     view: View,
-    levels: Mapping[str, Level],
+    arrays: Mapping[str, FeatureArray],
     *,
     mixed: bool,
 ) -> LoadedTarget:
     """Open or create the store of a target."""
-    recipe = recipe_of(backbone, view, levels, plan.grid)
+    recipe = recipe_of(backbone, view, arrays, plan.grid)
     if (Path(target.store) / Plan.FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
     create_store(
@@ -209,7 +209,7 @@ def _open(
         manifest_sha256=plan.clips_sha256,
         clip_ids=[clip_id for clip_id, _ in plan.ids()],
         movie_ids=[movie_id for _, movie_id in plan.ids()],
-        arrays=arrays_of(backbone, levels, plan.grid),
+        arrays=arrays_of(backbone, arrays, plan.grid),
         licence=plan.licence,
         citation=plan.citation,
         block_rows=target.block_rows,

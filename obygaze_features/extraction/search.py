@@ -42,7 +42,7 @@ def search(
     *,
     text: Annotated[str | None, Option(metavar="WORDS")] = None,
     like: Annotated[str | None, Option(metavar="CLIP")] = None,
-    level: str | None = None,
+    array: str | None = None,
     top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
     out: Annotated[str | Path | None, Option("-o", metavar="PATH")] = None,
@@ -62,7 +62,7 @@ def search(
         store: A store, its name in the workspace, or a path or URL.
         text: Find clips like this text.
         like: Find clips like this one.
-        level: The features to compare. [default: clip, or the first level]
+        array: The features to compare. [default: clip, or the first array]
         top: How many clips.
         weights: Weights of the text tower. [default: the backbone's own]
         out: Write the clips as CSV.
@@ -89,19 +89,19 @@ def search(
     here = Workspace.of(workspace)
     if not isinstance(store, Store):
         store = open_store(here.existing_store(str(store)))
-    if not level:
-        level = "clip" if "clip" in store.levels else store.levels[0]
+    if not array:
+        array = "clip" if "clip" in store.feature_arrays else store.feature_arrays[0]
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if top < 1:
         raise FixUsage(f"top must be at least 1, got {top}")
     if text is not None:
         load = load or partial(load_text_tower, weights=weights, workspace=here)
-        query = vector_of_text(store, level, text, load)
+        query = vector_of_text(store, array, text, load)
     else:
-        query = vector_of_clip(store, level, like or "")
+        query = vector_of_clip(store, array, like or "")
     is_other = None if like is None else store.clip_ids != like
-    rows, cosines = most_similar(store, level, query, is_other, top)
+    rows, cosines = most_similar(store, array, query, is_other, top)
     clip_ids = store.clip_ids_of(rows).tolist()
     movie_ids = store.movie_ids_of(rows).tolist()
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from obygaze_features.backbones.text import TextTower
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.store import Store
-from obygaze_features.store.format.recipe import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_array
 
 
 def most_similar(
     store: Store,
-    level: str,
+    array: str,
     query: NDArray[np.float64],
     mask: NDArray[np.bool_] | None,
     top: int,
@@ -22,8 +22,8 @@ def most_similar(
     """Return the rows most like a vector, best first, and their cosines; by blocks of the store."""
     rows = np.empty(0, np.int64)
     cosines = np.empty(0)
-    for block in store.stream(level, mask=mask, missing="drop"):
-        closest = _closest(block.values, store.real_frames(level, block.rows), query)
+    for block in store.stream(array, mask=mask, missing="drop"):
+        closest = _closest(block.values, store.real_frames(array, block.rows), query)
         rows = np.append(rows, block.rows)
         cosines = np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
@@ -45,11 +45,11 @@ def _closest(
     return closest
 
 
-def vector_of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
+def vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
-    features = store.matrix(level, clips=[clip])
+    features = store.matrix(array, clips=[clip])
     values = features.values.astype(np.float64)
-    real = store.real_frames(level, features.rows)
+    real = store.real_frames(array, features.rows)
     if real is not None:
         values = values[real]
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
@@ -57,10 +57,10 @@ def vector_of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
 
 
 def vector_of_text(
-    store: Store, level: str, text: str, load: Callable[[str], TextTower]
+    store: Store, array: str, text: str, load: Callable[[str], TextTower]
 ) -> NDArray[np.float64]:
-    """Return the vector of a text, which must be in the space of the level."""
-    space = space_of_level(store.recipe, level)
+    """Return the vector of a text, which must be in the space of the array."""
+    space = space_of_array(store.recipe, array)
     texts = store.text()
     if texts is not None and text in texts.prompt:
         vector = texts.embeddings[list(texts.prompt).index(text)]

@@ -1,7 +1,7 @@
 """Feature stores: format, reader, writer, verification, sharing, interchange.
 
 Making one: `create_store`, then `StoreWriter.commit_block` for each block, then `seal`.
-Reading one: `open_store(path or URL)`, then `store.matrix(level, clips=...)` or `store.stream`.
+Reading one: `open_store(path or URL)`, then `store.matrix(array, clips=...)` or `store.stream`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ COMMANDS = {
     ),
     "subset": (
         f"{_HERE}.write.edit:subset",
-        "Make a store of some clips or levels of another.",
+        "Make a store of some clips or arrays of another.",
     ),
     "merge": (
         f"{_HERE}.write.edit:merge",

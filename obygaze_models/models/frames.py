@@ -47,13 +47,13 @@ class StoreRows:
     """
 
     store: Store
-    level: str
+    array: str
     clips: Sequence[str] | NDArray[np.str_]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array that all clips would be."""
-        return len(self.clips), *self.store.plan.array(self.level).tail_shape
+        return len(self.clips), *self.store.plan.array(self.array).tail_shape
 
     @property
     def ndim(self) -> int:
@@ -66,9 +66,9 @@ class StoreRows:
     def __getitem__(self, part: Any) -> Any:
         clips = np.asarray(self.clips)[part]
         if isinstance(part, slice):
-            matrix = self.store.matrix(self.level, clips=clips)
+            matrix = self.store.matrix(self.array, clips=clips)
             return with_padding(
-                matrix.values, self.store.real_frames(self.level, matrix.rows)
+                matrix.values, self.store.real_frames(self.array, matrix.rows)
             )
         return replace(self, clips=clips)
 

@@ -101,7 +101,7 @@ class ModelKind:
 
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
-    parameters of the class. `fixed` are parameters that are no settings. `level` is what is read:
+    parameters of the class. `fixed` are parameters that are no settings. `reads` is what a clip is:
     one vector for each clip, one for each frame, or one for each window of a segment.
     """
 
@@ -109,7 +109,7 @@ class ModelKind:
     class_settings: Mapping[str, Setting]
     head: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    level: Literal["clip", "frames", "windows"] = "clip"
+    reads: Literal["clip", "frames", "windows"] = "clip"
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -181,7 +181,7 @@ _ORDER = {"order": ("EN", "HN", "NS", "S")}
 KINDS = {
     "mlp": ModelKind("MLPProbe", _MLP),
     "logistic": ModelKind("LogisticProbe", _LOGREG),
-    "bags": ModelKind("LogisticProbe", _LOGREG, level="windows"),
+    "bags": ModelKind("LogisticProbe", _LOGREG, reads="windows"),
     "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
         "SVMProbe",
@@ -190,14 +190,14 @@ KINDS = {
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
     ),
-    "frames": ModelKind("FrameProbe", _FRAMES, level="frames"),
+    "frames": ModelKind("FrameProbe", _FRAMES, reads="frames"),
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-sparse": ModelKind(
         "Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"
     ),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
-    "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", level="frames"),
+    "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", reads="frames"),
     "ordinal": ModelKind(
         "Bottleneck",
         {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED},

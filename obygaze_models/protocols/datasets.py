@@ -47,7 +47,7 @@ def dataset(
     *,
     task: str | Mapping[str, int] = "EN_S",
     view: View | None = None,
-    level: str | None = None,
+    array: str | None = None,
     workspace: PathLike | None = None,
 ) -> Dataset:
     """Return X, y, groups and ids of one task, as scikit-learn takes them.
@@ -61,7 +61,7 @@ def dataset(
             level, such as `{"EN": 0, "S": 1}`.
         view: The reading of the annotations. The default is "visual", as in the paper, where the
             clips have visual concepts, else "raw".
-        level: The feature level. The default is "pooled" where the store has it, else "clip".
+        array: The array of the store. The default is "pooled" where the store has it, else "clip".
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -73,7 +73,7 @@ def dataset(
     visual = set(clips.header.of_modality("visual"))
     has_visual = any(not visual.isdisjoint(clip.concepts) for clip in clips)
     view = view or ("visual" if has_visual else "raw")
-    data = Data(view=view, level=(level,) if level else Data().level)
+    data = Data(view=view, array=(array,) if array else Data().array)
     if isinstance(task, str):
         tasks = load_protocol("honest").tasks
         if task not in tasks:

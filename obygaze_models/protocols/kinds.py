@@ -32,7 +32,7 @@ OTHER_TASKS = "other"
 
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
-    frames = {name for name, kind in KINDS.items() if kind.level != "clip"}
+    frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
     clips = [name for name in registry.kind_names() if name not in frames]
     return [*clips, *ALIASES, CAV]
 

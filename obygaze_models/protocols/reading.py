@@ -112,6 +112,8 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     document = read_toml(data, where, overrides=sources, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
     _rename_scheme(document.tree.get("splits"))
+    _rename_level(document.tree.get("data"))
+    _rename_levels(document.tree.get("features"))
     for place, value in parsed:
         _set(document.tree, place, value)
     _rename_film(document.tree.get("paper"))
@@ -170,6 +172,9 @@ def _today(place: str, value: Any) -> tuple[str, Any]:
     """Return a change under the name that its key has today."""
     if place == f"splits.{OLD_KEY}":
         return "splits.scheme", today_name(str(value))
+    section, _, key = place.rpartition(".")
+    if key == "level" and section.split(".")[0] in ("data", "features"):
+        return f"{section}.array", value
     return place, value
 
 
@@ -177,6 +182,18 @@ def _rename_scheme(splits: Any) -> None:
     """Give the scheme of an older protocol the key and the name that it has today."""
     if isinstance(splits, dict) and OLD_KEY in splits and "scheme" not in splits:
         splits["scheme"] = today_name(str(splits.pop(OLD_KEY)))
+
+
+def _rename_level(table: Any) -> None:
+    """Give the array that a table of an older protocol names the key that it has today."""
+    if isinstance(table, dict) and "level" in table and "array" not in table:
+        table["array"] = table.pop("level")
+
+
+def _rename_levels(features: Any) -> None:
+    """Do the same for the features that a protocol requires."""
+    for feature in features.values() if isinstance(features, dict) else ():
+        _rename_level(feature)
 
 
 def _rename_film(printed: Any) -> None:

@@ -1,7 +1,7 @@
 """The keys of a protocol, each with its rule and its default (see core.schema_check.table_of).
 
 schema = "obygaze-protocol/1"
-[data]        the view of the manifest, the feature level of the stores
+[data]        the view of the manifest, the array of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
 [splits]      the clips for training, validation and test; the scheme of a publication
 [models.NAME] what is trained
@@ -48,7 +48,7 @@ LARGEST_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Data:
-    """The clips, by a view and an expression, and the feature levels, the preferred one first.
+    """The clips, by a view and an expression, and the arrays of a store, the preferred one first.
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
     of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
@@ -61,7 +61,7 @@ class Data:
     rule: Annotated[str, choice(RULES)] = "touch"
     reduce: Annotated[str, choice(REDUCERS)] = "max"
     view: Annotated[str, choice(VIEWS)] = "raw"
-    level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
+    array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Annotated[str, choice(("none", "unit", "standard", "standard-all"))] = "none"
     copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
@@ -72,7 +72,7 @@ class Feature:
     """What the store of this name must hold."""
 
     backbone: str = ""
-    level: str = ""
+    array: str = ""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class FeatureSpec:
     """
 
     backbone: str
-    level: str
+    array: str
     width: int
     fingerprint: str
     store: str = ""
@@ -58,7 +58,7 @@ class FeatureSpec:
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
         fingerprint = f"{self.fingerprint[:12]}..."
-        return short_repr("FeatureSpec", self.backbone, self.level, width, fingerprint)
+        return short_repr("FeatureSpec", self.backbone, self.array, width, fingerprint)
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,7 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
         OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt
     )
     _rename_films(document.tree.get("training"))
+    _rename_level(document.tree.get("features"))
     checked: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
@@ -237,6 +238,12 @@ def _rename_films(training: Any) -> None:
     for old, new in (("n_movies", "n_films"), ("movies", "films")):
         if old in training and new not in training:
             training[new] = training.pop(old)
+
+
+def _rename_level(features: Any) -> None:
+    """Give the array of an older model the key that it has today."""
+    if isinstance(features, dict) and "level" in features and "array" not in features:
+        features["array"] = features.pop("level")
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
@@ -298,7 +305,7 @@ def croissant(
         kind="model",
         name=info.name,
         title=f"{info.name}: a {info.kind} for {info.task}",
-        description=f"A {info.kind} for the task {info.task}. It takes the level {source.level} of"
+        description=f"A {info.kind} for the task {info.task}. It takes the array {source.array} of"
         f" features of {source.backbone}, recipe {source.fingerprint}.",
         collection=f"Trained on {data.n_clips} clips of {data.n_films} films of the manifest "
         f"{data.manifest!r}, sha256 {data.manifest_sha256}.",

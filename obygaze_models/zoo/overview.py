@@ -26,7 +26,7 @@ class ModelSummary:
     kind: str
     task: str
     backbone: str
-    level: str
+    array: str
     clips: int
     ap: float | None
 
@@ -92,7 +92,7 @@ def _summary(name: str, info: ModelInfo) -> ModelSummary:
         kind=info.kind,
         task=info.task,
         backbone=info.features.backbone,
-        level=info.features.level,
+        array=info.features.array,
         clips=info.training.n_clips,
         ap=info.metrics.get("ap", {}).get("value"),
     )

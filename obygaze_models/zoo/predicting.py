@@ -351,11 +351,11 @@ def read_features(
             zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         )
         matrix = store.matrix(
-            wanted.level, clips=None if clips is None else ids, missing="drop"
+            wanted.array, clips=None if clips is None else ids, missing="drop"
         )
     if matrix.values.shape[1:] != (wanted.width,):
         raise FixInput(
-            f"level {wanted.level!r} must have {wanted.width} numbers per clip,"
+            f"array {wanted.array!r} must have {wanted.width} numbers per clip,"
             f" got {matrix.values.shape[1:]}",
             where=store.location,
         )
@@ -375,7 +375,7 @@ def _read_segments(
         )
     cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
     films = {clip.clip_id: clip.movie_id for clip in segments}
-    return store.segments(segments, wanted.level, **cut), films
+    return store.segments(segments, wanted.array, **cut), films
 
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:

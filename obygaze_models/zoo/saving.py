@@ -86,7 +86,7 @@ class SavedModel:
 
     def __repr__(self) -> str:
         info = self.info
-        facts = info.kind, info.task, f"{info.features.backbone} {info.features.level}"
+        facts = info.kind, info.task, f"{info.features.backbone} {info.features.array}"
         return short_repr("SavedModel", repr(info.name), *facts)
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ def save_model(
             raise FixInput(
                 f"{name} would have {len(content):,} bytes; at most {MAX_BYTES[name]:,} are read",
                 where=str(folder),
-                hint="a level with fewer numbers for each clip, or fewer training clips",
+                hint="an array with fewer numbers for each clip, or fewer training clips",
             )
     return _write(folder, contents, force=force)
 

@@ -334,7 +334,7 @@ def test_the_six_lines_of_the_page(here):
 
 def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None:
     values = sealed_store(tmp_path / "stores/whole")
-    partial_copy(tmp_path / "stores/whole", tmp_path / "stores/part", levels=["clip"])
+    partial_copy(tmp_path / "stores/whole", tmp_path / "stores/part", arrays=["clip"])
     clips, films = some_ids(23)
     rows = zip(clips, films, ["S", "EN"] * 12, strict=False)
     table = tmp_path / "films.csv"

@@ -60,7 +60,7 @@ def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
         workspace / "f.npz",
         "--id-key",
         "clip_id",
-        "--level",
+        "--array",
         "clip=X",
         "-o",
         "mine",

@@ -70,7 +70,7 @@ def store_of(
     manifest: Manifest,
     X: NDArray[Any],
     *,
-    level: str = "clip",
+    array: str = "clip",
     failed: Sequence[str] = (),
     without: Sequence[str] = (),
     recipe: Recipe | None = None,
@@ -82,7 +82,7 @@ def store_of(
         path,
         clip_ids=[clip.clip_id for clip in clips],
         movie_ids=[clip.movie_id for clip in clips],
-        arrays=(ArraySpec(level, X.shape[1:]),),
+        arrays=(ArraySpec(array, X.shape[1:]),),
         block_rows=64,
         **({"recipe": recipe} if recipe else {}),
     )
@@ -90,7 +90,7 @@ def store_of(
     status_of_row = {
         row: reason for row, clip in enumerate(clips) if clip.clip_id in failed
     }
-    fill_store(path, {level: X[kept].astype(np.float32)}, status_of_row).seal()
+    fill_store(path, {array: X[kept].astype(np.float32)}, status_of_row).seal()
     return open_store(path)
 
 

@@ -86,7 +86,7 @@ class CountingBackbone:
         odd_rows: Sequence[int] = (),
         error: str = "CUDA out of memory. Tried to allocate 20.00 GiB",
     ) -> None:
-        self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
+        self.card, self.geometry, self.arrays = inner.card, inner.geometry, inner.arrays
         self.activation_bytes = inner.activation_bytes
         self.resize = inner.resize
         self.placement = Placement("cuda")
@@ -111,13 +111,13 @@ class CountingBackbone:
         if len(pixels) > self.most:
             raise RuntimeError(self.error)
         self.batches.append(len(pixels))
-        levels = dict(self.inner.forward(pixels, mask, only))
+        arrays = dict(self.inner.forward(pixels, mask, only))
         for slot in range(len(pixels)):
             if self.seen + slot in self.odd_rows:
-                levels["clip"][slot] = np.nan
+                arrays["clip"][slot] = np.nan
         self.seen += len(pixels)
         return {
-            name: torch.from_numpy(level).to("cuda") for name, level in levels.items()
+            name: torch.from_numpy(array).to("cuda") for name, array in arrays.items()
         }
 
     def recipe(self) -> dict[str, Any]:

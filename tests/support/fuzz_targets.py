@@ -154,13 +154,13 @@ def read_store(files: Tree, folder: Path) -> None:
         store.text,
         lambda: select_files(place),
         lambda: select_files(place, films=[store.movie_ids[0]]),
-        lambda: select_files(place, levels=store.levels[:1]),
+        lambda: select_files(place, arrays=store.feature_arrays[:1]),
         lambda: verify(place, hashes=True),
         *(
             lambda name=name: store.matrix(name, missing="drop")
-            for name in store.levels
+            for name in store.feature_arrays
         ),
-        lambda: store.matrix(store.levels[0], clips=[store.clip_ids[-1]]),
+        lambda: store.matrix(store.feature_arrays[0], clips=[store.clip_ids[-1]]),
     ]
     errors = [error for one in work if (error := _error_of(one))]
     if errors:
@@ -531,7 +531,7 @@ def _plan_file() -> bytes:
         plan.PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5),
         plan.PlannedClip("b-1", "b", ""),
     )
-    targets = (plan.Target("s", "descriptors", levels=("clip",), block_rows=4),)
+    targets = (plan.Target("s", "descriptors", arrays=("clip",), block_rows=4),)
     return plan.ExtractPlan("films", "", "", rows, targets).to_bytes()
 
 

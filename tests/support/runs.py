@@ -227,7 +227,7 @@ def write_run(
         "stores": {
             "clip": {
                 "backbone": "made-up backbone",
-                "level": "pooled",
+                "array": "pooled",
                 "width": 8,
                 "fingerprint": "c" * 64,
             }

@@ -128,7 +128,7 @@ def sealed_store(
 def partial_copy(
     source: Path,
     target: Path,
-    levels: Sequence[str] | None = None,
+    arrays: Sequence[str] | None = None,
     films: Sequence[str] | None = None,
 ) -> Path:
     """A partial copy, or an addition to one, as earlier versions made it when they pulled a part.
@@ -136,7 +136,7 @@ def partial_copy(
     It has the store.json and the seal of the whole store, and whole blocks of some arrays.
     """
     store = open_store(source)
-    names = [spec.name for spec in store.plan.arrays] if levels is None else levels
+    names = [spec.name for spec in store.plan.arrays] if arrays is None else arrays
     rows = store.select(films=films).rows
     blocks = frozenset((rows // store.plan.block_rows).tolist())
     held: dict[str, frozenset[int]] = {}

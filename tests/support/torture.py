@@ -58,7 +58,7 @@ def reads(path: Path, values: dict[str, np.ndarray]) -> str:
     """Return "right", "wrong" or the kind of the error that reading a store ends in."""
     try:
         store = open_store(path)
-        for name in store.levels:
+        for name in store.feature_arrays:
             found = store.matrix(name, missing="drop")
             if not np.array_equal(found.values, values[name][found.rows]):
                 return "WRONG"
@@ -79,18 +79,18 @@ def fill(source: Path, target: Path) -> None:
 WORK: dict[str, Work] = {
     "commit and seal": fill,
     "pull": lambda source, target: pull(source, target),
-    "pull of a level": lambda source, target: pull(source, target, levels=["clip"]),
+    "pull of an array": lambda source, target: pull(source, target, arrays=["clip"]),
     "pull of a film": lambda source, target: pull(source, target, films=["tt0000100"]),
     "push to a folder": lambda source, target: push(open_store(source), target),
     "subset": lambda source, target: subset(
-        open_store(source), target, levels=["clip"]
+        open_store(source), target, arrays=["clip"]
     ),
     "merge": lambda source, target: merge([open_store(source)], target),
     "pack": lambda source, target: pack(open_store(source), target, force=True),
     "unpack": lambda source, target: unpack(source.with_suffix(".zip"), target),
     **{
         f"export {kind}": lambda source, target, kind=kind: export_store(
-            open_store(source), target, kind, levels=["clip"], force=True
+            open_store(source), target, kind, arrays=["clip"], force=True
         )
         for kind in ("npz", "npy", "csv", "hdf5")
     },
@@ -226,7 +226,7 @@ def wrong_answers(folder: Path, rounds: int) -> Counter[str]:
     source, found = copy_of_sealed(folder / "s"), Counter[str]()
     values = {
         name: open_store(source).matrix(name).values
-        for name in open_store(source).levels
+        for name in open_store(source).feature_arrays
     }
     fetch.PAUSE_S = 0.0
     for number in range(20 * rounds):

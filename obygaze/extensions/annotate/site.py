@@ -339,15 +339,15 @@ class Site:
         """The clips with features, and a row of length 1 for each."""
         if self.store is None:
             return [], np.empty((0, 0))
-        levels: Sequence[str] = self.store.levels
-        level = levels[0]
-        if "pooled" in levels:
-            level = "pooled"
-        elif "clip" in levels:
-            level = "clip"
-        matrix = self.store.matrix(level, missing="drop")
+        arrays: Sequence[str] = self.store.feature_arrays
+        array = arrays[0]
+        if "pooled" in arrays:
+            array = "pooled"
+        elif "clip" in arrays:
+            array = "clip"
+        matrix = self.store.matrix(array, missing="drop")
         values = matrix.values
-        is_real = self.store.real_frames(level, matrix.rows)
+        is_real = self.store.real_frames(array, matrix.rows)
         if is_real is not None:
             values[~is_real] = 0  # padding is like nothing
         vectors = normalize(values.reshape(len(matrix), -1))

@@ -139,7 +139,7 @@ def audit_eat(
     ] = (),
     attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
     text: str | Path | None = None,
-    level: str = "clip",
+    array: str = "clip",
     view: View | None = None,
     single: bool = False,
     tail: Tail = "two_sided",
@@ -165,7 +165,7 @@ def audit_eat(
         groups: Further pairs of groups, each like `x` and `y`.
         attributes: Pairs of attributes of the texts; by default the only two.
         text: An npz file of text vectors; by default the texts of the store.
-        level: The feature level of the store.
+        array: The array of the store to read.
         view: The view of the manifest: "raw", "visual" or "as_published".
         single: Test each item of `x` alone: is it closer to A than to B?
         tail: The p-value to report and correct: "two_sided", "greater" or "less".
@@ -216,7 +216,7 @@ def audit_eat(
     clips = None if manifest is None else read_manifest(manifest, workspace=workspace)
     options: dict[str, Any] = {
         "text": text,
-        "level": level,
+        "array": array,
         "view": view,
         "drop_missing": drop_missing,
         "assume_space": assume_space,

@@ -214,7 +214,7 @@ def audit_gender_score(
     by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     store: Store | str | Path | None = None,
     text: str | Path | None = None,
-    level: str = "clip",
+    array: str = "clip",
     logit_scale: float | None = None,
     assume_space: bool = False,
     workspace: str | Path | None = None,
@@ -231,7 +231,7 @@ def audit_gender_score(
         by: The column of the object that a caption is about: means of both wordings for each.
         store: The store that has the vectors of the clips, or its name, path or URL.
         text: An npz file of text vectors; by default the texts of the store.
-        level: The feature level of the store.
+        array: The array of the store to read.
         logit_scale: The factor of the model's cosines; by default that of CLIP, 100.
         assume_space: Assume one embedding space if the store or the texts do not name theirs.
         workspace: The workspace, if it is not the current one.
@@ -257,7 +257,7 @@ def audit_gender_score(
             [row["clip_id"] for row in lines],
             logit_scale=logit_scale,
             text=text,
-            level=level,
+            array=array,
             assume_space=assume_space,
         )
         prob = _visual_probabilities(lines, chances, violations)

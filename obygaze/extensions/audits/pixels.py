@@ -28,13 +28,13 @@ PENALTIES = 10.0 ** np.arange(-4, 5)  # of a feature; the larger the less is lea
 
 
 class Recovered(NamedTuple):
-    """What is recovered from one level, on films that the decoder has not seen.
+    """What is recovered from one array, on films that the decoder has not seen.
 
     `r2` is the share of the variance explained beyond the mean picture, with its interval over
     films; `psnr` and `blind_psnr`, that of the mean picture, are in decibels.
     """
 
-    level: str
+    array: str
     r2: float
     low: float | None
     high: float | None
@@ -45,7 +45,7 @@ class Recovered(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.level}: a linear decoder explains {self.r2:.2f} of the variance of grey "
+            f"{self.array}: a linear decoder explains {self.r2:.2f} of the variance of grey "
             f"pictures of {SIDE} x {SIDE} pixels beyond the mean picture, in films it has not "
             f"seen, with a PSNR of {self.psnr:.1f} dB; the mean picture has {self.blind_psnr:.1f} "
             f"dB ({self.n_clips} clips of {self.n_films} films)."
@@ -54,27 +54,27 @@ class Recovered(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PixelAudit(Audit):
-    """How much of small grey pictures is recovered from each level of a store."""
+    """How much of small grey pictures is recovered from each array of a store."""
 
     store: str
     store_sha256: str
-    levels: tuple[Recovered, ...]
+    arrays: tuple[Recovered, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return every number, and the sentences for the card of the store."""
-        levels = [x._asdict() for x in self.levels]
-        sentences = [str(x) for x in self.levels]
-        return {**vars(self), "levels": levels, "sentences": sentences}
+        arrays = [x._asdict() for x in self.arrays]
+        sentences = [str(x) for x in self.arrays]
+        return {**vars(self), "arrays": arrays, "sentences": sentences}
 
     def finding(self) -> Finding:
-        """Return one row per level, and a sentence for each."""
+        """Return one row per array, and a sentence for each."""
         title = f"Pixels recovered from {self.store}"
-        sentences = tuple(map(str, self.levels))
-        return Finding(title, Recovered._fields, self.levels, sentences=sentences)
+        sentences = tuple(map(str, self.arrays))
+        return Finding(title, Recovered._fields, self.arrays, sentences=sentences)
 
     def plot(self) -> Plot:
-        """Return the share of each level with its interval."""
-        points = [Point(x.level, x.r2, (x.low, x.high)) for x in self.levels]
+        """Return the share of each array with its interval."""
+        points = [Point(x.array, x.r2, (x.low, x.high)) for x in self.arrays]
         xlabel = "share of the variance of small pictures, with 95 % over films"
         return Plot("Pixels recovered", points, xlabel, 0.0)
 
@@ -83,19 +83,19 @@ def audit_pixels(
     store: Store | str | Path,
     pictures: Store | str | Path,
     *,
-    levels: Annotated[Sequence[str], Option("--level")] = (),
+    arrays: Annotated[Sequence[str], Option("--array")] = (),
     workspace: str | Path | None = None,
 ) -> PixelAudit:
     """Measure how much of the pictures can be recovered from the features of the same clips.
 
     A ridge regression learns the picture in the middle of each clip, in grey and 16 x 16 pixels,
-    from the features (those of the frame in the middle where a level has frames), and is tested on
+    from the features (those of the frame in the middle where an array has frames), and is tested on
     other films. At most 1,000 clips are used, evenly spread.
 
     Args:
         store: The store of features.
         pictures: The private store of the pictures of the same clips.
-        levels: The levels; by default all.
+        arrays: The arrays; by default all.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -111,23 +111,23 @@ def audit_pixels(
     clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
     film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
     targets = _rows(films, PICTURES, clips)
-    recovered_levels = []
-    for level in levels or features.levels:
-        rows = _rows(features, level, clips)
+    recovered_arrays = []
+    for array in arrays or features.feature_arrays:
+        rows = _rows(features, array, clips)
         ids = [clip for clip in clips if clip in rows and clip in targets]
         if len({film_of[clip] for clip in ids}) < 2:
             message = "clips of at least 2 films must have features and pictures"
-            raise FixInput(message, where=f"{features.location}: {level}")
+            raise FixInput(message, where=f"{features.location}: {array}")
         X = np.stack([rows[clip] for clip in ids])
         Y = np.stack([targets[clip] for clip in ids])
         films_of_clips = [film_of[clip] for clip in ids]
-        recovered_levels.append(recovered(X, Y, films_of_clips, level))
+        recovered_arrays.append(recovered(X, Y, films_of_clips, array))
     name = Path(features.location).name
-    return PixelAudit(name, features.plan.sha256, tuple(recovered_levels))
+    return PixelAudit(name, features.plan.sha256, tuple(recovered_arrays))
 
 
 def recovered(
-    X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = ""
+    X: ArrayLike, Y: ArrayLike, films: Sequence[str], array: str = ""
 ) -> Recovered:
     """Return how well pictures are decoded from features, each by a fit on other films.
 
@@ -135,7 +135,7 @@ def recovered(
         X: The features of each clip.
         Y: The pictures, as numbers from 0 to 1 in rows.
         films: The film of each clip.
-        level: The name of the level.
+        array: The name of the array.
     """
     features = np.asarray(X, np.float32)
     pictures = np.asarray(Y, np.float32)
@@ -156,7 +156,7 @@ def recovered(
     )
     n_films = len(set(films))
     return Recovered(
-        level, r2, low, high, _psnr(errors), _psnr(blind), len(films), n_films
+        array, r2, low, high, _psnr(errors), _psnr(blind), len(films), n_films
     )
 
 
@@ -165,15 +165,15 @@ def _psnr(errors: NDArray[np.float64]) -> float:
     return -10 * float(np.log10(max(errors.mean(), 1e-10)))
 
 
-def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
-    """Return one vector for each clip that has the level: of its frame in the middle, if any."""
-    spec = store.plan.array(level)
+def _rows(store: Store, array: str, clips: Sequence[str]) -> dict[str, Floats]:
+    """Return one vector for each clip that has the array: of its frame in the middle, if any."""
+    spec = store.plan.array(array)
     vectors = dict[str, Floats]()
-    for block in store.stream(level, clips=clips, missing="drop"):
+    for block in store.stream(array, clips=clips, missing="drop"):
         values = np.asarray(block.values)
         if spec.dims[:1] in (("frame",), ("step",)):
-            values = _in_the_middle(values, store.real_frames(level, block.rows))
-        if level == PICTURES:
+            values = _in_the_middle(values, store.real_frames(array, block.rows))
+        if array == PICTURES:
             values = _small_and_grey(values)
         rows = values.reshape(len(values), -1).astype(np.float32)
         vectors |= dict(zip(block.clip_ids.tolist(), rows, strict=True))

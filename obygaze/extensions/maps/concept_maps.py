@@ -63,7 +63,7 @@ def write_concept_maps(
 
     Args:
         path: The new store.
-        store: A store with tokens, and with a level of the same width to fit on.
+        store: A store with tokens, and with an array of the same width to fit on.
         manifest: The clips and their labels.
         model: The model whose directions are projected.
         task: What a model other than cav learns.
@@ -111,7 +111,7 @@ def _write(
         raise FixUsage(problem, hint=f"one of {', '.join(models_with_direction)}")
     if model == ATTENTION:
         only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
-        only += [f'grid.models=["{ATTENTION}"]', f'data.level=["{TOKENS}"]']
+        only += [f'grid.models=["{ATTENTION}"]', f'data.array=["{TOKENS}"]']
         protocol = load_protocol("honest-frames", [*only, *changes])
     else:
         protocol = training_protocol(model, task, manifest, changes)
@@ -121,11 +121,11 @@ def _write(
         )
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     (features,) = inputs.features
-    level = features.origin["level"]
+    array = features.origin["array"]
     X = features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(
-            f"{level} is not as wide as a token", hint="data.level=['pooled']"
+            f"{array} is not as wide as a token", hint="data.array=['pooled']"
         )
     directions_of_film = directions_by_film(inputs)
     groups = inputs.table.column(protocol.splits.group).tolist()

@@ -40,18 +40,18 @@ LOGIT_SCALE = (
 
 
 def grad_cam(
-    backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]
+    backbone: Backbone, pixels: Any, array: str, directions: npt.NDArray[Any]
 ) -> Maps:
     """Return maps [B, direction, T, h, w] of where a clip comes closer to each direction.
 
-    The score is the cosine of a direction and the level, averaged over frames where the level has a
+    The score is the cosine of a direction and the array, averaged over frames where the array has a
     vector for each. The largest value of a map is 1, unless all are 0.
 
     Args:
         backbone: A CLIP or X-CLIP.
         pixels: Normalised pixels [B, T, 3, S, S].
-        level: The level of the backbone that the directions are compared with.
-        directions: Vectors [direction, width], of the width of that level.
+        array: The array of the backbone that the directions are compared with.
+        directions: Vectors [direction, width], of the width of that array.
     """
     import torch
 
@@ -65,7 +65,7 @@ def grad_cam(
     maps = []
     with ExitStack() as hooks, torch.enable_grad():
         hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
-        for score in _cosines(vision_backbone, pixels, level, directions).sum(dim=0):
+        for score in _cosines(vision_backbone, pixels, array, directions).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
             slopes = _patches(vision_backbone, slopes)
             tokens = _patches(vision_backbone, entered[0].detach())
@@ -75,7 +75,7 @@ def grad_cam(
 
 
 def score_cam(
-    backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]
+    backbone: Backbone, pixels: Any, array: str, directions: npt.NDArray[Any]
 ) -> Maps:
     """Return maps as `grad_cam` does; each channel costs one more pass over the clip.
 
@@ -104,7 +104,7 @@ def score_cam(
                     part, (size, size), mode="bilinear"
                 )
                 shown = clip * wide[:, :, None].cpu().numpy()
-                scores.append(_cosines(vision_backbone, shown, level, directions))
+                scores.append(_cosines(vision_backbone, shown, array, directions))
             weights = (LOGIT_SCALE * torch.cat(scores)).softmax(dim=0)
             maps.append(
                 torch.einsum("cthw,cd->dthw", channels, weights).relu().cpu().numpy()
@@ -153,7 +153,7 @@ def write_saliency(
     directions: Annotated[Directions | None, PYTHON_ONLY] = None,
     *,
     text: Annotated[PathLike | None, Option(metavar="FILE")] = None,
-    level: str = "clip",
+    array: str = "clip",
     method: Method = "grad-cam",
     weights: str | None = None,
     facts: Annotated[Mapping[str, Any] | None, PYTHON_ONLY] = None,
@@ -170,7 +170,7 @@ def write_saliency(
         clips: The clips.
         directions: What is looked for, by name, in place of texts.
         text: Texts of `extract text`, by attribute.
-        level: The level that they are compared with.
+        array: The array that they are compared with.
         method: The method for texts; without texts, attention rollout.
         weights: The file or folder of the weights.
         facts: What the directions were made from, for the recipe. The default is their checksum.
@@ -186,13 +186,13 @@ def write_saliency(
     opened = open_store(store, workspace=workspace)
     wanted = dict(directions or {})
     if text:
-        wanted |= _directions_of_texts(opened, text, level)
+        wanted |= _directions_of_texts(opened, text, array)
     if facts is None:
         vectors = {name: np.asarray(row).tolist() for name, row in wanted.items()}
         facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
     folder = new_folder_of(path, workspace)
     opened_workspace = Workspace.of(workspace)
-    ids = clips or opened[level].clip_ids.tolist()
+    ids = clips or opened[array].clip_ids.tolist()
     recipe = opened.recipe.to_json()
     backbone = load_target(target_of(recipe, weights), opened_workspace)
     if backbone.hashes != recipe["weights"]:
@@ -210,19 +210,19 @@ def write_saliency(
             pixels = backbone.normalise(frames)[None]
             if wanted:
                 vectors = np.stack(list(wanted.values()))
-                yield METHODS[method](backbone, pixels, level, vectors)[0]
+                yield METHODS[method](backbone, pixels, array, vectors)[0]
             else:
                 yield rollout(backbone, pixels)[0]
 
     made_by = {"method": "rollout"}
     if wanted:
-        made_by = {"method": method, "level": level}
+        made_by = {"method": method, "level": array}
     names = list(wanted) or ["rollout"]
     write_maps(folder, opened, ids, names, {**made_by, **facts}, results_of_clips())
     return WrittenMaps.at(folder)
 
 
-def _directions_of_texts(store: Store, text: PathLike, level: str) -> Directions:
+def _directions_of_texts(store: Store, text: PathLike, array: str) -> Directions:
     """Return the mean vector of the texts of each attribute, and random directions."""
     from obygaze_models.text_vectors import (
         attribute_vectors,
@@ -231,7 +231,7 @@ def _directions_of_texts(store: Store, text: PathLike, level: str) -> Directions
     )
 
     texts = read_text_table(store, os.fspath(text))
-    check_spaces(store, level, texts)
+    check_spaces(store, array, texts)
     directions = {}
     for name, group in attribute_vectors(texts).items():
         directions[name] = np.asarray(group.vectors).mean(axis=0)
@@ -274,13 +274,13 @@ def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
 
 
 def _cosines(
-    backbone: TorchBackbone, pixels: Any, level: str, directions: Any
+    backbone: TorchBackbone, pixels: Any, array: str, directions: Any
 ) -> Tensor:
     """Return the cosine of each clip with each direction, the mean over frames."""
     from torch.nn.functional import normalize
 
     vectors = normalize(
-        _run(backbone, pixels)[backbone.levels[level].source].float(), dim=-1
+        _run(backbone, pixels)[backbone.arrays[array].source].float(), dim=-1
     )
     wanted = on_device(
         np.asarray(directions, dtype=np.float32), backbone.placement.device

@@ -21,7 +21,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import StoreWriter, TextTable
-from obygaze_features.store.format.recipe import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_array
 from obygaze_features.store.format.records import Plan
 
 MASK = "[MASK]"
@@ -37,12 +37,12 @@ def add_texts(store: Path, table: TextTable) -> Path:
     writer = StoreWriter(store)
     recipe = writer.plan.recipe
     spaces = []
-    for level in recipe.to_json().get("levels", []):
+    for array in recipe.to_json().get("levels", []):
         with suppress(Mismatch):
-            spaces.append(space_of_level(recipe, level))
+            spaces.append(space_of_array(recipe, array))
     if not spaces:
         raise Mismatch(
-            "no level of this store can be compared with texts",
+            "no array of this store can be compared with texts",
             where=str(store),
             hint="use a store of a backbone with a text model, such as clip-b16",
         )

@@ -73,7 +73,7 @@ def check_disk(n_bytes: int, folder: Path) -> None:
             f"{human(n_bytes)} are needed and {human(free)} are free on this disk, of which"
             f" {human(SPARE_BYTES)} must stay free",
             where=str(folder),
-            hint="choose another disk, or fewer levels or films",
+            hint="choose another disk, or fewer arrays or films",
         )
 
 

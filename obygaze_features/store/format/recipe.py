@@ -1,6 +1,6 @@
 """The recipe of a store: the settings that determine its numbers, and their fingerprint.
 
-For some backbones it also says in which space of texts the vectors of a level are.
+For some backbones it also says in which space of texts the vectors of an array are.
 """
 
 import json
@@ -29,7 +29,7 @@ UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
 
-# What the contrastive head of each family compares with text. Its other levels were never trained
+# What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "clip": ("frame-vector", "frame-mean"),
@@ -213,27 +213,27 @@ def same_space(first: str, second: str) -> bool:
     return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
 
 
-def space_of_level(recipe: Recipe, level: str) -> str | None:
-    """Return the space of the vectors of a level; None where the recipe does not determine it.
+def space_of_array(recipe: Recipe, array: str) -> str | None:
+    """Return the space of the vectors of an array; None where the recipe does not determine it.
 
-    A level that its backbone never compares with text is an error: its cosines mean nothing.
+    An array that its backbone never compares with text is an error: its cosines mean nothing.
     """
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})
     tensors = whole.get("weights", {}).get("tensors")
     taps = backbone.get("levels")
     family = backbone.get("family")
-    if not isinstance(taps, dict) or not tensors or level not in taps:
+    if not isinstance(taps, dict) or not tensors or array not in taps:
         return None
     joint = [
         name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
     ]
-    if level not in joint:
+    if array not in joint:
         instead = (
-            f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+            f"--array {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
         )
         raise Mismatch(
-            f"{backbone.get('name')} never compares its level {level!r} with text",
+            f"{backbone.get('name')} never compares its array {array!r} with text",
             hint=instead,
         )
     return space_id_of(

@@ -503,7 +503,12 @@ class Plan(Record):
         """Return the array that tells which frames of an array are real; None if there is none."""
         mask = self._array_of.get(MASK)
         dims = self.array(name).dims
-        if mask is None or mask.is_level or len(dims) < 2 or dims[0] != mask.dims[0]:
+        if (
+            mask is None
+            or mask.is_feature_array
+            or len(dims) < 2
+            or dims[0] != mask.dims[0]
+        ):
             return None
         return mask
 

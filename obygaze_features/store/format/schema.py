@@ -96,7 +96,7 @@ class ArraySpec:
         return np.dtype(self.dtype).kind == "f"
 
     @property
-    def is_level(self) -> bool:
+    def is_feature_array(self) -> bool:
         """Whether this holds features or pictures, not times or masks that go with them."""
         return self.holds_pictures or (
             self.is_float and self.name not in (*TIME_ARRAYS, *SPAN_ARRAYS)

@@ -24,7 +24,7 @@ WITH_ID_KEY = ("hdf5", "npz", "csv")
 def open_features(
     format: Format,
     paths: Path | str | Sequence[Path | str],
-    levels: Mapping[str, str] | None = None,
+    arrays: Mapping[str, str] | None = None,
     *,
     id_key: str | None = None,
 ) -> FeatureSource:
@@ -43,5 +43,5 @@ def open_features(
         raise FixUsage("expected at least one file or folder of features, got none")
     open_one = resolve_name(FORMATS[format])
     options = {} if id_key is None else {"id_key": id_key}
-    sources = [open_one(Path(path), dict(levels or {}), **options) for path in every]
+    sources = [open_one(Path(path), dict(arrays or {}), **options) for path in every]
     return sources[0] if len(sources) == 1 else joined_source(sources)

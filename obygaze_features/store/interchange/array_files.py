@@ -33,7 +33,7 @@ from obygaze_features.store.interchange.source import (
     DAMAGE,
     FILM_KEY,
     ID_KEY,
-    NPY_LEVELS,
+    NPY_NAMES,
     PROVENANCE,
     Array,
     BadRow,
@@ -56,15 +56,15 @@ _NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
 
 def open_npz(
-    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY
+    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
 ) -> FeatureSource:
-    """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
+    """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
     with _opened(path) as packed:
         return column_source(
             path,
             [name for name in packed.files if name != PROVENANCE],
             partial(_member, path, packed),
-            levels,
+            arrays,
             origin=origin_of("npz", path),
             id_key=id_key,
             keep_names=PROVENANCE in packed.files,
@@ -102,7 +102,7 @@ def _member(path: Path, packed: Any, key: str) -> Array:
         raise FixInput(
             f"no array {key!r}{near(key, names)}; the file has {', '.join(names) or 'nothing'}",
             where=where,
-            hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+            hint="--array NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
         )
     member = key if key in packed.zip.namelist() else f"{key}.npy"
     formats = np.lib.format
@@ -135,27 +135,27 @@ def _refuse_objects(error: Exception, array_name: str, path: Path) -> None:
         ) from error
 
 
-def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
-    """Open a folder with a file for each clip; `levels` name the sub-folders of their files."""
-    folders = dict(levels) or _folders_of_levels(root)
+def open_npy(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
+    """Open a folder with a file for each clip; `arrays` name the sub-folders of their files."""
+    folders = dict(arrays) or _folders_of_arrays(root)
     files = {}
-    for level, name in folders.items():
+    for array, name in folders.items():
         folder = root / name
         if not folder.resolve().is_relative_to(root.resolve()) or not folder.is_dir():
-            raise FixInput(f"no folder for the level {level!r}", where=str(folder))
-        files[level] = by_clip(plain_files(folder, SUFFIXES))
-    every = [file for of_level in files.values() for file in of_level.values()]
-    recorded = {level: folder or "." for level, folder in folders.items()}
+            raise FixInput(f"no folder for the array {array!r}", where=str(folder))
+        files[array] = by_clip(plain_files(folder, SUFFIXES))
+    every = [file for of_array in files.values() for file in of_array.values()]
+    recorded = {array: folder or "." for array, folder in folders.items()}
     tops = {root, *(root / folder for folder in folders.values())}
     films = _films_of_folders(files, tops, root)
     origin = origin_of("npy", root, every)
     return clip_source(origin, files, _mapped, recorded, film_of_clip=films)
 
 
-def _folders_of_levels(root: Path) -> dict[str, str]:
-    """Return the folder of each level: those that `export` wrote, else one level in all of it."""
-    if (root / NPY_LEVELS).is_file():
-        names = (root / NPY_LEVELS).read_text(encoding="utf-8").split()
+def _folders_of_arrays(root: Path) -> dict[str, str]:
+    """Return the folder of each array: those that `export` wrote, else one array in all of it."""
+    if (root / NPY_NAMES).is_file():
+        names = (root / NPY_NAMES).read_text(encoding="utf-8").split()
         return {name: name for name in names}
     n_dimensions = []
     for file in plain_files(root, SUFFIXES):
@@ -169,8 +169,8 @@ def _films_of_folders(
 ) -> dict[str, str]:
     """Return the film of each clip that has its files in a folder of that name, not in `tops`."""
     films: dict[str, str] = {}
-    for of_level in files.values():
-        for clip, file in of_level.items():
+    for of_array in files.values():
+        for clip, file in of_array.items():
             if file.parent in tops:
                 continue
             film = films.setdefault(clip, file.parent.name)
@@ -178,7 +178,7 @@ def _films_of_folders(
                 raise FixInput(
                     f"{clip!r} is in the folders {film!r} and {file.parent.name!r}",
                     where=str(root),
-                    hint="files of one clip belong to one film, in each level",
+                    hint="files of one clip belong to one film, in each array",
                 )
     return films
 
@@ -195,12 +195,12 @@ def _mapped(path: Path) -> Array:
 
 
 def open_csv(
-    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY
+    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
 ) -> FeatureSource:
-    """Open a table with a row for each clip; without `levels`, its numbered columns.
+    """Open a table with a row for each clip; without `arrays`, its numbered columns.
 
-    `levels` maps a level to the name of its columns without the number: `clip_0`, `clip_1`, ... are
-    the level `clip` by `{"clip": "clip"}`. The numbers give the order of a vector, wherever the
+    `arrays` has the name of the columns of each array without the number: `clip_0`, `clip_1`, ...
+    are the array `clip` by `{"clip": "clip"}`. The numbers give the order of a vector, wherever the
     columns are in the table.
     """
     violations = Violations(path)
@@ -217,7 +217,7 @@ def open_csv(
         hint = f"--id-key COLUMN, one of {few(table.columns)}"
     violations.raise_if_any(NOT_FEATURES, hint)
     columns = _numbered_columns(table, id_key)
-    if not columns and not levels:
+    if not columns and not arrays:
         raise FixInput(
             "no numbered columns",
             where=str(path),
@@ -226,7 +226,7 @@ def open_csv(
     vectors = {
         name: _in_order(numbered, violations)
         for name, numbered in columns.items()
-        if not levels or name in levels.values()
+        if not arrays or name in arrays.values()
     }
     violations.raise_if_any(
         NOT_FEATURES,
@@ -242,14 +242,14 @@ def open_csv(
         if name not in table.columns:
             there = ", ".join(columns) or "none"
             problem = f"no columns {name!r}_0, ...; numbered: {there}"
-            raise FixInput(problem, where=str(path), hint="--level NAME=COLUMNS")
+            raise FixInput(problem, where=str(path), hint="--array NAME=COLUMNS")
         return np.array([row[name] for row in table.rows], dtype=np.str_)
 
     return column_source(
         path,
         [*numbers, *texts],
         read,
-        levels,
+        arrays,
         origin=origin_of("csv", path),
         id_key=id_key,
         keep_names=made_by_obygaze(path.with_name(f"{path.name}.json")),
@@ -311,29 +311,29 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
     return values
 
 
-def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
+def open_pth(path: Path, arrays: Mapping[str, str]) -> FeatureSource:
     """Open a folder with one tensor file a clip.
 
-    `levels` name keys, where the files hold dictionaries of tensors.
+    `arrays` name keys, where the files hold dictionaries of tensors.
     """
     need("torch", "mlp", PTH_PURPOSE)
     files = plain_files(path, PTH_SUFFIXES)
     clips = by_clip(files, _ids_of_files(files))
     keys = {
         name: {clip: (file, key) for clip, file in clips.items()}
-        for name, key in (levels or {"": ""}).items()
+        for name, key in (arrays or {"": ""}).items()
     }
     films = {
         clip: file.parent.name for clip, file in clips.items() if file.parent != path
     }
     origin = origin_of("pth", path, files)
-    source = clip_source(origin, keys, _tensor, levels, film_of_clip=films)
+    source = clip_source(origin, keys, _tensor, arrays, film_of_clip=films)
     n_others = sum(other.is_file() for other in visible_paths(path)) - len(files)
     if n_others > 0:
         verb = "was" if n_others == 1 else "were"
         source.warnings.append(f"{count(n_others, 'file')} {verb} left out: not .pth")
-    if not levels:
-        source.arrays = {_level_of(source): source.arrays[""]}
+    if not arrays:
+        source.arrays = {_array_of(source): source.arrays[""]}
     return source
 
 
@@ -345,7 +345,7 @@ def _ids_of_files(files: Sequence[Path]) -> list[str]:
     return ids
 
 
-def _level_of(source: FeatureSource) -> str:
+def _array_of(source: FeatureSource) -> str:
     """Return `tokens` if most clips have several vectors, else `clip`."""
     n_dimensions = []
     for index in range(len(source.clip_ids)):

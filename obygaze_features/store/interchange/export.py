@@ -45,15 +45,15 @@ from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.interchange import Format
 from obygaze_features.store.interchange.source import (
     DAMAGE,
-    HDF5_LEVELS,
-    NPY_LEVELS,
+    HDF5_NAMES,
+    NPY_NAMES,
     PROVENANCE,
 )
 from obygaze_features.store.read.reader import Store, open_store
 
 DATE = (1980, 1, 1, 0, 0, 0)
-# The formats that hold one level.
-ONE_LEVEL = ("csv", "pth")
+# The formats that hold one array.
+ONE_ARRAY = ("csv", "pth")
 SHOWN_CLIPS = 20
 LABELS = ("level", "concepts")
 LABELS_FILE = "labels.csv"
@@ -67,7 +67,7 @@ class Exported:
     path: Path
     format: str
     n_clips: int
-    levels: Sequence[str]
+    arrays: Sequence[str]
     left_out: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Exported:
         return {**asdict(self), "path": str(self.path)}
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.n_clips} clips, {', '.join(self.levels)}"
+        return f"{self.path}: {self.n_clips} clips, {', '.join(self.arrays)}"
 
     @property
     def notes(self) -> list[str]:
@@ -105,7 +105,7 @@ class _Job:
         return dict(zip(LABELS, values, strict=False))
 
     def blocks(self, spec: ArraySpec) -> Iterator[Any]:
-        """Yield the rows of a level, block by block in the store's order."""
+        """Yield the rows of an array, block by block in the store's order."""
         for matrix in self.store.stream(spec.name, mask=self.rows):
             yield matrix
             self.progress.advance(len(matrix.values))
@@ -122,8 +122,8 @@ def export_store(
     path: Annotated[str | Path, Option(metavar="OUTPUT")],
     format: Annotated[Format, Option(is_first=True)],
     *,
-    levels: Annotated[
-        Sequence[str] | None, Option("--level", shown_default="all")
+    arrays: Annotated[
+        Sequence[str] | None, Option("--array", shown_default="all")
     ] = None,
     compress: bool = False,
     labels: Annotated[
@@ -137,7 +137,7 @@ def export_store(
 ) -> Exported:
     """Write the features of a store in another format.
 
-    Clips that failed or are missing are left out and listed. csv and pth hold one level: by
+    Clips that failed or are missing are left out and listed. csv and pth hold one array: by
     default the last with one vector a clip, and the one with most tokens. Licence, citation,
     recipe and fingerprint go with them: as the attribute `obygaze_provenance` of an HDF5 file, an
     array of that name (npz), `.obygaze-export.json` in the folder (npy, pth), or FILE.json beside
@@ -147,20 +147,20 @@ def export_store(
         store: The store.
         path: The new file; for npy and pth the new folder.
         format: The format of the files.
-        levels: Only this level.
+        arrays: Only this array.
         compress: Compress (hdf5 and npz).
         labels: Write its levels and concepts too: as columns (csv), arrays (npz), attributes
             (hdf5), or labels.csv in the folder (npy, pth).
         for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
             line says so.
         force: Replace the output if it exists.
-        progress: Counts clips, once for each level.
+        progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
-        obygaze store export csv obygaze12-xclip pooled.csv --level pooled --with-labels obygaze12
-        obygaze store export pth obygaze12-xclip FEATURES --level tokens
+        obygaze store export csv obygaze12-xclip pooled.csv --array pooled --with-labels obygaze12
+        obygaze store export pth obygaze12-xclip FEATURES --array tokens
     """
     store = open_store(store, workspace=workspace)
     path = Workspace.of(workspace).checked(Path(path))
@@ -169,7 +169,7 @@ def export_store(
     store.plan.refuse_pictures(store.location)
     _check_format(format, for_spreadsheets=for_spreadsheets, labels=labels)
     refuse_spreadsheet_name(path)
-    specs = _specs(store, format, levels)
+    specs = _specs(store, format, arrays)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
     present, left_out = _rows_to_export(store, specs)
@@ -205,7 +205,7 @@ def _check_format(
 def _rows_to_export(
     store: Store, specs: Sequence[ArraySpec]
 ) -> tuple[npt.NDArray[np.bool_], dict[str, str]]:
-    """Return which rows have features in all levels, and why the clips of others have none."""
+    """Return which rows have features in all arrays, and why the clips of others have none."""
     present = np.ones(store.n_clips, dtype=bool)
     left_out: dict[str, str] = {}
     for spec in specs:
@@ -284,9 +284,9 @@ def _not_an_hdf5_export(file: Path) -> str:
     import h5py
 
     with suppress(*DAMAGE), h5py.File(file, "r") as handle:
-        if HDF5_LEVELS in handle.attrs:
+        if HDF5_NAMES in handle.attrs:
             return ""
-    return f"it does not have the attribute {HDF5_LEVELS} of one"
+    return f"it does not have the attribute {HDF5_NAMES} of one"
 
 
 def _not_an_npz_export(file: Path) -> str:
@@ -306,24 +306,24 @@ def _names_sha256(folder: Path) -> str:
     )
 
 
-def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
-    """Return the arrays to export; a format of one level has a default."""
-    names = list(dict.fromkeys(levels or store.levels))
+def _specs(store: Store, format: str, arrays: Sequence[str] | None) -> list[ArraySpec]:
+    """Return the arrays to export; a format of one array has a default."""
+    names = list(dict.fromkeys(arrays or store.feature_arrays))
     store.require_held(names)
     specs = [store.plan.array(name) for name in names]
-    if format in ONE_LEVEL and not levels:
-        specs = _usual_level(specs, format)
-    if not specs or (format in ONE_LEVEL and len(specs) > 1):
-        raise FixUsage(f"expected one level for {format}", hint="--level NAME")
+    if format in ONE_ARRAY and not arrays:
+        specs = _usual_array(specs, format)
+    if not specs or (format in ONE_ARRAY and len(specs) > 1):
+        raise FixUsage(f"expected one array for {format}", hint="--array NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
         raise FixUsage(
-            "csv needs a level with one vector a clip", hint="--level pooled"
+            "csv needs an array with one vector a clip", hint="--array pooled"
         )
     return specs
 
 
-def _usual_level(specs: Sequence[ArraySpec], format: str) -> list[ArraySpec]:
-    """Return the level for a format of one level: the last with a vector a clip, or all tokens."""
+def _usual_array(specs: Sequence[ArraySpec], format: str) -> list[ArraySpec]:
+    """Return the array for a format of one array: the last with a vector a clip, or all tokens."""
     if format == "csv":
         vectors = [spec for spec in specs if len(spec.tail_shape) == 1]
         return vectors[-1:]
@@ -331,12 +331,12 @@ def _usual_level(specs: Sequence[ArraySpec], format: str) -> list[ArraySpec]:
 
 
 def _check_label_arrays(specs: Sequence[ArraySpec]) -> None:
-    """Raise an error if a level has the name of an array of labels."""
+    """Raise an error if an array has the name of an array of labels."""
     for spec in specs:
         if spec.name in LABELS:
             raise FixUsage(
-                f"in npz, the level {spec.name!r} and the {spec.name} of labels would be one array",
-                hint="hdf5 or npy, or --level for other levels only",
+                f"in npz, the array {spec.name!r} and the {spec.name} of labels would be one array",
+                hint="hdf5 or npy, or --array for other arrays only",
             )
 
 
@@ -406,7 +406,7 @@ def _same_name(names: Sequence[str], folder: Path) -> tuple[str, str] | None:
 
 
 def _npz(job: _Job, path: Path) -> None:
-    """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
+    """clip_id, movie_id, and an array of each name; written in pieces, so that any size fits."""
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", method) as out:
 
@@ -438,10 +438,10 @@ def _npz(job: _Job, path: Path) -> None:
 
 
 def _npy(job: _Job, path: Path) -> None:
-    """LEVEL/FILM/CLIP.npy."""
+    """ARRAY/FILM/CLIP.npy."""
     _check_files(job, path, ".npy")
     names = [spec.name for spec in job.specs]
-    (path / NPY_LEVELS).write_text("\n".join(names) + "\n", encoding="utf-8")
+    (path / NPY_NAMES).write_text("\n".join(names) + "\n", encoding="utf-8")
     for spec in job.specs:
         for clip, film, values in job.clips(spec):
             folder = path / spec.name / film
@@ -450,13 +450,13 @@ def _npy(job: _Job, path: Path) -> None:
 
 
 def _hdf5(job: _Job, path: Path) -> None:
-    """One level: a dataset a clip. Several: a group a clip, a dataset a level."""
+    """One array: a dataset a clip. Several: a group a clip, a dataset an array."""
     import h5py
 
     options = {"compression": "gzip", "shuffle": True} if job.compress else {}
     try:
         with h5py.File(path, "w") as out:
-            out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
+            out.attrs[HDF5_NAMES] = [spec.name for spec in job.specs]
             out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
             for spec in job.specs:
                 for clip, film, values in job.clips(spec):

@@ -1,6 +1,6 @@
 """Features in HDF5 files: one dataset a clip under some path, or one big array and ids.
 
-A level is given by a path. With `{id}` in it there is one dataset a clip: `{id}`,
+An array is given by a path. With `{id}` in it there is one dataset a clip: `{id}`,
 `{id}/features`, `v_{id}/c3d_features`, `features.s3d/{id}`. Without, it is one array of all
 clips, whose ids lie under the id key. A folder of files has one clip a file.
 """
@@ -20,7 +20,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.store.interchange.source import (
     DAMAGE,
     FILM_KEY,
-    HDF5_LEVELS,
+    HDF5_NAMES,
     BadRow,
     FeatureSource,
     by_clip,
@@ -33,35 +33,35 @@ from obygaze_features.store.interchange.source import (
 
 ID = "{id}"
 SUFFIXES = (".h5", ".hdf5", ".hdf")
-LAYOUT = f"--level NAME=PATH, such as --level clip='{ID}/features'"
+LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 
 def open_one(
-    path: Path, levels: Mapping[str, str], *, id_key: str | None = None
+    path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> FeatureSource:
-    """Open a file or a folder; without paths in `levels`, a dataset for each clip, or ids."""
+    """Open a file or a folder; without paths in `arrays`, a dataset for each clip, or ids."""
     # Other programs show paths from the root of the file: /features.
-    levels = {name: place.lstrip("/") for name, place in levels.items()}
+    arrays = {name: place.lstrip("/") for name, place in arrays.items()}
     id_key = None if id_key is None else id_key.lstrip("/")
     try:
         if path.is_dir():
-            return _a_file_a_clip(path, levels)
+            return _a_file_a_clip(path, arrays)
         require_file(path)
         handle = h5py.File(path, "r")
-        key = id_key if id_key is not None or levels else _id_key(handle)
+        key = id_key if id_key is not None or arrays else _id_key(handle)
         if key is None:
             source = _a_dataset_a_clip(
-                path, handle, levels or _levels_of_file(handle, path)
+                path, handle, arrays or _arrays_of_file(handle, path)
             )
         else:
             source = column_source(
                 path,
                 [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
                 lambda key: _dataset(handle, key, path),
-                levels,
+                arrays,
                 origin=origin_of("hdf5", path),
                 id_key=key,
             )
@@ -170,7 +170,7 @@ def _id_key(handle: Any) -> str | None:
 
     A clip may have the name of an array of ids, such as `keys`.
     """
-    if HDF5_LEVELS in handle.attrs:
+    if HDF5_NAMES in handle.attrs:
         return None
     kinds = _kinds(handle)
     for name in ID_KEYS:
@@ -182,25 +182,25 @@ def _id_key(handle: Any) -> str | None:
 
 
 def _a_dataset_a_clip(
-    path: Path, handle: Any, levels: Mapping[str, str]
+    path: Path, handle: Any, arrays: Mapping[str, str]
 ) -> FeatureSource:
     """Open one file in which each clip has its own dataset."""
-    paths = list(levels.values())
+    paths = list(arrays.values())
     clips = list(
         dict.fromkeys(clip for pattern in paths for clip in _ids(handle, pattern, path))
     )
     if not clips:
-        hint = f"--level NAME=PATH; the file has {few(list(handle))}"
+        hint = f"--array NAME=PATH; the file has {few(list(handle))}"
         raise FixInput(f"no dataset at {few(paths)}", where=str(path), hint=hint)
     keys = {
-        level: {c: pattern.replace(ID, c) for c in clips}
-        for level, pattern in levels.items()
+        array: {c: pattern.replace(ID, c) for c in clips}
+        for array, pattern in arrays.items()
     }
     return clip_source(
         origin_of("hdf5", path),
         keys,
         lambda key: _dataset_of_clip(handle, key, str(path)),
-        levels,
+        arrays,
         film_of_clip=_films(handle, paths[0], clips, path),
     )
 
@@ -255,19 +255,19 @@ def _id_of(attribute: Any) -> str | None:
     return str(value) if isinstance(value, str) else None
 
 
-def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
+def _a_file_a_clip(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
-    if not levels or any(ID in path for path in levels.values()):
+    if not arrays or any(ID in path for path in arrays.values()):
         problem = (
-            f"each level of a folder of files needs its path in a file, without {ID}"
+            f"each array of a folder of files needs its path in a file, without {ID}"
         )
-        raise FixInput(problem, where=str(root), hint="--level clip=features")
+        raise FixInput(problem, where=str(root), hint="--array clip=features")
     clips = by_clip(files)
     keys = {
-        level: {c: (clips[c], path) for c in clips} for level, path in levels.items()
+        array: {c: (clips[c], path) for c in clips} for array, path in arrays.items()
     }
-    return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, levels)
+    return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, arrays)
 
 
 def _dataset_in_file(key: tuple[Path, str]) -> Any:
@@ -308,17 +308,17 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
             yield match[1]
 
 
-def _exported_levels(handle: Any) -> list[str]:
-    """Return the levels that `export` wrote; none for files of other programs."""
-    if HDF5_LEVELS not in handle.attrs:
+def _exported_names(handle: Any) -> list[str]:
+    """Return the arrays that `export` wrote; none for files of other programs."""
+    if HDF5_NAMES not in handle.attrs:
         return []
     _check_texts(handle)
-    return [str(name) for name in handle.attrs[HDF5_LEVELS]]
+    return [str(name) for name in handle.attrs[HDF5_NAMES]]
 
 
-def _levels_of_file(handle: Any, path: Path) -> dict[str, str]:
-    """Return the paths of levels: as `export` wrote them, else of one dataset for each clip."""
-    exported = _exported_levels(handle)
+def _arrays_of_file(handle: Any, path: Path) -> dict[str, str]:
+    """Return the paths of arrays: as `export` wrote them, else of one dataset for each clip."""
+    exported = _exported_names(handle)
     arrays = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
     if not arrays and exported:
         return {name: f"{ID}/{name}" for name in exported}

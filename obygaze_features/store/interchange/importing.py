@@ -53,7 +53,7 @@ class ImportSettings:
     """The facts to keep with imported features, and how the features are stored.
 
     `backbone` and `facts` are kept in the recipe. `pool` keeps the maximum over all vectors of a
-    clip: "also" as a further level, "only" in place of them.
+    clip: "also" as a further array, "only" in place of them.
     """
 
     backbone: str = ""
@@ -71,7 +71,7 @@ class ImportedStore:
     path: Path
     n_clips: int
     n_ok: int
-    levels: Mapping[str, tuple[int, ...]]
+    arrays: Mapping[str, tuple[int, ...]]
     failed: Mapping[str, str]
     not_in_manifest: Sequence[str]
     warnings: Sequence[str]
@@ -81,7 +81,7 @@ class ImportedStore:
         return {**asdict(self), "path": str(self.path)}
 
     def __str__(self) -> str:
-        shapes = [f"{name} {list(shape)}" for name, shape in self.levels.items()]
+        shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
         n_clips = f"{self.n_ok} of {self.n_clips} clips"
         return f"{self.path}: {n_clips}, {', '.join(shapes)}, sealed"
 
@@ -108,8 +108,8 @@ def import_features(
     ],
     path: Annotated[str | os.PathLike[str], Option("-o")],
     *,
-    levels: Annotated[
-        Mapping[str, str] | None, Option("--level", metavar="NAME=KEY", group=CONTENT)
+    arrays: Annotated[
+        Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
     ] = None,
     id_key: Annotated[str | None, Option(group=CONTENT)] = None,
     manifest: Annotated[
@@ -133,30 +133,30 @@ def import_features(
     files or folders of one format become one store.
 
     pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
-    [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that could
+    [1, tokens, D]. With --array NAME=KEY the files are dictionaries of tensors. Files that could
     run code are rejected.
 
     hdf5: a file with a dataset a clip, or with one array and ids; or a folder with a file a clip.
-    The path in --level NAME=PATH gives the layout: '{id}' (found without it) or '{id}/features'
+    The path in --array NAME=PATH gives the layout: '{id}' (found without it) or '{id}/features'
     for a dataset a clip, 'features' with --id-key for one array of all.
 
     npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
-    the level clip if its name says nothing, such as x or features.
+    the array clip if its name says nothing, such as x or features.
 
     csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it. The
     numbers give the order of a vector, wherever the columns are.
 
     npy: a folder. Each file is a clip, in one folder, in one for each film, or in one for each
-    --level NAME=FOLDER.
+    --array NAME=FOLDER.
 
     Args:
         format: The format of the files.
         sources: The files or folders.
         path: The new store: a name or a folder.
-        levels: Store the array, dataset path or folder KEY as the level NAME.
+        arrays: Store the array, dataset path or folder KEY under NAME.
         id_key: npz, hdf5, csv: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
-        pool: Keep the maximum over all vectors of a clip: as a further level 'pooled', or in place
+        pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
         dtype: The type of numbers. [default: float32; several float16 vectors stay float16]
         backbone: The model that made them.
@@ -168,19 +168,19 @@ def import_features(
 
     Commands:
         obygaze store import npz train.npz val.npz test.npz -o imported
-        obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
+        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
         obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
         obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
-        obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
-        obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
+        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
         obygaze store import csv features.csv --id-key shot -o mine
-        obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
+        obygaze store import npy features/ --array clip=xclip --array frames=xclip_frames -o mine
     """
     target = Workspace.of(workspace).new_store(path)
-    source = open_features(format, sources, levels, id_key=id_key)
+    source = open_features(format, sources, arrays, id_key=id_key)
     try:
         if pool is None:
-            pool = "also" if list(source.levels) == ["tokens"] else "none"
+            pool = "also" if list(source.names) == ["tokens"] else "none"
         settings = ImportSettings(
             backbone=backbone,
             facts=facts or {},
@@ -282,7 +282,7 @@ def import_store(
         path=Path(path),
         n_clips=len(indices),
         n_ok=len(indices) - len(failed),
-        levels={spec.name: spec.tail_shape for spec in job.specs},
+        arrays={spec.name: spec.tail_shape for spec in job.specs},
         failed={rows.clip_ids[row]: str(status) for row, status in failed.items()},
         not_in_manifest=[clip for clip in ids if clip not in in_store],
         warnings=source.warnings,
@@ -380,18 +380,20 @@ class _Job:
         self.source = source
         self.settings = settings
         self.indices = indices
-        self.shapes = {level: self._usual_shape(level) for level in source.levels}
+        self.shapes = {array: self._usual_shape(array) for array in source.names}
         self.specs = [
-            ArraySpec(level, shape.sizes, dtype=shape.dtype)
-            for level, shape in self.shapes.items()
+            ArraySpec(array, shape.sizes, dtype=shape.dtype)
+            for array, shape in self.shapes.items()
         ]
         several = [
-            level for level, shape in self.shapes.items() if len(shape.sizes) > 1
+            array for array, shape in self.shapes.items() if len(shape.sizes) > 1
         ]
         self.pooled_from = several[0] if settings.pool == "also" and several else None
         if self.pooled_from is not None:
             if POOLED in self.shapes:
-                raise FixInput(f"a level {POOLED!r} exists already", hint="--pool none")
+                raise FixInput(
+                    f"an array {POOLED!r} exists already", hint="--pool none"
+                )
             width = self.shapes[self.pooled_from].sizes[-1]
             self.specs.append(ArraySpec(POOLED, (width,)))
         self.row_bytes = sum(spec.row_bytes for spec in self.specs)
@@ -399,7 +401,7 @@ class _Job:
             32 * self.row_bytes, "one block of clips", str(source.origin), "--pool only"
         )
 
-    def _usual_shape(self, level: str) -> Shape:
+    def _usual_shape(self, array: str) -> Shape:
         """Return the shape and type that most clips have in the new store."""
         n_of_shape: Counter[Shape] = Counter()
         first_problem = ""
@@ -407,21 +409,21 @@ class _Job:
             if index is None:
                 continue
             try:
-                shape = checked_shape(self.source.shape(level, index), level)
+                shape = checked_shape(self.source.shape(array, index), array)
             except BadRow as error:  # reported again when the row is read
                 first_problem = first_problem or f"; the first: {error}"
                 continue
             n_of_shape[self._stored_shape(shape)] += 1
         if not n_of_shape:
             raise FixInput(
-                f"no clip has a usable {level}{first_problem}",
+                f"no clip has a usable {array}{first_problem}",
                 where=name_of(self.source),
-                hint="--level NAME=KEY of another array",
+                hint="--array NAME=KEY of another array",
             )
         usual, n_usual = n_of_shape.most_common(1)[0]
         if 2 * n_usual <= n_of_shape.total():
             raise FixInput(
-                f"{level} has {len(n_of_shape)} shapes, and a store needs one for all clips",
+                f"{array} has {len(n_of_shape)} shapes, and a store needs one for all clips",
                 hint="--pool only keeps the maximum over all vectors of a clip",
                 details=[
                     f"{n} clips of {shape.sizes} {shape.dtype}"
@@ -481,25 +483,25 @@ class _Job:
 
     def _clip(self, index: int) -> dict[str, Array]:
         """Return the values of a clip, by the array of the store."""
-        values = {level: self._values(level, index) for level in self.shapes}
+        values = {array: self._values(array, index) for array in self.shapes}
         if self.pooled_from is not None:
             vectors = values[self.pooled_from]
             vectors = vectors.reshape(-1, vectors.shape[-1])
             values[POOLED] = vectors.max(axis=0).astype(np.float32)
         return values
 
-    def _values(self, level: str, index: int) -> Array:
-        values = self.source.row(level, index)
-        shape = self.shapes[level]
-        checked_shape(Shape(values.shape, str(values.dtype)), level)
+    def _values(self, array: str, index: int) -> Array:
+        values = self.source.row(array, index)
+        shape = self.shapes[array]
+        checked_shape(Shape(values.shape, str(values.dtype)), array)
         if self.settings.pool == "only":
             values = values.reshape(-1, values.shape[-1]).max(axis=0)
         if values.shape != shape.sizes:
             raise BadRow(
-                f"{level} has the shape {values.shape}, most clips have {shape.sizes}"
+                f"{array} has the shape {values.shape}, most clips have {shape.sizes}"
             )
         with np.errstate(over="ignore"):  # overflow is found in the next line
             stored = values.astype(shape.dtype)
         if not np.isfinite(stored).all():
-            raise BadRow(f"{level} holds NaN or infinity as {shape.dtype}")
+            raise BadRow(f"{array} holds NaN or infinity as {shape.dtype}")
         return stored

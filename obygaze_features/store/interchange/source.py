@@ -27,11 +27,11 @@ T = TypeVar("T")
 Array = npt.NDArray[Any]
 Opener: TypeAlias = Callable[[], Any]
 MAX_DIMENSIONS = 3
-# By these marks `export` lists the levels that it wrote, and an import finds them again.
-HDF5_LEVELS = "obygaze_levels"
-NPY_LEVELS = "levels.txt"
+# By these marks `export` lists the arrays that it wrote, and an import finds them again.
+HDF5_NAMES = "obygaze_levels"
+NPY_NAMES = "levels.txt"
 PROVENANCE = "obygaze_provenance"
-# Names of arrays that say nothing about what they hold. Experiments look for the level `clip`.
+# Names of arrays that say nothing about what they hold. Experiments look for the array `clip`.
 GENERIC = frozenset(
     (
         "x",
@@ -89,7 +89,7 @@ class FeatureSource:
     """Features of clips that can be imported, from files of any format.
 
     `movie_ids` has the film of each clip, None where the files do not give it. `arrays` has, for
-    each level, a function for each clip that opens its array, None where the clip has none. An
+    each array, a function for each clip that opens its array, None where the clip has none. An
     array is anything with `shape`, `dtype` and `array[()]`; it is read only when its row is
     written. `handles` are closed at the end.
     """
@@ -103,38 +103,38 @@ class FeatureSource:
     _shapes: dict[Any, Shape] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        levels = ", ".join(self.levels)
+        names = ", ".join(self.names)
         return short_repr(
-            "FeatureSource", name_of(self), f"{len(self.clip_ids)} clips", levels
+            "FeatureSource", name_of(self), f"{len(self.clip_ids)} clips", names
         )
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        """The names of the levels."""
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays."""
         return tuple(self.arrays)
 
-    def shape(self, level: str, index: int) -> Shape:
+    def shape(self, array: str, index: int) -> Shape:
         """Return the shape of one clip's array, or raise BadRow; it is opened once for that."""
-        opener = self.arrays[level][index]
+        opener = self.arrays[array][index]
         if opener not in self._shapes:
-            self._shapes[opener] = self._use(level, opener, Shape.of)
+            self._shapes[opener] = self._use(array, opener, Shape.of)
         return self._shapes[opener]
 
-    def row(self, level: str, index: int) -> Array:
+    def row(self, array: str, index: int) -> Array:
         """Return one clip's array, or raise BadRow."""
         return self._use(
-            level, self.arrays[level][index], lambda array: np.asarray(array[()])
+            array, self.arrays[array][index], lambda array: np.asarray(array[()])
         )
 
-    def _use(self, level: str, opener: Opener | None, use: Callable[[Any], T]) -> T:
+    def _use(self, array: str, opener: Opener | None, use: Callable[[Any], T]) -> T:
         if opener is None:
-            raise BadRow(f"no file for {level}")
+            raise BadRow(f"no file for {array}")
         try:
             return use(opener())
         except Corrupt as error:
             raise BadRow(error.what) from error
         except DAMAGE as error:
-            raise BadRow(f"{level} cannot be read: {error}") from error
+            raise BadRow(f"{array} cannot be read: {error}") from error
 
     def close(self) -> None:
         """Close the files that the arrays are read from."""
@@ -143,27 +143,27 @@ class FeatureSource:
 
 
 def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
-    """Return several sources of the same levels as one, one after the other."""
-    levels = sources[0].levels
+    """Return several sources of the same arrays as one, one after the other."""
+    names = sources[0].names
     for source in sources:
-        if set(source.levels) != set(levels):
-            here = ", ".join(levels)
-            there = ", ".join(source.levels)
+        if set(source.names) != set(names):
+            here = ", ".join(names)
+            there = ", ".join(source.names)
             raise FixInput(
-                f"the sources have different levels: {here}; {there}",
+                f"the sources have different arrays: {here}; {there}",
                 where=name_of(source),
-                hint="import each into its own store, or choose --level in all of them",
+                hint="import each into its own store, or choose --array in all of them",
             )
     clip_ids: list[str] = []
     movie_ids: list[str | None] = []
-    arrays: dict[str, list[Opener | None]] = {level: [] for level in levels}
+    arrays: dict[str, list[Opener | None]] = {name: [] for name in names}
     messages: list[str] = []
     handles: list[Any] = []
     for source in sources:
         clip_ids += source.clip_ids
         movie_ids += source.movie_ids
-        for level in levels:
-            arrays[level] += source.arrays[level]
+        for name in names:
+            arrays[name] += source.arrays[name]
         messages += source.warnings
         handles += source.handles
     return FeatureSource(
@@ -183,36 +183,36 @@ def clip_source(
     origin: Mapping[str, Any],
     keys: Mapping[str, Mapping[str, Any]],
     open_array: Callable[[Any], Any],
-    levels: Mapping[str, str],
+    arrays: Mapping[str, str],
     *,
     film_of_clip: Mapping[str, str] | None = None,
 ) -> FeatureSource:
     """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
-    `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
-    `levels` is recorded with the origin. `film_of_clip` has the films that the files give.
+    `keys` has, for each array, the key of each clip's array; `open_array` opens one by its key.
+    `arrays` is recorded with the origin. `film_of_clip` has the films that the files give.
     """
-    origin = {**origin, "levels": dict(levels)} if levels else origin
+    origin = {**origin, "levels": dict(arrays)} if arrays else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
-    arrays: dict[str, list[Opener | None]] = {}
-    for level, key_of_clip in keys.items():
+    openers_of_array: dict[str, list[Opener | None]] = {}
+    for array, key_of_clip in keys.items():
         openers: list[Opener | None] = []
         for clip in clip_ids:
             if clip in key_of_clip:
                 openers.append(partial(open_array, key_of_clip[clip]))
             else:
                 openers.append(None)
-        arrays[level] = openers
+        openers_of_array[array] = openers
     known_films = film_of_clip or {}
     movie_ids = [known_films.get(clip) for clip in clip_ids]
-    return FeatureSource(origin, clip_ids, movie_ids, arrays)
+    return FeatureSource(origin, clip_ids, movie_ids, openers_of_array)
 
 
 def column_source(
     path: Path,
     names: Collection[str],
     read: Callable[[str], Any],
-    levels: Mapping[str, str],
+    arrays: Mapping[str, str],
     *,
     origin: Mapping[str, Any],
     id_key: str = ID_KEY,
@@ -224,79 +224,79 @@ def column_source(
         path: the file or folder of the arrays.
         names: their names.
         read: returns the array of a name.
-        levels: the array of each level; by default each array of floats with a row for each id.
+        arrays: the key of each array; by default those of floats with a row for each id.
         origin: what is recorded of the file or folder.
         id_key: the array of clip ids.
-        keep_names: the names of arrays are those of levels, as `export` wrote them.
+        keep_names: arrays are called as in the file, as `export` wrote them.
     """
     ids = _ids(path, read, id_key)
     films: Sequence[str | None] = [None] * len(ids)
     if FILM_KEY in names:
         films = [film or None for film in _ids(path, read, FILM_KEY)]
-    keys = levels.values() or [name for name in names if name not in (id_key, FILM_KEY)]
-    arrays = {key: read(key) for key in keys}
+    keys = arrays.values() or [name for name in names if name not in (id_key, FILM_KEY)]
+    array_of_key = {key: read(key) for key in keys}
     warnings = []
-    if not levels:
-        levels = _usable_levels(arrays, len(ids), path, keep_names=keep_names)
+    if not arrays:
+        arrays = _usable_arrays(array_of_key, len(ids), path, keep_names=keep_names)
         warnings = [
             f"{key} was left out: not an array with a row for each id"
-            for key in sorted(arrays.keys() - set(levels.values()))
+            for key in sorted(array_of_key.keys() - set(arrays.values()))
         ]
-    _check_rows(levels, arrays, ids, films, path)
+    _check_rows(arrays, array_of_key, ids, films, path)
     rows: dict[str, list[Opener | None]] = {}
     # Known without reading the rows.
     shapes: dict[Any, Shape] = {}
-    for level, key in levels.items():
-        array = arrays[key]
+    for name, key in arrays.items():
+        array = array_of_key[key]
         shape_of_row = Shape(tuple(array.shape[1:]), str(array.dtype))
-        rows[level] = [partial(array.__getitem__, index) for index in range(len(ids))]
-        shapes.update(dict.fromkeys(rows[level], shape_of_row))
-    origin = {**origin, "levels": dict(levels)}
+        rows[name] = [partial(array.__getitem__, index) for index in range(len(ids))]
+        shapes.update(dict.fromkeys(rows[name], shape_of_row))
+    origin = {**origin, "levels": dict(arrays)}
     return FeatureSource(origin, ids, films, rows, warnings, _shapes=shapes)
 
 
-def _usable_levels(
-    arrays: Mapping[str, Any], n_clips: int, path: Path, *, keep_names: bool
+def _usable_arrays(
+    array_of_key: Mapping[str, Any], n_clips: int, path: Path, *, keep_names: bool
 ) -> dict[str, str]:
-    """Return the key of each level, of the arrays of floats that have a row for each clip.
+    """Return the key of each array by its name: of those of floats with a row for each clip.
 
-    The only level with one vector a clip is `clip` if its name says nothing. With `keep_names`
-    the keys are the names of the levels.
+    The only one with one vector a clip is called `clip` if its key says nothing. With `keep_names`
+    the keys are the names.
     """
     usable = [
         key
-        for key, array in arrays.items()
+        for key, array in array_of_key.items()
         if array.dtype.kind == "f" and 2 <= array.ndim <= 4 and len(array) == n_clips
     ]
     if keep_names:
         return {key: key for key in usable}
-    levels = _named_levels(usable, path)
-    vectors = [name for name, key in levels.items() if arrays[key].ndim == 2]
-    if len(vectors) != 1 or vectors[0] not in GENERIC or "clip" in levels:
-        return levels
-    return {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
+    arrays = _named_arrays(usable, path)
+    vectors = [name for name, key in arrays.items() if array_of_key[key].ndim == 2]
+    if len(vectors) != 1 or vectors[0] not in GENERIC or "clip" in arrays:
+        return arrays
+    return {"clip" if name == vectors[0] else name: key for name, key in arrays.items()}
 
 
 def _check_rows(
-    levels: Mapping[str, str],
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, str],
+    array_of_key: Mapping[str, Any],
     ids: Sequence[str],
     films: Sequence[str | None],
     path: Path,
 ) -> None:
-    """Raise an error unless there is a level, and films and levels have a row for each id."""
+    """Raise an error unless there is an array, and films and arrays have a row for each id."""
     n_clips = len(ids)
     where = str(path)
-    if not levels:
+    if not arrays:
         shapes = [
             f"{key} is {array.dtype} {list(array.shape)}"
-            for key, array in arrays.items()
+            for key, array in array_of_key.items()
         ]
         there = f": {few(shapes)}" if shapes else "; the file has no other array"
         raise FixInput(
             f"no array of floats has a row for each of the {n_clips} ids{there}",
             where=where,
-            hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
+            hint="--array NAME=KEY stores whole numbers too, --id-key names other ids",
         )
     if len(films) != n_clips:
         raise FixInput(
@@ -304,28 +304,28 @@ def _check_rows(
             where=where,
             hint="save one film id for each clip",
         )
-    for level, key in levels.items():
-        shape = tuple(arrays[key].shape)
+    for array, key in arrays.items():
+        shape = tuple(array_of_key[key].shape)
         if shape[:1] != (n_clips,):
             raise FixInput(
-                f"{level}: expected {n_clips} rows, one for each id, got the shape {shape}",
+                f"{array}: expected {n_clips} rows, one for each id, got the shape {shape}",
                 where=where,
                 hint="save as many rows as ids, in the same order",
             )
 
 
-def _named_levels(keys: Sequence[str], path: Path) -> dict[str, str]:
-    """Return arrays by the names of their levels; two that would get one name are an error."""
-    levels: dict[str, str] = {}
+def _named_arrays(keys: Sequence[str], path: Path) -> dict[str, str]:
+    """Return the keys of arrays by their names; two that would get one name are an error."""
+    arrays: dict[str, str] = {}
     for key in keys:
-        first = levels.setdefault(level_name(key), key)
+        first = arrays.setdefault(array_name(key), key)
         if first != key:
             raise FixInput(
-                f"{first!r} and {key!r} would both be the level {level_name(key)!r}",
+                f"{first!r} and {key!r} would both be the array {array_name(key)!r}",
                 where=str(path),
-                hint=f"--level NAME={key} for each array that you need",
+                hint=f"--array NAME={key} for each array that you need",
             )
-    return levels
+    return arrays
 
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
@@ -449,8 +449,8 @@ def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str
     return file_of_clip
 
 
-def level_name(name: str) -> str:
-    """Return the name of a level from a key: `features.s3d` is s3d, `c3d_features` is c3d."""
+def array_name(name: str) -> str:
+    """Return the name of an array from a key: `features.s3d` is s3d, `c3d_features` is c3d."""
     short = name.removeprefix("features.").removesuffix("_features").lower()
     cleaned = re.sub(r"[^a-z0-9_]+", "_", short).strip("_")
     return cleaned if re.match(r"[a-z]", cleaned) else f"x{cleaned}"

@@ -253,7 +253,7 @@ class Arrays:
 
     def _require_absent(self, spec: ArraySpec, block: int, rows: Rows) -> None:
         """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
-        if not (spec.is_level and spec.is_float):
+        if not (spec.is_feature_array and spec.is_float):
             return  # fill values may be what was measured
         status_of_row = self.commits.block_statuses(block)
         first = block * self.plan.block_rows

@@ -130,7 +130,7 @@ def card_text(
         "mixtures": mixtures,
         "rows": _array_rows(plan),
         "explained": explain(plan, counts).split("\n"),
-        "level": next(spec.name for spec in plan.arrays if spec.is_level),
+        "array": next(spec.name for spec in plan.arrays if spec.is_feature_array),
         # As the hub spells it.
         "licence": spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl"),
     }
@@ -191,7 +191,7 @@ def _summary(store: Store) -> dict[str, Any]:
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
         "n_clips": plan.n_clips,
         "counts": dict(status.counts),
-        "levels": list(store.levels),
+        "feature_arrays": list(store.feature_arrays),
         "arrays": [spec.to_json() for spec in plan.arrays],
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,

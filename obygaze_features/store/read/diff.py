@@ -20,13 +20,13 @@ SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
-class LevelDiff:
+class ArrayDiff:
     """How close one array of two stores is, over the clips that are ok in both.
 
     Of arrays of times, masks and the like, the cosines are NaN.
     """
 
-    level: str
+    array: str
     n_clips: int
     n_identical: int
     least_cosine: float
@@ -38,7 +38,7 @@ class LevelDiff:
         """Return the cells of this array in a table."""
         difference = f"{self.greatest_difference:.3g}" if self.n_clips else "-"
         return (
-            self.level,
+            self.array,
             self.n_clips,
             self.n_identical,
             _cosine_text(self.least_cosine),
@@ -70,7 +70,7 @@ class Diff:
     formats: dict[str, tuple[str, str]]
     texts_differ: bool
     made_by: tuple[list[str], list[str]]
-    levels: list[LevelDiff] = field(default_factory=list)
+    compared: list[ArrayDiff] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
@@ -88,8 +88,8 @@ class Diff:
         if is_different:
             return False
         return all(
-            level.n_identical == level.n_clips and not level.note
-            for level in self.levels
+            array.n_identical == array.n_clips and not array.note
+            for array in self.compared
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Diff:
         if self.texts_differ:
             lines.append("texts: not the same")
         lines += self._made_by_lines()
-        if self.levels:
+        if self.compared:
             headers = (
                 "array",
                 "clips",
@@ -124,7 +124,7 @@ class Diff:
                 "median",
                 "greatest difference",
             )
-            lines.append(table(headers, [level.row() for level in self.levels]))
+            lines.append(table(headers, [array.row() for array in self.compared]))
         return "\n".join(lines)
 
     def _made_by_lines(self) -> list[str]:
@@ -200,7 +200,7 @@ def diff_stores(
     progress = progress or Quiet()
     progress.expect(len(common_arrays) * len(compared))
     for name in common_arrays:
-        diff.levels.append(_level(name, first, second, compared, progress))
+        diff.compared.append(_compare(name, first, second, compared, progress))
     return diff
 
 
@@ -251,16 +251,16 @@ def _same_texts(first: TextTable | None, second: TextTable | None) -> bool:
     )
 
 
-def _level(
+def _compare(
     name: str, first: Store, second: Store, compared: Sequence[str], progress: Progress
-) -> LevelDiff:
+) -> ArrayDiff:
     nan = float("nan")
     spec = first.plan.array(name)
     second_shape = second.plan.array(name).tail_shape
     if spec.tail_shape != second_shape:
         note = f"shapes {spec.tail_shape} and {second_shape}"
-        return LevelDiff(name, 0, 0, nan, nan, nan, note)
-    # Of a partial copy, a clip may have other levels only.
+        return ArrayDiff(name, 0, 0, nan, nan, nan, note)
+    # Of a partial copy, a clip may have other arrays only.
     is_in_first, _ = first.presence(name, compared)
     is_in_second, _ = second.presence(name, compared)
     is_in_both = (is_in_first & is_in_second).tolist()
@@ -277,14 +277,14 @@ def _level(
         part = clips[start : start + CLIPS_AT_ONCE]
         a = first.matrix(name, clips=part).values.reshape(len(part), -1)
         b = second.matrix(name, clips=part).values.reshape(len(part), -1)
-        if spec.is_level:
+        if spec.is_feature_array:
             angles.append(cosines(a, b))
         is_equal = (a == b) | ((a != a) & (b != b))
         n_identical += int(is_equal.all(axis=1).sum())
         largest = max(largest, _greatest_difference(a, b, is_equal))
         progress.advance(len(part))
     every = np.concatenate(angles) if angles else np.array([nan])
-    return LevelDiff(
+    return ArrayDiff(
         name,
         len(clips),
         n_identical,

@@ -33,7 +33,7 @@ class StoreList:
     def __str__(self) -> str:
         if not self.stores:
             return ""
-        headers = ("name", "backbone", "clips", "ok", "levels", "state", "size")
+        headers = ("name", "backbone", "clips", "ok", "arrays", "state", "size")
         rows = []
         for facts in self.stores:
             row = (
@@ -41,7 +41,7 @@ class StoreList:
                 facts["backbone"],
                 facts["n_clips"],
                 facts["counts"]["ok"],
-                " ".join(facts["levels"]),
+                " ".join(facts["feature_arrays"]),
                 facts["state"],
                 human(facts["n_bytes"]),
             )

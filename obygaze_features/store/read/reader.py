@@ -160,7 +160,7 @@ def open_store(
 
     Example:
         >>> store = og.open_store("mine")
-        >>> len(store), store.levels
+        >>> len(store), store.feature_arrays
         (72, ('clip',))
     """
     location: str | Path | Files
@@ -236,13 +236,13 @@ class Store:
         location = self.location
         if len(location) > 60:
             location = f"...{location[-57:]}"
-        levels = [spec.name for spec in self.plan.arrays if spec.is_level]
-        return short_repr("Store", repr(location), f"{self.n_clips} clips", *levels)
+        names = [spec.name for spec in self.plan.arrays if spec.is_feature_array]
+        return short_repr("Store", repr(location), f"{self.n_clips} clips", *names)
 
     def _repr_html_(self) -> str:
         facts = {
             "clips": f"{self.n_clips:,}",
-            "levels": ", ".join(self.levels),
+            "arrays": ", ".join(self.feature_arrays),
             "backbone": self.recipe.title,
             "state": "sealed" if self.sealed else "not sealed",
         }
@@ -257,12 +257,12 @@ class Store:
     def __contains__(self, clip_id: object) -> bool:
         return clip_id in self._row_of
 
-    def __getitem__(self, level: str) -> Matrix:
-        """Return all rows of a level that are there; `matrix` has the choices."""
-        if level not in self.levels:
-            self.require_held([level])
-            raise unknown_name("level", level, self.levels, where=self.location)
-        return self.matrix(level, missing="drop")
+    def __getitem__(self, array: str) -> Matrix:
+        """Return all rows of an array that are there; `matrix` has the choices."""
+        if array not in self.feature_arrays:
+            self.require_held([array])
+            raise unknown_name("array", array, self.feature_arrays, where=self.location)
+        return self.matrix(array, missing="drop")
 
     @property
     def location(self) -> str:
@@ -293,12 +293,12 @@ class Store:
         return self.plan.n_clips
 
     @property
-    def levels(self) -> tuple[str, ...]:
+    def feature_arrays(self) -> tuple[str, ...]:
         """The arrays that hold features, in the order of the plan.
 
         A partial copy has only those of which it holds a block.
         """
-        return tuple(spec.name for spec in self.held_arrays if spec.is_level)
+        return tuple(spec.name for spec in self.held_arrays if spec.is_feature_array)
 
     @property
     def held_arrays(self) -> tuple[ArraySpec, ...]:
@@ -308,19 +308,19 @@ class Store:
             return self.plan.arrays
         return tuple(spec for spec in self.plan.arrays if partial.blocks.get(spec.name))
 
-    def chosen_arrays(self, levels: Sequence[str] | None = None) -> list[ArraySpec]:
-        """Return the arrays to copy: some levels, by default all, and the times and masks here.
+    def chosen_arrays(self, arrays: Sequence[str] | None = None) -> list[ArraySpec]:
+        """Return the arrays to copy: those of these names, else all, and the times and masks here.
 
-        A level that the plan does not have, or that is not in a partial copy, is an error.
+        An array that the plan does not have, or that is not in a partial copy, is an error.
         """
-        if levels is None:
+        if arrays is None:
             return list(self.held_arrays)
-        wanted = {self.plan.array(name).name for name in levels}
-        self.require_held(levels)
+        wanted = {self.plan.array(name).name for name in arrays}
+        self.require_held(arrays)
         return [
             spec
             for spec in self.held_arrays
-            if spec.name in wanted or not spec.is_level
+            if spec.name in wanted or not spec.is_feature_array
         ]
 
     def require_held(self, names: Iterable[str]) -> None:
@@ -402,7 +402,7 @@ class Store:
     def status(self) -> Status:
         """Return the status of every row; in a store that is not sealed this reads all markers."""
         self.arrays.check_rows()
-        status_of_row = self.commits.statuses(self.levels)
+        status_of_row = self.commits.statuses(self.feature_arrays)
         not_ok = {
             row: status for row, status in status_of_row.items() if not status.is_ok
         }
@@ -480,7 +480,7 @@ class Store:
 
     def matrix(
         self,
-        level: str,
+        array: str,
         *,
         clips: Iterable[str] | None = None,
         films: Iterable[str] | None = None,
@@ -490,28 +490,28 @@ class Store:
         """Return rows of one array, in the requested order.
 
         Args:
-            level: the name of the array.
+            array: the name of the array.
             clips: ids of clips, in the order of the result; by default all.
             films: only the clips of these films.
             mask: one boolean for each row of the store.
             missing: for rows that are missing or failed, an error that lists them with their
                 reasons, rows of NaN, or no rows.
         """
-        spec = self._askable(level, missing)
+        spec = self._askable(array, missing)
         return self._matrix(spec, self.select(clips, films, mask), missing)
 
-    def frame(self, level: str) -> Any:
-        """Return the rows of a level that are there as a pandas DataFrame."""
-        return self[level].to_frame()
+    def frame(self, array: str) -> Any:
+        """Return the rows of an array that are there as a pandas DataFrame."""
+        return self[array].to_frame()
 
     def to_xarray(self) -> Any:
-        """Return an xarray Dataset of all levels; rows that are not there are NaN.
+        """Return an xarray Dataset of all arrays of features; rows that are not there are NaN.
 
         It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
         arrays = {}
-        for name in self.levels:
+        for name in self.feature_arrays:
             dims = (ROW_DIM, *self.plan.array(name).dims)
             arrays[name] = (dims, self.matrix(name, missing="nan").values)
         ids = {
@@ -522,12 +522,12 @@ class Store:
             arrays, coords=ids, attrs={"fingerprint": self.fingerprint}
         )
 
-    def real_frames(self, level: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
-        """Return which frames [row, frame] of a level are real, not the padding of a short clip.
+    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames [row, frame] of an array are real, not the padding of a short clip.
 
-        None if the level has no vector for each frame, or the store has no mask.
+        None if the array has no vector for each frame, or the store has no mask.
         """
-        mask = self.plan.mask_of(level)
+        mask = self.plan.mask_of(array)
         if mask is None:
             return None
         _, absent = self._presence(mask, Selection(rows, self))
@@ -535,14 +535,14 @@ class Store:
         return self.arrays.read(mask, rows).astype(np.bool_)
 
     def presence(
-        self, level: str, clips: Iterable[str]
+        self, array: str, clips: Iterable[str]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, RowStatus]]:
-        """Return whether each clip has a level, and why others have none; read no values."""
-        return self._presence(self.plan.array(level), self.select(clips))
+        """Return whether each clip has an array, and why others have none; read no values."""
+        return self._presence(self.plan.array(array), self.select(clips))
 
     def stream(
         self,
-        level: str,
+        array: str,
         *,
         clips: Iterable[str] | None = None,
         films: Iterable[str] | None = None,
@@ -553,7 +553,7 @@ class Store:
 
         For arrays larger than memory; the parameters are those of `matrix`.
         """
-        spec = self._askable(level, missing)
+        spec = self._askable(array, missing)
         selection = self.select(clips, films, mask)
         if missing == "error":
             _, absent = self._presence(spec, selection)
@@ -569,7 +569,7 @@ class Store:
     def segments(
         self,
         segments: Iterable[Clip],
-        level: str,
+        array: str,
         *,
         rule: Rule = "touch",
         reduce: Reducer | None = None,
@@ -581,7 +581,7 @@ class Store:
 
         Args:
             segments: clips or segments of a manifest, each with its film and its times.
-            level: the name of the array.
+            array: the name of the array.
             rule: which windows belong to a segment: those that `touch` it (share a picture), those
                 whose `centre` is in it, or those that are `within` it.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
@@ -591,10 +591,10 @@ class Store:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
             >>> first = found.values[found.offsets[0] : found.offsets[1]]
         """
-        return read_segments(self, segments, level, rule, reduce)
+        return read_segments(self, segments, array, rule, reduce)
 
-    def _askable(self, level: str, missing: Missing) -> ArraySpec:
-        spec = self.plan.array(level)
+    def _askable(self, array: str, missing: Missing) -> ArraySpec:
+        spec = self.plan.array(array)
         if missing not in ("error", "nan", "drop"):
             raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
         if missing == "nan" and not spec.is_float:

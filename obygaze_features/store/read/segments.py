@@ -116,14 +116,14 @@ class WindowStore(Protocol):
 def read_segments(
     store: WindowStore,
     segments: Iterable[Clip],
-    level: str,
+    array: str,
     rule: Rule,
     reduce: Reducer | None,
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
     grid = _grid_of(store)
     _check_names(rule, reduce)
-    spec = store.plan.array(level)
+    spec = store.plan.array(array)
     clips = list(segments)
     films = np.array([clip.movie_id for clip in clips], dtype=np.str_)
     spans = _spans_of(clips)

@@ -57,7 +57,7 @@ _WORK = re.compile(
     r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json|kind\.json)"
 )
 
-# Given clip ids, extracts them again: for each clip that could be, its levels.
+# Given clip ids, extracts them again: for each clip that could be, its arrays.
 Reextract = Callable[[Sequence[str]], Mapping[str, Mapping[str, npt.NDArray[Any]]]]
 
 
@@ -80,7 +80,7 @@ class VerifyReport:
     location: str
     how: str
     sealed: bool = False
-    # Whether this is a copy of some levels or films only; then `n_files` are those that it holds.
+    # Whether this is a copy of some arrays or films only; then `n_files` are those that it holds.
     partial: bool = False
     # The sha256 of seal.json, and whether it is the one that was expected; None if none was.
     seal_sha256: str = ""
@@ -120,8 +120,8 @@ class VerifyReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{level}: least cosine {cosines['least']:.6f}, median {cosines['median']:.6f}"
-            for level, cosines in self.cosines.items()
+            f"{array}: least cosine {cosines['least']:.6f}, median {cosines['median']:.6f}"
+            for array, cosines in self.cosines.items()
         ]
         if not self.problems and not self.changed:
             counts = ", ".join(f"{n} {state}" for state, n in self.counts.items())
@@ -569,7 +569,7 @@ def _is_orphan(files: Files, name: str) -> bool:
 
 
 def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
-    """Extract some clips again and compare each level with the stored one, by its cosine."""
+    """Extract some clips again and compare each array with the stored one, by its cosine."""
     if k < 1:
         raise FixInput(f"the number of clips must be at least 1, got {k}")
     report = VerifyReport(
@@ -586,31 +586,31 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     report.warnings += [
         f"{clip} could not be extracted again" for clip in clips if clip not in again
     ]
-    for level in store.levels:
-        compared = [clip for clip in clips if level in again.get(clip, {})]
+    for array in store.feature_arrays:
+        compared = [clip for clip in clips if array in again.get(clip, {})]
         if compared:
-            made = np.stack([np.asarray(again[clip][level]) for clip in compared])
-            _compare_level(store, level, compared, made, report)
+            made = np.stack([np.asarray(again[clip][array]) for clip in compared])
+            _compare_array(store, array, compared, made, report)
     return report
 
 
-def _compare_level(
+def _compare_array(
     store: Store,
-    level: str,
+    array: str,
     clips: Sequence[str],
     vectors: npt.NDArray[Any],
     report: VerifyReport,
 ) -> None:
     """Compare the stored vectors of some clips with those that were made again."""
-    stored = store.matrix(level, clips=clips).values
+    stored = store.matrix(array, clips=clips).values
     if stored.shape != vectors.shape:
         problem = (
             f"extracted again with shape {vectors.shape[1:]}, stored {stored.shape[1:]}"
         )
-        report.add(level, problem)
+        report.add(array, problem)
         return
     of_clips = cosines(stored, vectors)
-    report.cosines[level] = {
+    report.cosines[array] = {
         "least": float(of_clips.min()),
         "median": float(np.median(of_clips)),
     }
@@ -618,4 +618,4 @@ def _compare_level(
         # A cosine that is NaN is a problem too.
         if not cosine >= SAME_COSINE:
             problem = f"the cosine with the features extracted again is {cosine:.6f}"
-            report.add(f"{level} of {clip}", problem)
+            report.add(f"{array} of {clip}", problem)

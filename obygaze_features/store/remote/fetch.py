@@ -90,8 +90,8 @@ def pull(
     source: str | os.PathLike[str] | Files,
     path: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
     *,
-    levels: Annotated[
-        Sequence[str] | None, Option("--level", shown_default="all")
+    arrays: Annotated[
+        Sequence[str] | None, Option("--array", shown_default="all")
     ] = None,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
@@ -102,7 +102,7 @@ def pull(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted transfer, and every file is checked as it arrives. A part is a store of its own: of
-    --level with these levels, of --film with the clips of these films. It does not grow;
+    --array with these arrays, of --film with the clips of these films. It does not grow;
     `obygaze store merge` joins several of films.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
@@ -111,7 +111,7 @@ def pull(
     Args:
         source: The store: a name, a folder, a packed zip or a URL.
         path: The new store: a name or a folder. [default: the last word]
-        levels: Only this level.
+        arrays: Only this array.
         films: Only the clips of this film.
         expect: The sha256 of its seal, from its publisher.
         progress: Counts the bytes of files.
@@ -120,8 +120,8 @@ def pull(
     Commands:
         obygaze store pull https://example.org/features/xclip
         obygaze store pull https://example.org/features/xclip#sha256=5f0c...
-        obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
-        obygaze store pull s3://films/xclip --film tt0108160 --level frames
+        obygaze store pull hf://lab/obygaze12-xclip --array pooled -o pooled-only
+        obygaze store pull s3://films/xclip --film tt0108160 --array frames
     """
     stores = Workspace.of(workspace)
     location: str | Files
@@ -137,7 +137,7 @@ def pull(
     target = stores.new_store(_last_word(name) if path is None else path)
     if films is not None and not isinstance(films, str):
         films = list(films)
-    select = partial(select_files, location, levels, films, sha256 or None)
+    select = partial(select_files, location, arrays, films, sha256 or None)
     return _fetch_changing(select, target, progress)
 
 

@@ -1,6 +1,6 @@
 """A part of a sealed store as a store of its own: its identity, and how it is made.
 
-Some levels are the same files with another store.json and seal, which are known before a file is
+Some arrays are the same files with another store.json and seal, which are known before a file is
 fetched. The clips of some films are cut from whole files that were fetched.
 """
 
@@ -58,28 +58,28 @@ class Cut:
             write_atomic(copied.path / LicenceHistory.FILE, data)
 
 
-def arrays_of_part(store: Store, levels: Sequence[str] | None) -> list[ArraySpec]:
-    """Return the arrays of a part: some levels, and the times and masks of all."""
-    arrays = store.chosen_arrays(levels)
-    if not any(spec.is_level for spec in arrays):
+def arrays_of_part(store: Store, arrays: Sequence[str] | None) -> list[ArraySpec]:
+    """Return the arrays of a part: those of these names, and the times and masks of all."""
+    specs = store.chosen_arrays(arrays)
+    if not any(spec.is_feature_array for spec in specs):
         raise FixInput(
-            f"no level is selected, got {', '.join(levels or ())}",
+            f"no array of features is selected, got {', '.join(arrays or ())}",
             where=store.location,
-            hint="one of " + ", ".join(store.levels),
+            hint="one of " + ", ".join(store.feature_arrays),
         )
-    return arrays
+    return specs
 
 
 def derivation_of(
     store: Store,
-    arrays: Sequence[ArraySpec],
-    levels: Sequence[str] | None,
+    specs: Sequence[ArraySpec],
+    arrays: Sequence[str] | None,
     films: Sequence[str] | None,
 ) -> Derivation:
     """Return the identity of a part of a store: the same for everybody who asks for it."""
     plan = store.plan
     asked_films = None if films is None else tuple(sorted(set(films)))
-    asked_levels = None if levels is None else tuple(dict.fromkeys(levels))
+    asked_arrays = None if arrays is None else tuple(dict.fromkeys(arrays))
     seal_sha256 = ""
     # Of a large store only the index was read, and its seal is not known.
     if store.commits.index is None:
@@ -87,10 +87,10 @@ def derivation_of(
     origin = Origin(
         store_sha256=plan.sha256,
         seal_sha256=seal_sha256,
-        levels=asked_levels,
+        levels=asked_arrays,
         films=asked_films,
     )
-    names = [spec.name for spec in arrays]
+    names = [spec.name for spec in specs]
     part = canonical_json([plan.sha256, names, asked_films])
     return Derivation(
         plan_id=sha256_bytes(part)[:PLAN_ID_DIGITS],
@@ -100,7 +100,7 @@ def derivation_of(
     )
 
 
-def documents_of_levels(
+def documents_of_arrays(
     store: Store, seal: Seal, arrays: Sequence[ArraySpec], derived: Derivation
 ) -> tuple[dict[str, FileMark], dict[str, bytes]]:
     """Return the files of a store of some arrays of another, and its own documents.

@@ -37,7 +37,7 @@ from obygaze_features.store.remote.part import (
     Cut,
     arrays_of_part,
     derivation_of,
-    documents_of_levels,
+    documents_of_arrays,
     licence_for,
 )
 
@@ -54,7 +54,7 @@ class FileSelection:
     The files of `marks` are still to be read and compared with their marks. `documents` (the seal
     or the markers, and store.json as the last) have been read and checked.
 
-    With `derived`, this is a part of a store, which becomes a store of its own: of levels, the
+    With `derived`, this is a part of a store, which becomes a store of its own: of arrays, the
     documents are its own; with `cut`, its clips are still to be cut from the files.
     """
 
@@ -178,11 +178,11 @@ class Transfer:
 
 def select_files(
     location: str | Path | Files,
-    levels: Sequence[str] | None = None,
+    arrays: Sequence[str] | None = None,
     films: Iterable[str] | None = None,
     expect: str | None = None,
 ) -> FileSelection:
-    """Return the files of a store, or of some of its levels and films.
+    """Return the files of a store, or of some of its arrays and films.
 
     Blocks are whole files, so clips that share a block with a film are fetched with it; they are
     not in the store that is made of it. With `expect`, the seal must have this sha256.
@@ -194,9 +194,9 @@ def select_files(
     if films is not None:
         store.commits.find_index()
     if not store.sealed:
-        if levels is not None or films is not None:
+        if arrays is not None or films is not None:
             raise FixInput(
-                "only a sealed store can be selected from by level or film",
+                "only a sealed store can be selected from by array or film",
                 where=store.location,
                 hint="obygaze store subset",
             )
@@ -207,14 +207,14 @@ def select_files(
         files = CountedFiles(inner)
         store = open_store(files, expect=expect)
     if films is not None:
-        return _of_films(store, files, levels, films)
-    return _of_sealed(store, files, levels)
+        return _of_films(store, files, arrays, films)
+    return _of_sealed(store, files, arrays)
 
 
 def _of_sealed(
-    store: Store, source: CountedFiles, levels: Sequence[str] | None
+    store: Store, source: CountedFiles, arrays: Sequence[str] | None
 ) -> FileSelection:
-    """Return the files of a sealed store, or of some of its levels."""
+    """Return the files of a sealed store, or of some of its arrays."""
     seal = store.commits.seal
     if seal is None:
         raise FixInput(
@@ -228,11 +228,11 @@ def _of_sealed(
         raise Corrupt(
             f"{Seal.FILE} changed while it was read", where=store.location, hint=hint
         )
-    arrays = arrays_of_part(store, levels)
-    n_bytes_rows = plan.n_clips * sum(spec.row_bytes for spec in arrays)
-    if len(arrays) < len(plan.arrays):
-        derived = derivation_of(store, arrays, levels, None)
-        marks, documents = documents_of_levels(store, seal, arrays, derived)
+    specs = arrays_of_part(store, arrays)
+    n_bytes_rows = plan.n_clips * sum(spec.row_bytes for spec in specs)
+    if len(specs) < len(plan.arrays):
+        derived = derivation_of(store, specs, arrays, None)
+        marks, documents = documents_of_arrays(store, seal, specs, derived)
         _check_sizes(store, marks)
         return FileSelection(source, marks, documents, n_bytes_rows, derived=derived)
     marks = dict(seal.files)
@@ -245,7 +245,7 @@ def _of_sealed(
 def _of_films(
     store: Store,
     source: CountedFiles,
-    levels: Sequence[str] | None,
+    arrays: Sequence[str] | None,
     films: Iterable[str],
 ) -> FileSelection:
     """Return the files with the blocks of some films, from which their clips are cut."""
@@ -261,17 +261,17 @@ def _of_films(
     _refuse_partial(store)
     plan = store.plan
     if len(rows) == plan.n_clips:
-        return _of_sealed(store, source, levels)
-    arrays = arrays_of_part(store, levels)
-    derived = derivation_of(store, arrays, levels, asked)
+        return _of_sealed(store, source, arrays)
+    specs = arrays_of_part(store, arrays)
+    derived = derivation_of(store, specs, arrays, asked)
     marks = dict(store.commits.text_files())
     for block in np.unique(rows // plan.block_rows).tolist():
-        for spec in arrays:
+        for spec in specs:
             name = plan.block_key(spec.name, block)
             marks[name] = store.commits.mark(name)
     _check_sizes(store, marks)
-    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in arrays)
-    cut = Cut(store, rows, arrays, derived)
+    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
+    cut = Cut(store, rows, specs, derived)
     return FileSelection(
         source, marks, _licence_of(store), n_bytes_rows, derived=derived, cut=cut
     )

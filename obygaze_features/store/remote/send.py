@@ -80,8 +80,8 @@ def push(
     store: str | os.PathLike[str] | Store,
     target: str | Path | Target,
     *,
-    levels: Annotated[
-        Sequence[str] | None, Option("--level", shown_default="all")
+    arrays: Annotated[
+        Sequence[str] | None, Option("--array", shown_default="all")
     ] = None,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     no_licence: bool = False,
@@ -101,7 +101,7 @@ def push(
     Args:
         store: The store.
         target: A folder, or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
-        levels: Only this level.
+        arrays: Only this array.
         films: Only the clips of this film.
         no_licence: Also if the store states no licence.
         progress: Counts bytes.
@@ -109,13 +109,13 @@ def push(
 
     Commands:
         obygaze store push obygaze12-xclip s3://films/xclip
-        obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
+        obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --array pooled --array clip
         obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
     store = open_store(store, workspace=workspace)
     if not no_licence:
         require_licence(store)
-    selection = select_files(store.files, levels, films)
+    selection = select_files(store.files, arrays, films)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)

@@ -229,7 +229,7 @@ def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
 
 
 def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
-    if not any(spec.is_level for spec in arrays):
+    if not any(spec.is_feature_array for spec in arrays):
         raise FixInput("a store needs at least one array of features")
     if len(arrays) > MAX_ARRAYS:
         raise FixInput(f"{len(arrays)} arrays, expected at most {MAX_ARRAYS}")

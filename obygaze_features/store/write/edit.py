@@ -100,11 +100,11 @@ def subset(
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
     mask: Annotated[npt.ArrayLike | None, PYTHON_ONLY] = None,
-    levels: Annotated[Sequence[str] | None, Option("--level")] = None,
+    arrays: Annotated[Sequence[str] | None, Option("--array")] = None,
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
-    """Make a store of some clips or levels of another.
+    """Make a store of some clips or arrays of another.
 
     Times and masks are copied too. The same command again continues where it was stopped. Of a
     partial copy, by default all that it holds is copied.
@@ -115,27 +115,27 @@ def subset(
         films: Only the clips of this film.
         clips: Only the clips in this file, one id a line.
         mask: Only the rows for which this is true.
-        levels: Only this level.
+        arrays: Only this array.
         progress: Counts clips.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
-        obygaze store subset obygaze12-xclip --level pooled --level clip -o small
+        obygaze store subset obygaze12-xclip --array pooled --array clip -o small
         obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
     """
     source = open_store(store, workspace=workspace)
     if isinstance(clips, str | Path):
         clips = _ids_in(Path(clips))
     target = Workspace.of(workspace).new_store(path)
-    arrays = source.chosen_arrays(levels)
+    specs = source.chosen_arrays(arrays)
     if (
         clips is None
         and films is None
         and mask is None
         and source.commits.partial is not None
     ):
-        mask = _is_held(source, arrays)
+        mask = _is_held(source, specs)
     selection = source.select(clips, films, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
@@ -152,16 +152,16 @@ def subset(
             where=source.location,
             hint="other --film or --clips; --clips takes a file with one clip id a line",
         )
-    absent = rows[~_is_held(source, arrays)[rows]]
+    absent = rows[~_is_held(source, specs)[rows]]
     if len(absent):
         first = source.clip_ids_of(absent[:1])[0]
         raise NotFound(
             f"this copy is partial and does not hold {count(len(absent), 'clip')} of the selected, "
             f"the first is {first!r}",
             where=source.location,
-            hint=f"{PULL_AGAIN}, or other --film, --clips or --level",
+            hint=f"{PULL_AGAIN}, or other --film, --clips or --array",
         )
-    return copy_rows(source, target, rows, arrays, progress)
+    return copy_rows(source, target, rows, specs, progress)
 
 
 def _ids_in(path: Path) -> list[str]:
@@ -274,7 +274,7 @@ def merge(
             raise Mismatch(
                 f"the arrays of these stores are not the same: {ours}, and {theirs}",
                 where=other_store.location,
-                hint="obygaze store subset --level ..., then merge what both have",
+                hint="obygaze store subset --array ..., then merge what both have",
             )
     terms = _joint_terms(sources, checked_licence(licence))
     clips = _clips_to_merge(sources, manifest, workspace)
@@ -492,7 +492,7 @@ def _origins(
 ) -> Iterator[Origin | None]:
     """Yield where each clip is in a store; None for clips that are not in this copy of it."""
     blocks = sorted({row // store.plan.block_rows for row in rows if row >= 0})
-    status_of_row = store.commits.statuses(store.levels, blocks)
+    status_of_row = store.commits.statuses(store.feature_arrays, blocks)
     partial = store.commits.partial
     for row in rows:
         if row < 0:  # no such clip in the store

@@ -440,7 +440,7 @@ def _checked(
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
     for spec in plan.arrays:
         values = _converted(spec, checked_arrays[spec.name], rows, ok, where)
-        if spec.is_level:
+        if spec.is_feature_array:
             is_finite = _is_finite(values).reshape(len(ok), -1).all(axis=1)
             wrong = np.flatnonzero(ok & ~is_finite)
             if len(wrong):
@@ -473,12 +473,12 @@ def _converted(
 ) -> npt.NDArray[Any]:
     """Return numbers in the type of their array; a copy if there are rows that are not ok.
 
-    A number that the type cannot hold is an error in a row that is ok. In levels, what becomes an
-    infinity is found with those that were given.
+    A number that the type cannot hold is an error in a row that is ok. In arrays of features, what
+    becomes an infinity is found with those that were given.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         values = given_values.astype(spec.dtype, copy=not is_ok.all())
-    if given_values.dtype == values.dtype or (spec.is_float and spec.is_level):
+    if given_values.dtype == values.dtype or (spec.is_float and spec.is_feature_array):
         return values
     if spec.is_float:
         is_lost = np.isinf(values) & np.isfinite(given_values)

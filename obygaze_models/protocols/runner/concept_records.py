@@ -418,7 +418,7 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Sensi
     probes = []
     for name, model in context.models.items():
         kind = find_kind(model.kind)
-        if kind.level == "clip" and not kind.head:
+        if kind.reads == "clip" and not kind.head:
             probes.append(name)
     names = vectors.examples.names
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):

@@ -130,20 +130,20 @@ def join(
     """
     feature = feature or Feature()
     backbone = _backbone(name, store, feature)
-    wanted_levels = (feature.level,) if feature.level else data.level
-    level = choose_level(store, wanted_levels)
+    wanted_arrays = (feature.array,) if feature.array else data.array
+    array = choose_array(store, wanted_arrays)
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
-    matrix, names = _matrix(store, table, level, cut)
+    matrix, names = _matrix(store, table, array, cut)
     is_of_frames = matrix.values.ndim > 2
     if frames not in (None, is_of_frames) or (is_of_frames and data.scale != "none"):
         wanted = "unscaled frames" if frames else "one vector"
         raise FixInput(
             f"this protocol reads {wanted} of each clip, "
-            f"{level} has {matrix.values.ndim - 1} dimensions",
+            f"{array} has {matrix.values.ndim - 1} dimensions",
             where=store.location,
-            hint=f"another feature level: {', '.join(store.levels)}",
+            hint=f"another array: {', '.join(store.feature_arrays)}",
         )
-    X, real = _values_of(store, level, matrix)
+    X, real = _values_of(store, array, matrix)
     clips = np.flatnonzero(matrix.present)
     absent = np.flatnonzero(~matrix.present)
     missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
@@ -177,7 +177,7 @@ def join(
     origin = {
         "location": store.location,
         "backbone": backbone,
-        "level": level,
+        "array": array,
         **cut,
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
@@ -213,7 +213,7 @@ def _backbone(name: str, store: Store, feature: Feature) -> str:
 
 
 def _values_of(
-    store: Store, level: str, matrix: Matrix | Segments
+    store: Store, array: str, matrix: Matrix | Segments
 ) -> tuple[Any, NDArray[np.bool_] | None]:
     """Return the vectors of clips, and of frames which ones are real, where that is known.
 
@@ -223,7 +223,7 @@ def _values_of(
         return np.asarray(matrix.values, dtype=np.float32), None
     if not isinstance(matrix, Matrix):
         return matrix.values, None
-    real = store.real_frames(level, matrix.rows)
+    real = store.real_frames(array, matrix.rows)
     if real is None or not isinstance(matrix.values, np.ndarray):
         return matrix.values, real
     return with_padding(matrix.values, real), real
@@ -288,11 +288,11 @@ def with_windows(
     features: Features, store: Store, table: ClipTable, rule: Any
 ) -> Features:
     """Return the features with the windows of each clip, and of each film those without NaN."""
-    level = features.origin["level"]
+    array = features.origin["array"]
     whole = [
         Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.films})
     ]
-    values, start, end = (store.segments(whole, name) for name in (level, *SPAN_ARRAYS))
+    values, start, end = (store.segments(whole, name) for name in (array, *SPAN_ARRAYS))
     films = {}
     for film, first, stop in zip(
         values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
@@ -302,12 +302,12 @@ def with_windows(
         if len(rows):
             spans = np.column_stack([start.values[rows], end.values[rows]])
             films[film] = spans, values.values[rows]
-    windows = store.segments(table.clips, level, rule=rule)
+    windows = store.segments(table.clips, array, rule=rule)
     return replace(features, windows=windows, films=films)
 
 
 def _matrix(
-    store: Store, table: ClipTable, level: str, cut: Mapping[str, Any]
+    store: Store, table: ClipTable, array: str, cut: Mapping[str, Any]
 ) -> tuple[Matrix | Segments, list[str]]:
     """Return the vectors of clips, or of segments from windows, and the names asked for.
 
@@ -315,14 +315,14 @@ def _matrix(
     """
     names = table.ids
     if cut:
-        matrix: Matrix | Segments = store.segments(table.clips, level, **cut)
+        matrix: Matrix | Segments = store.segments(table.clips, array, **cut)
         why = "has a window in this store"
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"
     else:
         given = [unannotated_id(clip) for clip in table.clips]
         if given != names and not any(clip in store for clip in names):
             names = given
-        matrix = _read(store, level, names)
+        matrix = _read(store, array, names)
         why = "has features in this store"
         hint = "obygaze store info says why; extract run tries again"
     if not len(matrix.values):
@@ -339,16 +339,16 @@ def _matrix(
     return matrix, names
 
 
-def _read(store: Store, level: str, names: Sequence[str]) -> Matrix:
-    """Return the clips of a level; the values of a large one stay in the store."""
-    spec = store.plan.array(level)
+def _read(store: Store, array: str, names: Sequence[str]) -> Matrix:
+    """Return the clips of an array; the values of a large one stay in the store."""
+    spec = store.plan.array(array)
     is_large = len(spec.tail_shape) > 1 and len(names) * spec.row_bytes > LARGE_BYTES
     if not is_large or store.files.is_remote:
-        return store.matrix(level, clips=names, missing="drop")
+        return store.matrix(array, clips=names, missing="drop")
     from obygaze_models.models.frames import StoreRows
 
-    present, reasons = store.presence(level, names)
-    there: Any = StoreRows(store, level, np.array(names)[present])
+    present, reasons = store.presence(array, names)
+    there: Any = StoreRows(store, array, np.array(names)[present])
     return Matrix(there, present, store.select(names)[present], reasons)
 
 
@@ -357,16 +357,17 @@ def is_backbone(backbone: str, pattern: str) -> bool:
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 
-def choose_level(store: Store, wanted: Sequence[str]) -> str:
-    """Return the first of the wanted feature levels that the store has."""
-    for level in wanted:
-        if level in store.levels:
-            return level
+def choose_array(store: Store, wanted: Sequence[str]) -> str:
+    """Return the first of the wanted arrays that the store has."""
+    for array in wanted:
+        if array in store.feature_arrays:
+            return array
     hint = "obygaze store info lists what it holds"
-    if store.levels:
-        hint = f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})"
+    if store.feature_arrays:
+        names = ", ".join(store.feature_arrays)
+        hint = f"--set 'data.array=[\"{store.feature_arrays[0]}\"]' (it has {names})"
     raise NotFound(
-        f"this store has no feature level {' or '.join(wanted)}",
+        f"this store has no array {' or '.join(wanted)}",
         where=store.location,
         hint=hint,
     )

@@ -224,12 +224,12 @@ def _check_argmax(protocol: Protocol, labels: Labels) -> None:
 def _reads_frames(protocol: Protocol) -> bool | None:
     """Return whether the models read frames; None if there is no model."""
     kinds = [protocol.models[name].kind for name in protocol.model_names]
-    levels = {find_kind(kind).level for kind in kinds}
-    if not levels:
+    read = {find_kind(kind).reads for kind in kinds}
+    if not read:
         return None
-    if "frames" not in levels:
+    if "frames" not in read:
         return False
-    if len(levels) > 1:
+    if len(read) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     return True
 

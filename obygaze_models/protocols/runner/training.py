@@ -249,7 +249,7 @@ def _model_info(
         features=FeatureSpec(
             **{
                 key: origin[key]
-                for key in ("backbone", "level", "width", "fingerprint")
+                for key in ("backbone", "array", "width", "fingerprint")
             },
             store=str(origin["location"]),
             rule=origin.get("rule", ""),

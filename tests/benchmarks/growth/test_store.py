@@ -46,7 +46,7 @@ def test_metadata_is_everything_but_features(tmp_path: Path) -> None:
         file.stat().st_size for file in layouts.files_of(tmp_path / "s")
     )
     writer = StoreWriter(tmp_path / "s")
-    writer.commit_block(0, {"pooled": made.levels["pooled"][:64]})
+    writer.commit_block(0, {"pooled": made.arrays["pooled"][:64]})
     # The marker, and the name of the same file that decides between writers.
     marker = 2 * (tmp_path / "s" / "commits" / "block-00000.json").stat().st_size
     assert growth_store._metadata_bytes(tmp_path / "s") == empty + marker

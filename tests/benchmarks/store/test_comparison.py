@@ -78,7 +78,7 @@ def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
     rows = [150, 3, 77]
     for name, read in readers.items():
         np.testing.assert_array_equal(
-            read("frames", rows), made.levels["frames"][rows], err_msg=name
+            read("frames", rows), made.arrays["frames"][rows], err_msg=name
         )
 
 

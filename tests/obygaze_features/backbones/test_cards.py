@@ -124,7 +124,7 @@ def test_cards_are_what_is_published(name: str) -> None:
     }
     assert g.steps * g.patches + per_sequence == tokens
     assert g.grid[1] == size // depth.patch
-    shapes = {level: found.shape for level, found in card.levels.items()}
+    shapes = {array: found.shape for array, found in card.arrays.items()}
     assert shapes["clip"] == (clip,)
     assert shapes["frames"] == vectors
     assert shapes["pooled"] == (width,)
@@ -141,11 +141,11 @@ def test_storage_is_what_was_measured() -> None:
         ("vivit-b16x2-k400", 4.8, 25),
         ("xclip-lsmdc-b32", 0.9, 12),
     ):
-        levels = find_card(name).levels
-        assert levels["tokens"].n_bytes / 1e6 == pytest.approx(tokens_mb, rel=0.03)
-        assert levels["frames"].n_bytes / 1e3 == pytest.approx(frames_kb, rel=0.05)
-        assert levels["clip"].dtype == levels["pooled"].dtype == "float32"
-    assert find_card("xclip-lsmdc-b32").levels["frames_768"].shape == (12, 768)
+        arrays = find_card(name).arrays
+        assert arrays["tokens"].n_bytes / 1e6 == pytest.approx(tokens_mb, rel=0.03)
+        assert arrays["frames"].n_bytes / 1e3 == pytest.approx(frames_kb, rel=0.05)
+        assert arrays["clip"].dtype == arrays["pooled"].dtype == "float32"
+    assert find_card("xclip-lsmdc-b32").arrays["frames_768"].shape == (12, 768)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_activations_are_near_what_was_measured(name: str, measured_mb: float) -
 def test_one_dimension_name_means_one_length() -> None:
     for card in find_cards().cards:
         lengths: dict[str, int] = {}
-        for level in card.levels.values():
-            for dim, length in zip(level.dims, level.shape, strict=True):
+        for array in card.arrays.values():
+            for dim, length in zip(array.dims, array.shape, strict=True):
                 assert lengths.setdefault(dim, length) == length, (card.name, dim)
 
 
@@ -216,8 +216,8 @@ def own(tmp_path: Path) -> Workspace:
 
 def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
     card = find_card("clip-b32", own)
-    assert card.levels["tokens"].shape == (16, 50, 768)
-    assert card.levels["clip"].shape == (512,)
+    assert card.arrays["tokens"].shape == (16, 50, 768)
+    assert card.arrays["clip"].shape == (512,)
     assert card.input == find_card("clip-b16").input
     assert card.revision == "main"
     assert find_card(str(own.root / "backbones" / "clip-b32.toml")) == card
@@ -293,6 +293,21 @@ def test_near_misses_are_suggested() -> None:
     assert usage.value.hint == "one of default, hub, paper-2024"
 
 
+def test_a_card_that_calls_its_arrays_levels_is_the_same_card(own: Workspace) -> None:
+    shipped = (SHIPPED / "clip-b16.toml").read_text(encoding="utf-8")
+    old = shipped.replace("[arrays]", "[levels]")
+    assert old != shipped
+    path = own.root / "backbones" / "clip-b16.toml"
+    path.write_text(old, encoding="utf-8")
+    card = find_card(str(path))
+    assert card.sha256 == find_card("clip-b16").sha256
+    assert card.arrays == find_card("clip-b16").arrays
+    both = shipped.replace("[arrays]", '[levels]\nx = "cls"\n[arrays]')
+    path.write_text(both, encoding="utf-8")
+    with pytest.raises(FixInput, match="not valid"):
+        find_card(str(path))
+
+
 def test_every_violation_is_listed_at_once() -> None:
     text = """
 schema = "obygaze-backbone/1"
@@ -307,7 +322,7 @@ colour = "bgr"
 unit = "film"
 grid = [1, 2]
 heads = 3
-[levels]
+[arrays]
 clip = "frame-mean"
 [preset.default]
 mean = [0.5, 0.5]
@@ -327,7 +342,7 @@ antialias = false
         "tokens.unit: must be one of frame, clip, got 'film'",
         "tokens.grid: must be a list of at least 3, at most 3 values, got [1, 2]",
         "family: must be one of xclip, clip",
-        "levels.pooled: required key is missing",
+        "arrays.pooled: required key is missing",
         "preset.default.mean: must be a list of at least 3",
         "preset.default.std: each item must be a number, above 0",
         "preset.default.filter: must be one of bilinear, bicubic, got 'lanczos'",
@@ -348,7 +363,7 @@ antialias = false
         ('schema = "obygaze-backbone/1"\nlike = "nothing"', "unknown card"),
         (TEN_LINES.replace('name = "clip-b32"', 'name = "other"'), "is called 'other'"),
         (
-            TEN_LINES.replace("[tokens]", '[levels]\nclip = "cls"\n[tokens]'),
+            TEN_LINES.replace("[tokens]", '[arrays]\nclip = "cls"\n[tokens]'),
             "not valid",
         ),
         (
@@ -403,7 +418,7 @@ def test_ls_and_show(own: Workspace) -> None:
     assert [row["name"] for row in rows] == [
         name for name in NAMES if name.startswith("xclip-")
     ]
-    assert rows[0]["levels"]["clip"] == {
+    assert rows[0]["arrays"]["clip"] == {
         "dims": ["feature_512"],
         "shape": [512],
         "dtype": "float32",

@@ -188,7 +188,7 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
     words += ["--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz"]
     done = run_obygaze("backbones", "forward", card, *words, "--json")
     told = done.ok().json()
-    assert told["levels"]["tokens"] == [3, 3, 4, 32]
+    assert told["arrays"]["tokens"] == [3, 3, 4, 32]
     expected = load_backbone(str(card), tmp_path / "w").forward(x)
     with np.load(tmp_path / "o.npz") as z:
         assert set(z.files) == {"clip", "pooled", "frames", "tokens"}

@@ -114,12 +114,12 @@ def test_motion() -> None:
     assert describe(clip)[3, 51] == pytest.approx(-1 / 16)
 
 
-def test_levels(backbone: Any) -> None:
+def test_arrays(backbone: Any) -> None:
     rng = np.random.default_rng(0)
     clips = rng.random((3, T, 3, S, S), dtype=np.float32)
     got = backbone.forward(clips)
     assert {n: v.shape[1:] for n, v in got.items()} == {
-        n: level.shape for n, level in backbone.levels.items()
+        n: array.shape for n, array in backbone.arrays.items()
     }
     assert all(v.dtype == np.float32 for v in got.values())
     frames = np.stack([describe(clip.astype(np.float64)) for clip in clips])
@@ -139,7 +139,7 @@ def test_levels(backbone: Any) -> None:
     assert list(backbone.forward(clips, only=["pooled"])) == ["pooled"]
     assert list(backbone.forward(clips, only="pooled")) == ["pooled"]
     for unknown in (["pool"], "clip, pooled", ["clip", "pool"]):
-        with pytest.raises(FixUsage, match="descriptors has no level") as caught:
+        with pytest.raises(FixUsage, match="descriptors has no array") as caught:
             backbone.forward(clips, only=unknown)
         assert caught.value.hint == "one of clip, pooled, frames"
 

@@ -70,7 +70,7 @@ def clips(family: str, n: int, seed: int = 0) -> Any:
 
 
 def reference(family: str, folder: Path, x: Any) -> dict[str, Any]:
-    """The levels by the library's own classes, as its documentation uses them."""
+    """The arrays by the library's own classes, as its documentation uses them."""
 
     def own(module: str, name: str, **options: Any) -> Any:
         found = getattr(
@@ -220,7 +220,7 @@ _REFERENCES = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_levels_are_the_classes_own_outputs(
+def test_arrays_are_the_classes_own_outputs(
     family: str, form: str, folders: Any, backbones: Any
 ) -> None:
     x = clips(family, 2)
@@ -300,11 +300,11 @@ def test_the_wrong_size_channels_or_rank_is_refused(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_levels_declare_what_comes_out(family: str, backbones: Any) -> None:
+def test_arrays_declare_what_comes_out(family: str, backbones: Any) -> None:
     backbone = backbones(family)
     out = backbone.forward(clips(family, 1))
     assert {n: tuple(v.shape[1:]) for n, v in out.items()} == {
-        n: level.shape for n, level in backbone.levels.items()
+        n: array.shape for n, array in backbone.arrays.items()
     }
     only = backbone.forward(clips(family, 1), only=["clip"])
     assert list(only) == ["clip"]
@@ -427,11 +427,11 @@ def test_a_family_of_ones_own_is_a_subclass_with_one_method(tmp_path: Path) -> N
     )
     backbone = load_backbone(card, tmp_path / "own.pt")
     x = torch.randn(1, 2, 3, 32, 32, generator=generator)
-    levels = backbone.forward(x)
+    arrays = backbone.forward(x)
     # The last patch of the second frame, as a sum of products.
     last = (x[0, 1, :, 16:, 16:] * weight).sum(dim=(1, 2, 3))
-    assert torch.allclose(levels["tokens"][0, 1, 3], last, atol=1e-3)
-    assert torch.allclose(levels["clip"], levels["tokens"].mean(dim=(1, 2)), atol=1e-5)
+    assert torch.allclose(arrays["tokens"][0, 1, 3], last, atol=1e-3)
+    assert torch.allclose(arrays["clip"], arrays["tokens"].mean(dim=(1, 2)), atol=1e-5)
     assert backbone.recipe()["backbone"]["family"] == "own"
     assert check_backbone(card, tmp_path / "own.pt").failed == []
 
@@ -455,6 +455,6 @@ def test_reprs_are_one_short_line(backbones: Any, folders: Any) -> None:
         find_cards(),
         load_backbone("descriptors"),
     )
-    for shown in map(repr, (*others, *backbone.levels.values())):
+    for shown in map(repr, (*others, *backbone.arrays.values())):
         assert len(shown) <= 120
         assert "\n" not in shown

@@ -29,7 +29,7 @@ from obygaze_features.core.errors import (  # noqa: E402
 
 torch.set_num_threads(1)
 
-# A tensor that the levels need, family by family.
+# A tensor that the arrays need, family by family.
 NEEDED = {
     "xclip": "mit.position_embedding",
     "clip": "vision_model.post_layernorm.weight",

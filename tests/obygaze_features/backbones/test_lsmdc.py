@@ -175,7 +175,7 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "level"),
+    ("spoil", "array"),
     [
         (
             lambda t: _swap(t, "clip.visual.transformer.resblocks.0", "ln_1", "ln_2"),
@@ -201,14 +201,14 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
     ids=["norms", "qkv", "position", "frame-position", "frame-qkv", "frame-norms"],
 )
 def test_the_tolerance_would_catch_a_wrong_mapping(
-    tmp_path: Path, spoil: Any, level: str
+    tmp_path: Path, spoil: Any, array: str
 ) -> None:
     tensors = lsmdc_tensors(**SMALL)
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
-        expected = by_hand(tensors, x, mask)[level]
+        expected = by_hand(tensors, x, mask)[array]
     torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin.0")
-    spoiled = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[level]
+    spoiled = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[array]
     assert (spoiled - expected).abs().max() > 1e-3
 
 
@@ -406,7 +406,7 @@ def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
     assert all(before[key] != after[key] for key in before)
 
 
-def test_the_command_writes_every_level(tmp_path: Path) -> None:
+def test_the_command_writes_every_array(tmp_path: Path) -> None:
     path = save_lsmdc(tmp_path, **SMALL)
     card = write_lsmdc_card(tmp_path / "cards", **SMALL)
     x, mask = inputs(3, 5, 24)

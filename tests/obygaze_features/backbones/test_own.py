@@ -43,8 +43,8 @@ def run(module, pixels):
 
 
 def net():
-    levels = {"clip": [5], "pooled": [5], "frames": [4, 5]}
-    return module_card("net", load, run, levels=levels, frames=4, size=8, licence="MIT")
+    arrays = {"clip": [5], "pooled": [5], "frames": [4, 5]}
+    return module_card("net", load, run, arrays=arrays, frames=4, size=8, licence="MIT")
 """
 
 
@@ -137,7 +137,7 @@ def test_data_classes_of_own_code_are_found(world: Path) -> None:
 
 
 def test_a_module_of_the_working_folder(world: Path) -> None:
-    script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').levels)"
+    script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').arrays)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=world,
@@ -160,21 +160,21 @@ def test_functions_of_installed_packages_are_listed(
     point = EntryPoint("net", "package:net", plugins.BACKBONES)
     monkeypatch.setattr(plugins, "entry_points", lambda group: (point,))
     monkeypatch.syspath_prepend(world / "site")  # as if a package was installed
-    assert find_card("net").levels["frames"].shape == (4, 5)
+    assert find_card("net").arrays["frames"].shape == (4, 5)
     assert find_card("net").code["files"][Path(__file__).name] == sha256_file(
         Path(__file__)
     )
     assert [card.name for card in find_cards("ne*").cards] == ["net"]
 
 
-def test_levels_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:
+def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:
     shapes = "{'clip': [5], 'grid': [4, 7, 7, 16], 'cube': [7, 7, 7, 7, 7]}"
     text = NET.replace('{"clip": [5], "pooled": [5], "frames": [4, 5]}', shapes)
     (world / "mine.py").write_text(text, "utf-8")
-    levels = find_card(f"{world / 'mine.py'}:net").levels
-    assert levels["grid"].dims == ("frame", "token_7", "token_7_2", "feature_16")
-    for level in levels.values():
-        assert len(set(level.dims)) == len(level.shape)
+    arrays = find_card(f"{world / 'mine.py'}:net").arrays
+    assert arrays["grid"].dims == ("frame", "token_7", "token_7_2", "feature_16")
+    for array in arrays.values():
+        assert len(set(array.dims)) == len(array.shape)
 
 
 def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
@@ -199,9 +199,9 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
         ("def net():\n    return 3\n", "must return a card, got int"),
         ("def net():\n    return 1 / 0\n", "failed: ZeroDivisionError"),
         (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
-        (NET.replace('"clip": [5]', '"clip": []'), "a shape for each level"),
-        (NET.replace('"pooled"', '"mask"'), "a level cannot be called 'mask'"),
-        (NET.replace('"pooled"', '"start_s"'), "a level cannot be called 'start_s'"),
+        (NET.replace('"clip": [5]', '"clip": []'), "a shape for each array"),
+        (NET.replace('"pooled"', '"mask"'), "an array cannot be called 'mask'"),
+        (NET.replace('"pooled"', '"start_s"'), "an array cannot be called 'start_s'"),
         (NET.replace('"pooled"', '"A B"'), "'A B' cannot be the name of an array"),
         (
             NET.replace(
@@ -210,7 +210,7 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
             ),
             "load.. failed: RuntimeError: missing key memory.weight",
         ),
-        (NET.replace('"clip": frames.mean(1), ', ""), "returned no level clip"),
+        (NET.replace('"clip": frames.mean(1), ', ""), "returned no array clip"),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
         (
             NET.replace("torch.manual_seed(0)", "raise OSError('gone')"),

@@ -28,7 +28,7 @@ def load():
 
 
 def net():
-    options = {"levels": {"clip": [1]}, "frames": 2, "size": 4, "licence": "MIT"}
+    options = {"arrays": {"clip": [1]}, "frames": 2, "size": 4, "licence": "MIT"}
     return module_card("net", load, run, **options)
 """
 RUN = "def run(module, pixels):\n    return {'clip': pixels.new_full((len(pixels), 1), %s)}\n"
@@ -44,7 +44,7 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def value_of(path: Path | str) -> float:
-    """The one number that the level `clip` of a backbone has."""
+    """The one number that the array `clip` of a backbone has."""
     backbone = load_backbone(f"{path}:net")
     return float(backbone.forward(np.zeros((1, 2, 3, 4, 4), np.float32))["clip"][0, 0])
 

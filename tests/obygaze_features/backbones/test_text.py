@@ -25,7 +25,7 @@ from obygaze_features.backbones.text import (  # noqa: E402
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
-from obygaze_features.store.format.recipe import same_space, space_of_level  # noqa: E402
+from obygaze_features.store.format.recipe import same_space, space_of_array  # noqa: E402
 
 FAMILIES = ("clip", "xclip", "siglip")
 TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]
@@ -104,10 +104,10 @@ def test_texts_and_clips_of_one_checkpoint_share_a_space(
     made = {"sampling": {}, "decoder": {}, "storage": {}}
     recipe = Recipe.of(**backbone.recipe(), **made)  # type: ignore[arg-type]
     tower = load_text_tower(tiny_card(family), folders[family])
-    space = space_of_level(recipe, "clip")
+    space = space_of_array(recipe, "clip")
     assert space is not None
     assert same_space(space, tower.space_id)
-    assert backbone.levels["clip"].shape == (tower.embed(["a dog"]).shape[1],)
+    assert backbone.arrays["clip"].shape == (tower.embed(["a dog"]).shape[1],)
 
 
 def prompts_of(text: str, folder: Path) -> Any:

@@ -298,7 +298,7 @@ SECTIONS = {
 @pytest.mark.parametrize("name", sorted(SECTIONS))
 def test_recipes_of_stores_that_are_there_stay_as_they_were(name: str) -> None:
     card = find_card(name)
-    section = card_recipe(card, card.geometry, card.levels)
+    section = card_recipe(card, card.geometry, card.arrays)
     assert sha256_bytes(canonical_json(section)) == SECTIONS[name]
 
 
@@ -319,8 +319,8 @@ def test_every_layer_is_compiled_and_answers_as_before(
         2, plain.geometry.frames, 3, size, size, generator=torch.manual_seed(1)
     )
     expected, found = plain.forward(pixels), compiled.forward(pixels)
-    for name, level in expected.items():
-        torch.testing.assert_close(found[name], level, rtol=0, atol=1e-6)
+    for name, array in expected.items():
+        torch.testing.assert_close(found[name], array, rtol=0, atol=1e-6)
 
 
 def test_the_recipe_tells_of_compiling_only_where_it_is_done() -> None:

@@ -360,17 +360,17 @@ def test_a_model_that_is_no_classifier_is_refused_by_name(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("levels={'clip': 192}, frames=4, size=64, licence='MIT'", "TypeError"),
+        ("arrays={'clip': 192}, frames=4, size=64, licence='MIT'", "TypeError"),
         (
-            "levels={'clip': [192]}, frames='4', size=64, licence='MIT'",
+            "arrays={'clip': [192]}, frames='4', size=64, licence='MIT'",
             "frames must be at least 1",
         ),
         (
-            "levels={'clip': [192]}, frames=4, size=0, licence='MIT'",
+            "arrays={'clip': [192]}, frames=4, size=0, licence='MIT'",
             "size must be at least 1",
         ),
         (
-            "levels={'clip': [192]}, frames=4, size=64, licence=None",
+            "arrays={'clip': [192]}, frames=4, size=64, licence=None",
             "licence must be a string",
         ),
     ],

@@ -111,7 +111,7 @@ def test_reading_needs_clips_with_features(tmp_path: Path) -> None:
     assert "nothing to read" in done.stderr
 
 
-def test_reading_takes_the_first_level_and_lists_them_for_an_unknown_one(
+def test_reading_takes_the_first_array_and_lists_them_for_an_unknown_one(
     tmp_path: Path,
 ) -> None:
     sealed_store(tmp_path / "stores" / "films")
@@ -122,6 +122,6 @@ def test_reading_takes_the_first_level_and_lists_them_for_an_unknown_one(
         .matrix("clip", missing="drop")
         .values.nbytes
     )
-    unknown = call_obygaze("-C", tmp_path, "bench", "read", "films", "--level", "none")
+    unknown = call_obygaze("-C", tmp_path, "bench", "read", "films", "--array", "none")
     assert unknown.code != 0
     assert "pooled" in unknown.stderr

@@ -20,7 +20,7 @@ from obygaze_features.extraction.decoding import DecodedRow
 from obygaze_features.extraction.plan import Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
-    chosen_levels,
+    chosen_arrays,
     recipe_of,
     view_of,
 )
@@ -58,16 +58,16 @@ class World:
         inner = load_backbone("descriptors")
         self.backbone = CountingBackbone(inner, **backbone)
         self.view = view_of(inner, Target("s", "descriptors"))
-        levels = chosen_levels(inner, ())
+        arrays = chosen_arrays(inner, ())
         self.path = folder / "store"
         create_store(
             self.path,
-            recipe=recipe_of(inner, self.view, levels),
+            recipe=recipe_of(inner, self.view, arrays),
             manifest_name="m",
             manifest_sha256="0" * 64,
             clip_ids=[f"c-{i:02d}" for i in range(N)],
             movie_ids=["c"] * N,
-            arrays=arrays_of(inner, levels),
+            arrays=arrays_of(inner, arrays),
             licence="",
             citation="",
             block_rows=BLOCK,
@@ -83,8 +83,8 @@ class World:
         wanted = {
             b: list(range(*plan.block_range(b))) for b in self.writer.pending_blocks()
         }
-        levels = [spec for spec in plan.arrays if spec.is_level]
-        computer = BatchComputer(self.backbone, levels)  # type: ignore[arg-type]
+        arrays = [spec for spec in plan.arrays if spec.is_feature_array]
+        computer = BatchComputer(self.backbone, arrays)  # type: ignore[arg-type]
         wanted = more.pop("wanted", wanted)
         return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, **more)
 

@@ -52,8 +52,10 @@ def tiny(family: str, folder: Path) -> Backbone:
     return load_backbone(tiny_card(family), save_tiny(family, folder))
 
 
-def levels_of(backbone: Backbone) -> list[ArraySpec]:
-    return [spec for spec in arrays_of(backbone, backbone.levels) if spec.is_level]
+def arrays_of_features(backbone: Backbone) -> list[ArraySpec]:
+    return [
+        spec for spec in arrays_of(backbone, backbone.arrays) if spec.is_feature_array
+    ]
 
 
 def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
@@ -67,9 +69,9 @@ def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
 
 def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
     """The features of all clips, whatever batches they were computed in."""
-    names = found[0].levels
+    names = found[0].arrays
     return {
-        name: b"".join(each.levels[name].tobytes() for each in found) for name in names
+        name: b"".join(each.arrays[name].tobytes() for each in found) for name in names
     }
 
 
@@ -88,7 +90,7 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
     family: str, tmp_path: Path
 ) -> None:
     backbone = tiny(family, tmp_path)
-    clips, specs = some_clips(backbone, 7), levels_of(backbone)
+    clips, specs = some_clips(backbone, 7), arrays_of_features(backbone)
     found = []
     for n_threads, n_clips in ((1, 1), (1, 7), (4, 2), (3, 7)):
         with clip_threads(n_threads) as pool:
@@ -97,7 +99,7 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
             found.append(
                 as_bytes([one for part in parts for one in computer.compute_all(part)])
             )
-    assert found[0].keys() == backbone.levels.keys()
+    assert found[0].keys() == backbone.arrays.keys()
     assert all(other == found[0] for other in found[1:])
     assert len(set(found[0].values())) > 1
 
@@ -114,7 +116,7 @@ def test_each_clip_is_computed_alone_by_one_thread_of_torch(tmp_path: Path) -> N
 
     backbone.forward = observed  # type: ignore[method-assign]
     with clip_threads(3) as pool:
-        computer_for(backbone, levels_of(backbone), pool).compute_all(
+        computer_for(backbone, arrays_of_features(backbone), pool).compute_all(
             some_clips(backbone, 6)
         )
     assert seen == {(1, 1)}
@@ -128,10 +130,12 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
     backbone = tiny(family, tmp_path)
     clips = some_clips(backbone, 6)
     with clip_threads(1) as pool:
-        expected = computer_for(backbone, levels_of(backbone), pool).compute_all(clips)
+        expected = computer_for(
+            backbone, arrays_of_features(backbone), pool
+        ).compute_all(clips)
     backbone.placement = replace(backbone.placement, device="cuda")
     with SimulatedGpu() as gpu, clip_threads(1) as pool:
-        computer = computer_for(backbone, levels_of(backbone), pool)
+        computer = computer_for(backbone, arrays_of_features(backbone), pool)
         assert isinstance(computer, BatchComputer)
         computer.start(clips[:1])()  # tables are moved once
         gpu.waits.clear()
@@ -139,11 +143,11 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
         assert gpu.waits == []
         results = [result() for result in found]
         assert {kind for kind, _ in gpu.waits} == {"event"}
-    for name in backbone.levels:
-        values = np.concatenate([one.levels[name] for one in results]).astype(
+    for name in backbone.arrays:
+        values = np.concatenate([one.arrays[name] for one in results]).astype(
             np.float32
         )
-        alone = np.concatenate([one.levels[name] for one in expected]).astype(
+        alone = np.concatenate([one.arrays[name] for one in expected]).astype(
             np.float32
         )
         np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
@@ -165,7 +169,7 @@ def test_a_simulated_copy_is_not_there_before_its_event() -> None:
 
 
 class Values:
-    """A backbone whose only level is its pixels: numbers that a store must round."""
+    """A backbone whose only array is its pixels: numbers that a store must round."""
 
     takes_mask, resize = False, None
 
@@ -197,7 +201,7 @@ def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
         backbone = Values(values, "cuda")
         (on_gpu,) = BatchComputer(backbone, specs).compute_all([a_clip(0, 2)])
     for found in (on_cpu, on_gpu):
-        np.testing.assert_array_equal(found.levels["frames"][0], expected)
+        np.testing.assert_array_equal(found.arrays["frames"][0], expected)
         assert found.finite["frames"].tolist() == [False]
 
 

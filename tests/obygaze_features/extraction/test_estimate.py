@@ -70,20 +70,20 @@ def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
         words += ["-b", name, "--weights", f"{name}={path}"]
     plan = _plan(world, *words)
     # Widths of the tiny X-CLIP: 24 after the projection, 32 before it; four frames of it.
-    assert plan["stores"][1]["levels"] == {
+    assert plan["stores"][1]["arrays"] == {
         "clip": 24 * 4,
         "pooled": 32 * 4,
         "frames": 4 * 24 * 2,
         "frames_mit": 4 * 24 * 2,
     }
-    assert plan["stores"][2]["levels"]["frames_temporal"] == 4 * 64 * 2
+    assert plan["stores"][2]["arrays"]["frames_temporal"] == 4 * 64 * 2
     assert plan["obstacles"] == []
     assert (
         run_obygaze("-C", world, "extract", "run", "films", *words, "--seal").code == 0
     )
     for result in plan["stores"]:
         store = Path(result["store"])
-        assert open_store(store).levels == tuple(result["levels"])
+        assert open_store(store).feature_arrays == tuple(result["arrays"])
         assert result["n_bytes"] == pytest.approx(
             _chunk_bytes(store), rel=0.02, abs=300
         )
@@ -140,7 +140,7 @@ def test_several_devices_share_the_clips_and_each_holds_its_own_model(
     one, two = (_plan(world, *words, "--device", name) for name in ("cpu", "cpu,cpu"))
     assert (one["device"], two["device"], two["workers"]) == ("cpu", "cpu,cpu", 4)
     # The second process has Python and its libraries, and two blocks of 64 rows, once more.
-    fewest = FLOOR_BYTES + 2 * 64 * sum(two["stores"][0]["levels"].values())
+    fewest = FLOOR_BYTES + 2 * 64 * sum(two["stores"][0]["arrays"].values())
     assert two["peak_bytes"] > one["peak_bytes"] + fewest
     fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: 3))
     monkeypatch.setattr(devices_module, "need", lambda *words: fake)
@@ -180,7 +180,7 @@ def test_peak_memory_by_hand() -> None:
     none = StoreEstimate("a", "a", {"clip": 100, "frames": 900}, 1, 0, 0, 0, 0.0, "")
     first = replace(none, activation_bytes=1000)
     second = replace(
-        none, levels={"clip": 10}, activation_bytes=3000, weight_bytes=5000
+        none, arrays={"clip": 10}, activation_bytes=3000, weight_bytes=5000
     )
     targets = (Target("a", "a", block_rows=8), Target("b", "b"))
     plan: Any = types.SimpleNamespace(targets=targets)
@@ -297,7 +297,7 @@ def test_unusable_weights_are_obstacles(world: Path) -> None:
     assert "got 'clip'" in first
     assert "truncated" in second
     assert third == "clip-b16: weights not found"
-    assert json.dumps(plan["stores"][0]["levels"]) == json.dumps(
+    assert json.dumps(plan["stores"][0]["arrays"]) == json.dumps(
         {"clip": 2048, "pooled": 3072, "frames": 8192, "frames_mit": 8192}
     ), "the sizes of the card, if the weights cannot be read"
 
@@ -346,7 +346,7 @@ def test_gpus_are_idle_only_for_backbones_with_weights_on_the_cpu(
 def test_bytes_of_a_store_have_the_two_times_of_each_frame(
     world: Path, backbone: str, mask: int
 ) -> None:
-    """Five clips in a block of five: the levels, and two times of 8 bytes for each frame.
+    """Five clips in a block of five: the arrays, and two times of 8 bytes for each frame.
 
     Of a backbone that pads short clips, each frame has one byte more: whether it is real.
     """
@@ -358,4 +358,4 @@ def test_bytes_of_a_store_have_the_two_times_of_each_frame(
     store = _store(plan, target, _weights_of(target, card))
     n_frames = card.geometry.frames
     assert card.family.takes_mask == bool(mask)
-    assert store.n_bytes == 5 * (sum(store.levels.values()) + (16 + mask) * n_frames)
+    assert store.n_bytes == 5 * (sum(store.arrays.values()) + (16 + mask) * n_frames)

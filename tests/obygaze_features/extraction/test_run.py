@@ -391,7 +391,7 @@ def test_a_plans_file_is_not_changed_by_options(
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     for words in (
         ("--dtype", "bfloat16"),
-        ("--levels", "clip"),
+        ("--arrays", "clip"),
         ("-b", "descriptors"),
         ("--tf32",),
     ):
@@ -427,7 +427,7 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (
-            ("plan", "films", "-b", "clip-b16", "--levels", "clp"),
+            ("plan", "films", "-b", "clip-b16", "--arrays", "clp"),
             "(did you mean 'clip'?)",
         ),
         (("run", "films", "-b", "descriptors", "--device", "cuda"), "no CUDA device"),
@@ -452,7 +452,7 @@ def test_a_command_says_what_cannot_be_run(
     [
         (("-b", "nothing"), 1, "no backbone called"),
         ((), 2, "no backbone given"),
-        (("-b", "descriptors", "--levels", "clip,none"), 2, "no level none"),
+        (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
         (("-b", "descriptors", "--store", "other=x"), 2, "other"),
         (("-b", "descriptors", "-b", "clip-b16", "--weights", "x"), 2, "NAME=VALUE"),
         (("-b", "descriptors", "--worker", "3"), 2, "0/8"),
@@ -497,7 +497,7 @@ def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) ->
     )
     found = call_obygaze(*command).ok().json()
     assert {
-        level: cosine["least"] > 0.999999 for level, cosine in found["cosines"].items()
+        array: cosine["least"] > 0.999999 for array, cosine in found["cosines"].items()
     } == {
         "clip": True,
         "pooled": True,

@@ -35,23 +35,23 @@ def cosines(values: Any, query: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("level", ["clip", "frames"])
+@pytest.mark.parametrize("array", ["clip", "frames"])
 def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
-    level: str, tmp_path: Path
+    array: str, tmp_path: Path
 ) -> None:
     values = sealed_store(tmp_path / "s", 23)
     ids, films = some_ids(23)
-    query = values[level][5].reshape(-1, 4).astype(float).mean(axis=0)
-    expected = cosines(values[level], query)
+    query = values[array][5].reshape(-1, 4).astype(float).mean(axis=0)
+    expected = cosines(values[array], query)
     order = [row for row in np.argsort(-expected) if row != 5][:7]
-    hits = og.search(tmp_path / "s", like=ids[5], level=level, top=7)
+    hits = og.search(tmp_path / "s", like=ids[5], array=array, top=7)
     assert [hit.clip_id for hit in hits] == [ids[row] for row in order]
     assert [hit.movie_id for hit in hits] == [films[row] for row in order]
     np.testing.assert_allclose(
         [hit.cosine for hit in hits], expected[order], rtol=1e-12
     )
     everything = og.search(
-        og.open_store(tmp_path / "s"), like=ids[5], level=level, top=99
+        og.open_store(tmp_path / "s"), like=ids[5], array=array, top=99
     )
     assert len(everything) == 22
 
@@ -114,7 +114,7 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
     mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=np.bool_)
     fill_store(tmp_path / "s", {"frames": frames, "mask": mask})
     ids, _ = some_ids(4)
-    hits = og.search(tmp_path / "s", like=ids[0], level="frames")
+    hits = og.search(tmp_path / "s", like=ids[0], array="frames")
     assert [hit.clip_id for hit in hits] == [ids[3], ids[1], ids[2]]
     assert [hit.cosine for hit in hits] == pytest.approx(
         [np.sqrt(0.5), 0.5, 0.0], abs=1e-7

@@ -506,7 +506,7 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
         "window",
         {"window": 16, "stride": 8},
     )
-    assert store.sealed and not {"start_s", "end_s"} & set(store.levels)
+    assert store.sealed and not {"start_s", "end_s"} & set(store.feature_arrays)
     start_s, end_s = (
         store.matrix(name, films="tt1").values for name in ("start_s", "end_s")
     )
@@ -589,8 +589,8 @@ def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
     ):
         assert call_obygaze("extract", "run", files[name], *words).code == 0
     stores = [open_store(tmp_path / "stores" / name) for name in files]
-    for level in (*stores[0].levels, "time_s", "start_s", "end_s"):
-        first, *others = (store.matrix(level).values.tobytes() for store in stores)
+    for array in (*stores[0].feature_arrays, "time_s", "start_s", "end_s"):
+        first, *others = (store.matrix(array).values.tobytes() for store in stores)
         assert others == [first, first]
 
 

@@ -180,7 +180,7 @@ def test_diff_tells_two_stores_apart(workspace: Path) -> None:
     assert "tt0000100-002: ok here, failed there" in found.stdout
     record = call(workspace, "diff", "whole", "growing", "--json").ok().json()
     assert record["same"] is False
-    assert [level["n_clips"] for level in record["levels"]] == [7, 7, 7, 7]
+    assert [array["n_clips"] for array in record["compared"]] == [7, 7, 7, 7]
 
 
 def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
@@ -190,7 +190,7 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
         "whole",
         "--film",
         "tt0000101",
-        "--level",
+        "--array",
         "clip",
         "-o",
         "one",
@@ -204,7 +204,7 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
         "whole",
         "--clips",
         str(clips),
-        "--level",
+        "--array",
         "clip",
         "-o",
         "two",

@@ -50,9 +50,9 @@ def test_a_packed_store_in_the_workspace_does_not_take_the_name_of_a_new_one(
     for words in (
         ("unpack", packed),
         ("pull", packed),
-        ("subset", "toy", "--level", "clip", "-o", "films"),
+        ("subset", "toy", "--array", "clip", "-o", "films"),
         ("merge", "toy", "-o", "films"),
-        ("import", "npz", tmp_path / "f.npz", "--level", "clip=X", "-o", "films"),
+        ("import", "npz", tmp_path / "f.npz", "--array", "clip=X", "-o", "films"),
     ):
         call_obygaze("-C", home, "store", *words).ok()
         assert open_store(home / "stores" / "films").sealed, words
@@ -120,7 +120,7 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
         assert "transferred in 39 requests" in done.stdout
         part = call_obygaze(
             *("-C", home, "store", "pull", f"{server.url}/toy", "-o", "part", "--json"),
-            *("--level", "pooled", "--film", "tt0000101"),
+            *("--array", "pooled", "--film", "tt0000101"),
         ).ok()
     told = part.json()
     assert told["part"]
@@ -129,20 +129,24 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     verified = call_obygaze("-C", home, "store", "verify", "part", "--hash").ok()
     assert verified.stdout.startswith("whole: ")
     toy, copy = home / "stores/toy", home / "stores/partial"
-    partial_copy(toy, copy, levels=["pooled"], films=["tt0000101"])
+    partial_copy(toy, copy, arrays=["pooled"], films=["tt0000101"])
     verified = call_obygaze("-C", home, "store", "verify", "partial", "--hash").ok()
     assert verified.stdout.startswith("partial copy, whole in what it holds: ")
     shown = call_obygaze("-C", home, "store", "info", "partial").ok().stdout
     rows = [line.split() for line in shown.splitlines()]
     absent = [
-        name for name in open_store(home / "stores" / "toy").levels if name != "pooled"
+        name
+        for name in open_store(home / "stores" / "toy").feature_arrays
+        if name != "pooled"
     ]
     assert [row[0] for row in rows if row and row[0] in ("pooled", *absent)] == [
         "pooled"
     ]
     assert f"not in this copy: {', '.join(absent)}" in shown
     listed = call_obygaze("-C", home, "store", "ls", "--json").ok().json()["stores"]
-    assert {one["name"]: one["levels"] for one in listed}["partial"] == ["pooled"]
+    assert {one["name"]: one["feature_arrays"] for one in listed}["partial"] == [
+        "pooled"
+    ]
 
 
 def test_the_name_of_a_pulled_store_is_the_last_word_of_its_address(
@@ -169,7 +173,7 @@ def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
     [
         (["pull", "nothing-here"], 1, "no store"),
         (["pull", "toy", "-o", "s3://films/x"], 2, "to a folder"),
-        (["pull", "toy", "-o", "copy", "--level", "none"], 1, "no array 'none'"),
+        (["pull", "toy", "-o", "copy", "--array", "none"], 1, "no array 'none'"),
         (["pull", "toy", "-o", "copy", "--film", "none"], 1, "no film 'none'"),
         (["push", "toy", "https://example.org/x"], 2, "cannot push to"),
         (["push", "toy", "hf://onlyone"], 2, "hf://OWNER/NAME"),

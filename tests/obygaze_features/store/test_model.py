@@ -112,7 +112,7 @@ def test_every_question_has_numpys_answer(
         clips, films = some_ids(made["n_clips"])
         is_ok = np.array([status.is_ok for status in expected])
         assert store.status().is_ok.tolist() == is_ok.tolist()
-        assert store.levels == tuple(
+        assert store.feature_arrays == tuple(
             spec.name for spec in made["arrays"] if spec.dtype != "bool"
         )
 

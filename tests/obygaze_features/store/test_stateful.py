@@ -110,7 +110,7 @@ class Row:
 
 
 def some_numbers(random: np.random.Generator, spec: ArraySpec) -> np.ndarray:
-    """Numbers of a clip, also the least and greatest; NaN and infinities only in no level."""
+    """Numbers of a clip, also the least and greatest; NaN and infinities only in no array."""
     if spec.dtype == "bool":
         return random.integers(0, 2, spec.tail_shape).astype(bool)
     if not spec.is_float:
@@ -127,7 +127,7 @@ def some_numbers(random: np.random.Generator, spec: ArraySpec) -> np.ndarray:
             -0.0,
             1 / 3,
         ]
-        if not spec.is_level:
+        if not spec.is_feature_array:
             odd += [np.nan, np.inf]
     return random.choice(np.array(odd, spec.dtype), spec.tail_shape)
 
@@ -225,7 +225,7 @@ def check_reads(
     assert store.presence(spec.name, clips)[0].tolist() == [
         clip in there for clip in clips
     ]
-    if spec.name in store.levels:
+    if spec.name in store.feature_arrays:
         same(store[spec.name].values, stacked(spec, there.values()))
 
 
@@ -584,7 +584,7 @@ class StoreMachine(RuleBasedStateMachine):
         check_store(store, self.rows, self.specs, seed=seed)
         found = diff_stores(open_store(self.path), store)
         assert found.same
-        assert [one.n_identical for one in found.levels] == [
+        assert [one.n_identical for one in found.compared] == [
             sum(row.status.is_ok for row in self.rows.values())
         ] * len(self.specs)
         assert not verify(path, hashes=True).problems
@@ -610,8 +610,8 @@ class StoreMachine(RuleBasedStateMachine):
         clips = data.draw(
             st.lists(st.sampled_from(list(self.rows)), min_size=1), "clips"
         )
-        names = [spec.name for spec in self.specs if spec.is_level]
-        levels = data.draw(
+        names = [spec.name for spec in self.specs if spec.is_feature_array]
+        arrays = data.draw(
             st.none() | st.sets(st.sampled_from(names), min_size=1), "levels"
         )
         path = self.new_path()
@@ -619,12 +619,12 @@ class StoreMachine(RuleBasedStateMachine):
             open_store(self.path),
             path,
             clips=clips,
-            levels=None if levels is None else [*levels],
+            arrays=None if arrays is None else [*arrays],
         )
         specs = [
             s
             for s in self.specs
-            if levels is None or s.name in levels or not s.is_level
+            if arrays is None or s.name in arrays or not s.is_feature_array
         ]
         rows = {clip: row for clip, row in self.rows.items() if clip in clips}
         size = (
@@ -658,7 +658,7 @@ class StoreMachine(RuleBasedStateMachine):
             for clip, is_ok in zip(
                 part.clip_ids.tolist(), part.status().is_ok, strict=True
             ):
-                is_there = part.commits.statuses(part.levels)
+                is_there = part.commits.statuses(part.feature_arrays)
                 row = part.clip_ids.tolist().index(clip)
                 if is_ok or is_there[row].state != "missing":
                     there[clip] = self.rows[clip]
@@ -676,10 +676,14 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sealed)
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
     def pull_a_part(self, data: st.DataObject, seed: int) -> None:
-        """A store of its own of some levels and films, by the seal or by the index."""
-        levels, films = self.draw_part(data)
-        part = [spec for spec in self.specs if spec.name in levels or not spec.is_level]
-        if not any(spec.is_level for spec in part):
+        """A store of its own of some arrays and films, by the seal or by the index."""
+        arrays, films = self.draw_part(data)
+        part = [
+            spec
+            for spec in self.specs
+            if spec.name in arrays or not spec.is_feature_array
+        ]
+        if not any(spec.is_feature_array for spec in part):
             return
         rows = {
             clip: row
@@ -691,7 +695,7 @@ class StoreMachine(RuleBasedStateMachine):
             path = self.new_path()
             place = RemoteFiles(self.path) if remote else self.path
             for _ in range(2):  # the same again changes nothing
-                pull(place, path, levels=sorted(levels), films=films)
+                pull(place, path, arrays=sorted(arrays), films=films)
                 trees.append(tree(path / "data.zarr"))
             check_store(open_store(path), rows, part, seed=seed)
             assert open_store(path).sealed
@@ -701,11 +705,11 @@ class StoreMachine(RuleBasedStateMachine):
     def draw_part(self, data: st.DataObject) -> tuple[set[str], list[str] | None]:
         names = [spec.name for spec in self.specs]
         films = sorted({row.film for row in self.rows.values()})
-        levels = data.draw(st.sets(st.sampled_from(names), min_size=1), "arrays")
+        arrays = data.draw(st.sets(st.sampled_from(names), min_size=1), "arrays")
         chosen = data.draw(
             st.none() | st.sets(st.sampled_from(films), min_size=1), "films"
         )
-        return levels, None if chosen is None else sorted(chosen)
+        return arrays, None if chosen is None else sorted(chosen)
 
     @precondition(lambda self: self.sealed)
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
@@ -715,22 +719,24 @@ class StoreMachine(RuleBasedStateMachine):
         held: dict[str, set[str]] = {spec.name: set() for spec in self.specs}
         block_of = {clip: n // self.plan.block_rows for n, clip in enumerate(self.rows)}
         for _ in range(data.draw(st.integers(1, 3), "parts")):
-            levels, films = self.draw_part(data)
-            partial_copy(self.path, path, levels=sorted(levels), films=films)
+            arrays, films = self.draw_part(data)
+            partial_copy(self.path, path, arrays=sorted(arrays), films=films)
             blocks = {
                 block_of[clip]
                 for clip, row in self.rows.items()
                 if films is None or row.film in films
             }
-            for name in levels:
+            for name in arrays:
                 held[name] |= {clip for clip in self.rows if block_of[clip] in blocks}
             store = open_store(path)
             check_store(store, self.rows, self.specs, held, seed)
-            assert store.levels == tuple(
-                spec.name for spec in self.specs if spec.is_level and held[spec.name]
+            assert store.feature_arrays == tuple(
+                spec.name
+                for spec in self.specs
+                if spec.is_feature_array and held[spec.name]
             )
             assert not verify(path, hashes=True).problems
-            if store.levels and seed % 2:
+            if store.feature_arrays and seed % 2:
                 self.check_subset_of_partial(store, held, seed)
         pull(self.path, path)
         self.check_copy(path, seed)

@@ -147,7 +147,7 @@ def test_a_run_takes_the_mean_of_real_frames(
     fill_store(
         tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}
     ).seal()
-    store, data = open_store(tmp_path / "s"), Data(level=("frames",))
+    store, data = open_store(tmp_path / "s"), Data(array=("frames",))
     joined = join("x", store, clip_table(manifest, data), data, frames=True)
     np.testing.assert_allclose(joined.vectors, MEANS)
     np.testing.assert_array_equal(joined.by_frame, MARKED)
@@ -164,6 +164,6 @@ def test_the_frame_in_the_middle_is_that_of_the_real_ones(tmp_path: Path) -> Non
 
 def test_a_level_of_frames_is_pulled_with_its_mask(tmp_path: Path) -> None:
     store = padded_store(tmp_path / "s")
-    pull(store.location, tmp_path / "copy", levels=["frames"])
+    pull(store.location, tmp_path / "copy", arrays=["frames"])
     rows = StoreRows(open_store(tmp_path / "copy"), "frames", some_ids(3)[0])
     np.testing.assert_array_equal(rows[:], MARKED)

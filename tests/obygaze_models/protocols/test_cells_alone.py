@@ -39,7 +39,7 @@ SPLITS = {
 SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
 N_BASELINES = 6
 FEW = ("mlp", "ridge", "svm", "pcbm-lr", "choosy-pcbm")
-ONE_VECTOR = [name for name, kind in KINDS.items() if kind.level == "clip"]
+ONE_VECTOR = [name for name, kind in KINDS.items() if kind.reads == "clip"]
 ALL = (*ONE_VECTOR, "choosy", "choosy-pcbm")
 
 
@@ -97,7 +97,7 @@ def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     store = store_of(tmp_path / "s", manifest, X)
     if name == "honest-frames":
         store = store_of(
-            tmp_path / "f", manifest, np.stack([X, X], axis=1), level="frames"
+            tmp_path / "f", manifest, np.stack([X, X], axis=1), array="frames"
         )
     if name.startswith("mobygaze"):  # clips of 3 s, one after another
         store = store_of_windows(tmp_path / "w", dict.fromkeys(manifest.films, X[:160]))

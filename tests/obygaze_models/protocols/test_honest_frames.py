@@ -35,7 +35,7 @@ def marked(manifest: Any) -> Any:
 
 def test_the_order_sensitive_head_gains_over_the_pooled_vector(tmp_path: Path) -> None:
     manifest = films(6, 40)
-    store = store_of(tmp_path / "frames", manifest, marked(manifest), level="frames")
+    store = store_of(tmp_path / "frames", manifest, marked(manifest), array="frames")
     protocol = quick("honest-frames", 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     ap = {m: cell_of(run.cells, model=m)["ap"]["value"] for m in protocol.model_names}
@@ -76,7 +76,7 @@ def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
             replace(clip, level=level, concepts=names[level], extra={"order": order})
         )
     manifest = replace(films(6, 40), clips=tuple(clips), columns=("order",))
-    store = store_of(tmp_path / "frames", manifest, X, level="frames")
+    store = store_of(tmp_path / "frames", manifest, X, array="frames")
     protocol = quick(
         *(
             "honest-frames",
@@ -116,26 +116,26 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
     X = marked(manifest)
     bad, gone = manifest.clips[4].clip_id, manifest.clips[9].clip_id
     store = store_of(
-        tmp_path / "s", manifest, X, level="frames", failed=[bad], without=[gone]
+        tmp_path / "s", manifest, X, array="frames", failed=[bad], without=[gone]
     )
     table = clip_table(manifest, Data())
-    found = join("x", store, table, Data(level=("frames",)), frames=True)
+    found = join("x", store, table, Data(array=("frames",)), frames=True)
     assert sorted(found.missing) == sorted([bad, gone])
     rows = np.array([3, 12, 0])
     np.testing.assert_array_equal(found.of(rows), X[rows])
     with pytest.raises(FixInput, match="one vector"):
-        join("x", store, table, Data(level=("frames",)))
+        join("x", store, table, Data(array=("frames",)))
     with pytest.raises(FixInput, match="unscaled frames"):
-        join("x", store, table, Data(level=("frames",), scale="unit"), frames=True)
+        join("x", store, table, Data(array=("frames",), scale="unit"), frames=True)
 
 
 def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
     manifest = films(3, 20)
     X = np.zeros((60, 16, 4096), dtype=np.float32)
-    store = store_of(tmp_path / "s", manifest, X, level="frames")
+    store = store_of(tmp_path / "s", manifest, X, array="frames")
     table = clip_table(manifest, Data())
     tracemalloc.start()
-    found = join("x", store, table, Data(level=("frames",)), frames=True)
+    found = join("x", store, table, Data(array=("frames",)), frames=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # With what decoding takes; copies for a selection and for the checksum were two more.
@@ -146,10 +146,10 @@ def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
     """Run attention on a store of tokens; return the records, and the most bytes that were held."""
     manifest = films(4, 50)
     store = store_of(
-        place / "tokens", manifest, values, level="tokens", failed=["tt0000002-007"]
+        place / "tokens", manifest, values, array="tokens", failed=["tt0000002-007"]
     )
     protocol = quick(
-        *("honest-frames", 'data.level=["tokens"]', 'grid.models=["attention"]'),
+        *("honest-frames", 'data.array=["tokens"]', 'grid.models=["attention"]'),
         *(
             "grid.baselines=[]",
             "models.attention.max_passes=2",
@@ -179,7 +179,7 @@ def test_tokens_that_are_large_stay_in_the_store(
 
 def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:
     manifest = films(3, 20)
-    store = store_of(tmp_path / "s", manifest, marked(manifest), level="frames")
+    store = store_of(tmp_path / "s", manifest, marked(manifest), array="frames")
     protocol = quick("honest-frames", "models.ridge.kind=ridge")
     with pytest.raises(FixUsage, match="a protocol each"):
         run_on(tmp_path, protocol, manifest, {"x": store})

@@ -279,6 +279,23 @@ class TestOldNames:
         with pytest.raises(FixInput, match="1 violation"):
             read(text.replace("KEY", "film") + 'movie = "tt2"\n')
 
+    def test_a_level_of_features_is_an_array(self) -> None:
+        tables = '[data]\nlevel = ["frames"]\n[features.clip]\nlevel = "tokens"\n'
+        old = read(f"{MINIMAL}\n{tables}")
+        assert old == read(f"{MINIMAL}\n{tables.replace('level', 'array')}")
+        assert old.data.array == ("frames",)
+        assert old.features["clip"].array == "tokens"
+        changes = ['data.level=["pooled"]', "features.clip.level=clip"]
+        changed = read(f"{MINIMAL}\n{tables}", *changes)
+        assert changed.data.array == ("pooled",)
+        assert changed.features["clip"].array == "clip"
+        assert "level" not in changed.to_json()["data"]
+
+    def test_two_names_of_one_key_are_an_error(self) -> None:
+        with pytest.raises(FixInput, match="not valid") as caught:
+            read(f'{MINIMAL}\n[data]\nlevel = ["a"]\narray = ["b"]\n')
+        assert "data.level: unknown key 'level'" in str(caught.value.details)
+
     def test_the_word_paper_is_the_word_published(self) -> None:
         new = load_protocol("paper-pcbm")
         keys = ("max_depth", "min_samples_leaf")

@@ -133,12 +133,12 @@ class TestMissing:
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
         X = np.stack([planted(manifest, seed=s) for s in range(3)], axis=1)
-        store = store_of(tmp_path / "s", manifest, X, level="frames")
-        with pytest.raises(NotFound, match="no feature level pooled or clip") as caught:
+        store = store_of(tmp_path / "s", manifest, X, array="frames")
+        with pytest.raises(NotFound, match="no array pooled or clip") as caught:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert "frames" in str(caught.value.hint)
         with pytest.raises(FixInput, match="reads one vector"):
-            gather(quick("honest", 'data.level=["frames"]'), manifest, "", {"x": store})
+            gather(quick("honest", 'data.array=["frames"]'), manifest, "", {"x": store})
 
     def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))

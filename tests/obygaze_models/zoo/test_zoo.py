@@ -48,7 +48,13 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import saving
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
+from obygaze_models.zoo.info import (
+    FeatureSpec,
+    ModelInfo,
+    TrainingData,
+    card_text,
+    document_sha256,
+)
 from obygaze_models.zoo.overview import list_models, show_model, verify_models
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
@@ -421,6 +427,23 @@ def test_a_model_of_an_older_version_may_call_a_film_a_movie(saved: Path) -> Non
     verify_models(saved)
 
 
+def test_a_model_that_calls_its_array_a_level_loads(saved: Path) -> None:
+    before = load_model(saved)
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    features = document["features"]
+    features["level"] = features.pop("array")
+    del document["sha256"]
+    document["sha256"] = document_sha256(document)
+    (saved / "model.json").write_text(json.dumps(document), encoding="utf-8")
+    assert load_model(saved).info == before.info
+    verify_models(saved)
+    # Its checksum is over what it says.
+    document["features"]["level"] = "pooled"
+    (saved / "model.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(Corrupt, match="checksum"):
+        load_model(saved)
+
+
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     """A header that lies about lengths, promised with its right hash."""
     header = json.dumps(
@@ -664,7 +687,7 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
         {
             "features": {
                 "backbone": "b",
-                "level": "clip",
+                "array": "clip",
                 "width": D,
                 "fingerprint": None,
             }

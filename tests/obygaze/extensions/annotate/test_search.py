@@ -36,7 +36,7 @@ def search(server: PageServer, text: str, **headers: str | None) -> Answer:
 
 
 def a_store(path: Path, recipe: Recipe, width: int) -> tuple[Store, Any]:
-    """A store of the clips with made-up vectors of the level `clip`, and the vectors."""
+    """A store of the clips with made-up vectors of the array `clip`, and the vectors."""
     arrays, ids = (ArraySpec("clip", (width,)),), [clip.clip_id for clip in CLIPS]
     plan_store(path, recipe=recipe, arrays=arrays, clip_ids=ids, movie_ids=["lake"] * 9)
     values = some_values(9, arrays)
@@ -74,7 +74,7 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
     write_tiny_card("clip", tmp_path / "backbones")
     backbone = load_backbone(tiny_card("clip"), weights)
     recipe = Recipe.of(**backbone.recipe(), sampling={}, decoder={}, storage={})
-    store, values = a_store(tmp_path / "s", recipe, *backbone.levels["clip"].shape)
+    store, values = a_store(tmp_path / "s", recipe, *backbone.arrays["clip"].shape)
     loaded: list[str] = []
     load_strictly = towers.load_strictly
     queries = towers.load_text_tower(tiny_card("clip"), weights).embed(

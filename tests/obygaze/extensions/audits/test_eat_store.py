@@ -172,11 +172,11 @@ def test_texts_without_space_need_assume_space(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--level", "pooled"), 5, "never compares its level 'pooled' with text"),
-        (("--level", "frames"), 1, "one vector per clip, got 2-dimensional"),
+        (("--array", "pooled"), 5, "never compares its array 'pooled' with text"),
+        (("--array", "frames"), 1, "one vector per clip, got 2-dimensional"),
         (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
         (("--text", "none.npz"), 1, "no such file"),
-        (("--level", "none"), 1, "no array 'none'"),
+        (("--array", "none"), 1, "no array 'none'"),
         (("--vectors", "v.npz"), 2, "got both"),
     ],
 )

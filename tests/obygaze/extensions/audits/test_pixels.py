@@ -52,7 +52,7 @@ def home(workspace: Path) -> Path:
     small = RANDOM.integers(0, 256, size=(n, 3, SIDE, SIDE)).astype(np.uint8)
     pictures = small.repeat(2, axis=2).repeat(2, axis=3)[..., None].repeat(3, axis=-1)
     tokens = small.reshape(n, 3, SIDE * SIDE).astype(np.float32)
-    levels = {
+    arrays = {
         "tokens": tokens,
         "clip": tokens.mean(axis=(1, 2))[:, None].repeat(4, axis=1),
     }
@@ -61,7 +61,7 @@ def home(workspace: Path) -> Path:
         ArraySpec("clip", (4,)),
     )
     plan_store(workspace / "stores" / "toy", n, arrays=specs)
-    fill_store(workspace / "stores" / "toy", levels).seal()
+    fill_store(workspace / "stores" / "toy", arrays).seal()
     shape, dims = pictures.shape[1:], ("frame", "height", "width", "colour")
     spec = ArraySpec("pictures", shape, dims, "uint8")
     plan_store(workspace / "stores" / "toy.frames", n, arrays=(spec,))
@@ -75,8 +75,8 @@ def test_tokens_give_more_than_pooled_vectors_and_the_card_says_so(home: Path) -
         "-C", home, "audit", "pixels", "toy", "toy.frames", "-o", document
     ).ok()
     found = json.loads(document.read_bytes())
-    tokens, clip = found["levels"]
-    assert (tokens["level"], clip["level"]) == ("tokens", "clip")
+    tokens, clip = found["arrays"]
+    assert (tokens["array"], clip["array"]) == ("tokens", "clip")
     assert tokens["r2"] > clip["r2"] + 0.05 and clip["r2"] < 0.05
     assert (tokens["n_clips"], tokens["n_films"]) == (60, len(set(some_ids(60)[1])))
     card = (
@@ -86,22 +86,22 @@ def test_tokens_give_more_than_pooled_vectors_and_the_card_says_so(home: Path) -
     )
     assert f"- {found['sentences'][0]}" in card and "- clip: a linear decoder" in card
     audit = audit_pixels(
-        home / "stores" / "toy", home / "stores" / "toy.frames", levels=["clip"]
+        home / "stores" / "toy", home / "stores" / "toy.frames", arrays=["clip"]
     )
-    assert audit.levels[0].r2 == clip["r2"]
+    assert audit.arrays[0].r2 == clip["r2"]
     assert open_store(home / "stores" / "toy").plan.sha256 == found["store_sha256"]
 
 
 def test_one_film_cannot_be_tested(home: Path) -> None:
     for name, shape in (("one", (4,)), ("one.frames", (2, 16, 16, 3))):
-        level = "pictures" if "frames" in name else "clip"
-        dims = ("frame", "height", "width", "colour") if level == "pictures" else ()
+        array = "pictures" if "frames" in name else "clip"
+        dims = ("frame", "height", "width", "colour") if array == "pictures" else ()
         spec = ArraySpec(
-            level, shape, dims, "uint8" if level == "pictures" else "float32"
+            array, shape, dims, "uint8" if array == "pictures" else "float32"
         )
         plan_store(home / "stores" / name, 5, arrays=(spec,))
         values = np.ones((5, *shape), spec.dtype)
-        fill_store(home / "stores" / name, {level: values}).seal()
+        fill_store(home / "stores" / name, {array: values}).seal()
     failed = call_obygaze("-C", home, "audit", "pixels", "one", "one.frames")
     assert failed.code == 1 and "at least 2 films" in failed.stderr
 
@@ -122,5 +122,5 @@ def test_clips_need_features_and_pictures(home: Path) -> None:
     fill_store(home / "stores" / "few.frames", shown, lost).seal()
     (clip,) = audit_pixels(
         home / "stores" / "few", home / "stores" / "few.frames"
-    ).levels
+    ).arrays
     assert clip.n_clips == 57

@@ -23,7 +23,7 @@ from obygaze_features.extraction.map_drawing import overlay
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import TextTable, open_store
-from obygaze_features.store.format.recipe import space_of_level
+from obygaze_features.store.format.recipe import space_of_array
 from obygaze_features.store.maps import MAPS, map_names
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
@@ -44,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     recipe = open_store(place / "stores" / "films.tiny-clip").recipe
     vectors = np.random.default_rng(0).normal(size=(3, 24)).astype(np.float32)
     names = (("a", "b", "c"), ("{}",) * 3, ("joy", "joy", "fear"))
-    texts = TextTable(vectors, *names, space_of_level(recipe, "clip") or "")
+    texts = TextTable(vectors, *names, space_of_array(recipe, "clip") or "")
     np.savez(place / "t.npz", **vars(texts))
     done = call_obygaze(
         *(

@@ -119,7 +119,7 @@ def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
     write_tiny_card("clip", tmp_path / "backbones")
     backbone = load_backbone(tiny_card("clip"), weights)
     made: dict[str, Any] = {"sampling": {}, "decoder": {}, "storage": {}}
-    arrays = (ArraySpec("clip", backbone.levels["clip"].shape),)
+    arrays = (ArraySpec("clip", backbone.arrays["clip"].shape),)
     recipe = Recipe.of(**backbone.recipe(), **made)
     path = tmp_path / "stores" / "s"
     plan_store(path, 9, 4, recipe=recipe, arrays=arrays)

@@ -94,7 +94,7 @@ def test_prose_tells_every_value() -> None:
         "3 frames of each clip were taken by the rule uniform.",
         "decoded by pyav (version class 18).",
         "filter bicubic, size 8",
-        "levels clip, pooled and frames, computed with",
+        "arrays clip, pooled and frames, computed with",
         "attention eager, dtype float32",
         "stored as clip float32, frames float16.",
     ):

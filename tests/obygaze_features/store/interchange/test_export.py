@@ -1,4 +1,4 @@
-"""What is exported and imported again is the same: ids, films, levels, every number."""
+"""What is exported and imported again is the same: ids, films, arrays, every number."""
 
 from __future__ import annotations
 
@@ -51,41 +51,41 @@ def sealed(tmp_path: Path) -> Path:
     return copy_of_sealed(tmp_path / "s")
 
 
-def same(first: Store, second: Store, levels: tuple[str, ...]) -> None:
+def same(first: Store, second: Store, arrays: tuple[str, ...]) -> None:
     assert first.clip_ids.tolist() == second.clip_ids.tolist()
     assert first.movie_ids.tolist() == second.movie_ids.tolist()
-    assert set(second.levels) == set(levels)
-    for level in levels:
-        a, b = first.matrix(level).values, second.matrix(level).values
+    assert set(second.feature_arrays) == set(arrays)
+    for array in arrays:
+        a, b = first.matrix(array).values, second.matrix(array).values
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("levels", [None, ["frames"], ["clip"]])
+@pytest.mark.parametrize("arrays", [None, ["frames"], ["clip"]])
 @pytest.mark.parametrize("format", list(BACK))
 def test_there_and_back(
-    tmp_path: Path, sealed: Path, format: str, levels: list[str] | None, compress: bool
+    tmp_path: Path, sealed: Path, format: str, arrays: list[str] | None, compress: bool
 ) -> None:
     store = open_store(sealed)
-    export_store(store, tmp_path / "out", format, levels=levels, compress=compress)
+    export_store(store, tmp_path / "out", format, arrays=arrays, compress=compress)
     source = BACK[format](tmp_path / "out")
     import_store(source, tmp_path / "again")
     source.close()
-    same(store, open_store(tmp_path / "again"), tuple(levels or store.levels))
+    same(store, open_store(tmp_path / "again"), tuple(arrays or store.feature_arrays))
 
 
-@pytest.mark.parametrize("level", ["x", "c3d_features", "features", "clip_0", "x2"])
+@pytest.mark.parametrize("array", ["x", "c3d_features", "features", "clip_0", "x2"])
 @pytest.mark.parametrize("format", [*BACK, "csv"])
-def test_a_level_keeps_its_name(tmp_path: Path, format: str, level: str) -> None:
+def test_an_array_keeps_its_name(tmp_path: Path, format: str, array: str) -> None:
     sealed_store(
-        tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))]
+        tmp_path / "s", 3, 2, arrays=[ArraySpec(array, (2,)), ArraySpec("other", (3,))]
     )
-    export_store(open_store(tmp_path / "s"), tmp_path / "out", format, levels=[level])
+    export_store(open_store(tmp_path / "s"), tmp_path / "out", format, arrays=[array])
     source = open_features(format, [tmp_path / "out"])
     import_store(source, tmp_path / "again")
     source.close()
-    same(open_store(tmp_path / "s"), open_store(tmp_path / "again"), (level,))
+    same(open_store(tmp_path / "s"), open_store(tmp_path / "again"), (array,))
 
 
 @settings(max_examples=12)
@@ -116,23 +116,23 @@ def test_any_shape_there_and_back(
     same(open_store(root / "s"), open_store(root / "again"), ("x",))
 
 
-@pytest.mark.parametrize(("level", "found"), [("clip", "clip"), ("frames", "tokens")])
+@pytest.mark.parametrize(("array", "found"), [("clip", "clip"), ("frames", "tokens")])
 def test_the_released_layout_there_and_back(
-    tmp_path: Path, sealed: Path, level: str, found: str
+    tmp_path: Path, sealed: Path, array: str, found: str
 ) -> None:
     torch = pytest.importorskip("torch")
 
     store = open_store(sealed)
-    export_store(store, tmp_path / "FEATURES", "pth", levels=[level])
+    export_store(store, tmp_path / "FEATURES", "pth", arrays=[array])
     file = tmp_path / "FEATURES" / "tt0000102" / "tt0000102-003.pth"
     tensor = torch.load(file, weights_only=True)
-    expected = store.matrix(level, clips=["tt0000102-003"]).values
+    expected = store.matrix(array, clips=["tt0000102-003"]).values
     assert tuple(tensor.shape) == expected.shape
     np.testing.assert_array_equal(tensor.numpy(), expected)
     import_store(open_features("pth", [tmp_path / "FEATURES"]), tmp_path / "again")
     again = open_store(tmp_path / "again")[found]
-    assert sorted(again.clip_ids) == sorted(store[level].clip_ids)
-    wanted = store.matrix(level, clips=again.clip_ids).values
+    assert sorted(again.clip_ids) == sorted(store[array].clip_ids)
+    wanted = store.matrix(array, clips=again.clip_ids).values
     np.testing.assert_array_equal(again.values, wanted)
 
 
@@ -176,16 +176,16 @@ def test_csv_of_halves_comes_back_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
-def test_a_level_that_is_named_twice_is_written_once(
+def test_an_array_that_is_named_twice_is_written_once(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
     store = open_store(sealed)
-    level = next(spec.name for spec in store.plan.arrays if len(spec.tail_shape) == 1)
-    done = export_store(store, tmp_path / "out", format, levels=[level, level])
-    assert list(done.levels) == [level]
+    array = next(spec.name for spec in store.plan.arrays if len(spec.tail_shape) == 1)
+    done = export_store(store, tmp_path / "out", format, arrays=[array, array])
+    assert list(done.arrays) == [array]
     source = open_features(format, str(tmp_path / "out"))
     source.close()
-    assert source.levels == (("clip",) if format == "pth" else (level,))
+    assert source.names == (("clip",) if format == "pth" else (array,))
     assert len(source.clip_ids) == done.n_clips
 
 
@@ -195,7 +195,7 @@ def test_other_programs_read_what_is_written(tmp_path: Path, sealed: Path) -> No
     with np.load(tmp_path / "f.npz") as packed:
         assert packed["clip_id"].tolist() == store.clip_ids.tolist()
         np.testing.assert_array_equal(packed["frames"], store.matrix("frames").values)
-    export_store(store, tmp_path / "f.h5", "hdf5", levels=["pooled"])
+    export_store(store, tmp_path / "f.h5", "hdf5", arrays=["pooled"])
     with h5py.File(tmp_path / "f.h5") as file:
         np.testing.assert_array_equal(
             file["tt0000101-004"][()], store.matrix("pooled").values[8]
@@ -224,15 +224,15 @@ def test_what_failed_or_is_missing_is_left_out_and_told(
 
 
 def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
-    partial_copy(sealed, tmp_path / "part", levels=["pooled"], films=["tt0000104"])
+    partial_copy(sealed, tmp_path / "part", arrays=["pooled"], films=["tt0000104"])
     done = export_store(
-        open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"]
+        open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", arrays=["pooled"]
     )
     assert done.n_clips == 3  # block 5, rows 20 to 22
     assert "partial" in done.left_out["tt0000100-001"]
     with pytest.raises(NotFound, match="partial and does not hold clip"):
         export_store(
-            open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"]
+            open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", arrays=["clip"]
         )
 
 
@@ -241,7 +241,7 @@ def test_a_name_that_promises_a_spreadsheet_is_refused(
     tmp_path: Path, sealed: Path, name: str
 ) -> None:
     with pytest.raises(FixUsage, match="files are not written, only CSV") as caught:
-        export_store(open_store(sealed), tmp_path / name, "csv", levels=["clip"])
+        export_store(open_store(sealed), tmp_path / name, "csv", arrays=["clip"])
     assert str(caught.value.hint).startswith("features.csv")
     with pytest.raises(FixUsage, match="files are not written, only CSV"):
         write_new(tmp_path / name, b"a,b\n")
@@ -257,7 +257,7 @@ def test_ids_that_would_lead_elsewhere_are_refused(
     fill_store(tmp_path / "s", some_values(1)).seal()
     with pytest.raises(FixInput, match="cannot be the name"):
         export_store(
-            open_store(tmp_path / "s"), tmp_path / "out" / "x", format, levels=["clip"]
+            open_store(tmp_path / "s"), tmp_path / "out" / "x", format, arrays=["clip"]
         )
     assert not (tmp_path / "out").exists()
     export_store(open_store(tmp_path / "s"), tmp_path / "f.npz", "npz")
@@ -291,11 +291,11 @@ def test_force_replaces_an_export_and_no_other_folder(
     if format == "pth":
         pytest.importorskip("torch")
     store, out = open_store(sealed), tmp_path / "out"
-    levels = ["pooled"]
-    export_store(store, out, format, levels=levels)
+    arrays = ["pooled"]
+    export_store(store, out, format, arrays=arrays)
     with pytest.raises(AlreadyThere):
-        export_store(store, out, format, levels=levels)
-    export_store(store, out, format, levels=["clip"], force=True)
+        export_store(store, out, format, arrays=arrays)
+    export_store(store, out, format, arrays=["clip"], force=True)
     first = out.read_bytes() if out.is_file() else sorted(out.rglob("*"))
     data = tmp_path / "data"
     (data / "deep").mkdir(parents=True)
@@ -303,19 +303,19 @@ def test_force_replaces_an_export_and_no_other_folder(
     monkeypatch.chdir(data)
     for name in (data, Path(), Path(".."), data / "deep" / ".."):
         with pytest.raises((AlreadyThere, FixUsage)):
-            export_store(store, name, format, levels=levels, force=True)
+            export_store(store, name, format, arrays=arrays, force=True)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AlreadyThere):
-        export_store(store, data, format, levels=levels, force=True)
+        export_store(store, data, format, arrays=arrays, force=True)
     assert (data / "deep" / "thesis.txt").read_text(encoding="utf-8") == "years"
     if out.is_dir():  # a file that somebody added
         (out / "mine.npy").write_bytes(b"years")
         with pytest.raises(AlreadyThere, match="files were added"):
-            export_store(store, out, format, levels=levels, force=True)
+            export_store(store, out, format, arrays=arrays, force=True)
         (out / "mine.npy").unlink()
         assert sorted(out.rglob("*")) == first
         assert not (out / "pooled").exists()
-    export_store(store, out, format, levels=levels, force=True)
+    export_store(store, out, format, arrays=arrays, force=True)
     names = {path.name for path in tmp_path.iterdir()} - {
         "out.json" if format == "csv" else ""
     }
@@ -334,24 +334,24 @@ def test_a_kill_at_any_instant_leaves_the_old_export_or_the_new_one(
     def look() -> None:
         source = BACK[format](out)
         assert list(source.clip_ids) == store.clip_ids.tolist()
-        seen.update(source.levels)
+        seen.update(source.names)
         source.close()
-        export_store(store, out, format, levels=["x"], force=True)
+        export_store(store, out, format, arrays=["x"], force=True)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
 
-    export_store(store, out, format, levels=["x"])
-    work = partial(export_store, store, out, format, levels=["y"], force=True)
+    export_store(store, out, format, arrays=["x"])
+    work = partial(export_store, store, out, format, arrays=["y"], force=True)
     assert kill_everywhere(work, look) >= 2
     assert seen == {"x", "y"}
 
 
-def test_formats_that_hold_one_level(tmp_path: Path, sealed: Path) -> None:
+def test_formats_that_hold_one_array(tmp_path: Path, sealed: Path) -> None:
     store = open_store(sealed)
-    assert export_store(store, tmp_path / "f.csv", "csv").levels == ["pooled"]
-    with pytest.raises(FixUsage, match="one level"):
-        export_store(store, tmp_path / "g.csv", "csv", levels=["clip", "pooled"])
+    assert export_store(store, tmp_path / "f.csv", "csv").arrays == ["pooled"]
+    with pytest.raises(FixUsage, match="one array"):
+        export_store(store, tmp_path / "g.csv", "csv", arrays=["clip", "pooled"])
     with pytest.raises(FixUsage, match="one vector"):
-        export_store(store, tmp_path / "g.csv", "csv", levels=["frames"])
+        export_store(store, tmp_path / "g.csv", "csv", arrays=["frames"])
     with pytest.raises(FixUsage, match="unknown format"):
         export_store(store, tmp_path / "g", "pickle")
 
@@ -369,20 +369,20 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
             tmp_path / "f.h5",
             "--json",
         ),
-        *("--level", "pooled", "--compress"),
+        *("--array", "pooled", "--compress"),
     ).ok()
     assert done.json() == {
         "json_version": 1,
         "path": str(tmp_path / "f.h5"),
         "format": "hdf5",
         "n_clips": 23,
-        "levels": ["pooled"],
+        "arrays": ["pooled"],
         "left_out": {},
     }
     call_obygaze(
         "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"
     ).ok()
-    assert open_store(workspace / "stores" / "two").levels == ("pooled",)
+    assert open_store(workspace / "stores" / "two").feature_arrays == ("pooled",)
     refused = call_obygaze(
         "-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5"
     )
@@ -428,7 +428,7 @@ def test_labels_are_written_on_request(
         "m", Header("m", {"Body": "visual", "Look": "visual"}), tuple(clips)
     )
     out = tmp_path / "out"
-    export_store(store, out, format, levels=["clip"], labels=labels)
+    export_store(store, out, format, arrays=["clip"], labels=labels)
     if format == "hdf5":
         with h5py.File(out) as file:
             found = {
@@ -496,7 +496,7 @@ def test_any_id_comes_back(
         awkward,
         tmp_path / "out",
         format,
-        levels=["clip"],
+        arrays=["clip"],
         labels=labels,
         force=True,
         **options,
@@ -505,7 +505,7 @@ def test_any_id_comes_back(
         awkward,
         tmp_path / "out",
         format,
-        levels=["clip"],
+        arrays=["clip"],
         labels=labels,
         force=True,
         **options,
@@ -588,10 +588,10 @@ def test_names_that_a_disk_takes_for_one_are_found_before_anything_is_written(
     suffix = "" if pair[0] in films else f".{format}"
     said = re.escape(f"{pair[0] + suffix!r} and {pair[1] + suffix!r} would be one name")
     with pytest.raises(FixInput, match=said):
-        export_store(store, disk_of_a_mac / "out", format, levels=["clip"])
+        export_store(store, disk_of_a_mac / "out", format, arrays=["clip"])
     assert list(disk_of_a_mac.iterdir()) == []
     # This disk keeps them apart.
-    export_store(store, tmp_path / "out", format, levels=["clip"])
+    export_store(store, tmp_path / "out", format, arrays=["clip"])
     source = open_features(format, [tmp_path / "out"])
     assert sorted(source.clip_ids) == sorted(clips)
     source.close()
@@ -606,24 +606,24 @@ def test_labels_and_a_film_of_the_same_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"
     ):
-        export_store(store, tmp_path / "out", "pth", levels=["clip"], labels=labels)
-    export_store(store, tmp_path / "out", "pth", levels=["clip"])
+        export_store(store, tmp_path / "out", "pth", arrays=["clip"], labels=labels)
+    export_store(store, tmp_path / "out", "pth", arrays=["clip"])
 
 
-@pytest.mark.parametrize("level", ["level", "concepts"])
+@pytest.mark.parametrize("array", ["level", "concepts"])
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy"])
-def test_labels_beside_a_level_of_the_same_name(
-    tmp_path: Path, format: str, level: str
+def test_labels_beside_an_array_of_the_same_name(
+    tmp_path: Path, format: str, array: str
 ) -> None:
     sealed_store(
-        tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))]
+        tmp_path / "s", 3, 2, arrays=[ArraySpec(array, (2,)), ArraySpec("other", (3,))]
     )
     store = open_store(tmp_path / "s")
     clips = tuple(Clip(clip, "m", level="S", concepts=("Look",)) for clip in store)
     labels = Manifest("m", Header("m", {"Look": "visual"}), clips)
     if format == "npz":
         with pytest.raises(
-            FixUsage, match=f"the level '{level}' and the {level} of labels"
+            FixUsage, match=f"the array '{array}' and the {array} of labels"
         ):
             export_store(store, tmp_path / "out", format, labels=labels)
         assert not (tmp_path / "out").exists()
@@ -632,7 +632,7 @@ def test_labels_beside_a_level_of_the_same_name(
     source = open_features(format, [tmp_path / "out"])
     import_store(source, tmp_path / "again")
     source.close()
-    same(store, open_store(tmp_path / "again"), (level, "other"))
+    same(store, open_store(tmp_path / "again"), (array, "other"))
 
 
 FOREIGN = {
@@ -673,9 +673,9 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     def write(path: Path) -> int:
         if format == "pack":
             return call_obygaze("store", "pack", sealed, "-o", path, "--force").code
-        level = [] if format != "csv" else ["--level", "clip"]
+        array = [] if format != "csv" else ["--array", "clip"]
         return call_obygaze(
-            "store", "export", format, sealed, path, "--force", *level
+            "store", "export", format, sealed, path, "--force", *array
         ).code
 
     write(tmp_path / "own")
@@ -683,7 +683,7 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     others = foreign_files(tmp_path / "foreign", format)
     for other in ("hdf5", "npz", "csv"):
         if other != format:
-            export_store(store, tmp_path / f"{other}.export", other, levels=["clip"])
+            export_store(store, tmp_path / f"{other}.export", other, arrays=["clip"])
             others.append(tmp_path / f"{other}.export")
     if format != "pack":
         pack(store, tmp_path / "packed")
@@ -706,5 +706,5 @@ def test_force_leaves_a_foreign_file_beside_a_table(
     store = open_store(sealed)
     for force in (False, True):
         with pytest.raises(AlreadyThere, match=r"other contents|provenance"):
-            export_store(store, tmp_path / "x.csv", "csv", levels=["clip"], force=force)
+            export_store(store, tmp_path / "x.csv", "csv", arrays=["clip"], force=force)
         assert (tmp_path / "x.csv.json").read_text("utf-8") == '{"mine": 1}'

@@ -33,13 +33,13 @@ def test_features_are_imported_as_by_the_command(workspace: Path) -> None:
         "npz",
         workspace / "f.npz",
         "made",
-        levels={"clip": "X"},
+        arrays={"clip": "X"},
         manifest="films",
         backbone="x-clip",
         facts={"note": "mine"},
         workspace=workspace,
     )
-    words = ("npz", workspace / "f.npz", "-o", "typed", "--level", "clip=X")
+    words = ("npz", workspace / "f.npz", "-o", "typed", "--array", "clip=X")
     words = (
         *words,
         "--manifest",
@@ -65,7 +65,7 @@ def test_features_are_imported_as_by_the_command(workspace: Path) -> None:
 def test_several_files_and_paths_are_taken(workspace: Path) -> None:
     np.savez(workspace / "g.npz", clip_id=["c-1"], X=np.zeros((1, 2), np.float32))
     files = [workspace / "f.npz", str(workspace / "g.npz")]
-    made = import_features("npz", files, workspace / "two", levels={"clip": "X"})
+    made = import_features("npz", files, workspace / "two", arrays={"clip": "X"})
     assert (made.path, made.n_clips, made.exit_code) == (workspace / "two", 4, 0)
 
 
@@ -74,17 +74,17 @@ def test_a_store_is_exported_as_by_the_command(workspace: Path) -> None:
         "toy",
         workspace / "made.csv",
         "csv",
-        levels=["pooled"],
+        arrays=["pooled"],
         labels="films",
         workspace=workspace,
     )
-    words = ("csv", "toy", workspace / "typed.csv", "--level", "pooled")
+    words = ("csv", "toy", workspace / "typed.csv", "--array", "pooled")
     words = (*words, "--with-labels", "films")
     typed = call_obygaze("-C", workspace, "store", "export", *words).ok()
     assert typed.stdout == f"{made}\n".replace("made.csv", "typed.csv")
     assert made.path.read_bytes() == (workspace / "typed.csv").read_bytes()
     store = open_store(workspace / "stores" / "toy")
     with pytest.raises(AlreadyThere):
-        export_store(store, made.path, "csv", levels=["clip"])
+        export_store(store, made.path, "csv", arrays=["clip"])
     with pytest.raises(FixUsage, match="folder of the workspace"):
         export_store("toy", workspace / "stores", "npy", workspace=workspace)

@@ -31,10 +31,10 @@ def stored(folder: Path, text: str, *options: str) -> tuple[list[str], np.ndarra
     [
         ("clip_id,movie_id,x_0,x_1\na,m,1,2.5\nb,m,-3e1,4\n", ()),
         ("clip_id,movie_id,0,1,title\na,m,1,2.5,A\nb,m,-30,4,B\n", ()),
-        (EXCEL, ("--id-key", "Shot", "--level", "clip=f")),
+        (EXCEL, ("--id-key", "Shot", "--array", "clip=f")),
     ],
 )
-def test_a_table_becomes_the_level_clip(
+def test_a_table_becomes_the_array_clip(
     tmp_path: Path, text: str, options: tuple[str, ...]
 ) -> None:
     clips, values = stored(tmp_path, text, *options)
@@ -106,7 +106,7 @@ def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     np.savez(tmp_path / "f.npz", clip_id=["m-1", "m-2", "m-3"], features=values)
     first = import_store(open_features("npz", [tmp_path / "f.npz"]), tmp_path / "first")
-    assert list(first.levels) == ["clip"]
+    assert list(first.arrays) == ["clip"]
     export_store(open_store(first.path), tmp_path / "f.csv", "csv")
     import_store(open_features("csv", [tmp_path / "f.csv"]), tmp_path / "second")
     again = open_store(tmp_path / "second").matrix("clip")
@@ -114,7 +114,7 @@ def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "levels", "told"),
+    ("text", "arrays", "told"),
     [
         ("clip_id,x_0\na,one\n", {}, "not a table of features"),
         ("clip_id,x_0\na,1\n", {"clip": "y"}, "no columns 'y'_0, ...; numbered: x"),
@@ -125,11 +125,11 @@ def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
     ],
 )
 def test_tables_that_are_refused(
-    tmp_path: Path, text: str, levels: dict[str, str], told: str
+    tmp_path: Path, text: str, arrays: dict[str, str], told: str
 ) -> None:
     (tmp_path / "f.csv").write_text(text, encoding="utf-8")
     with pytest.raises(FixInput, match=told):
-        import_store(open_features("csv", [tmp_path / "f.csv"], levels), tmp_path / "s")
+        import_store(open_features("csv", [tmp_path / "f.csv"], arrays), tmp_path / "s")
 
 
 def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(

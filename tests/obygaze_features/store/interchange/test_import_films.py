@@ -112,9 +112,9 @@ def test_a_manifest_gives_the_films_that_the_files_do_not(
     assert store.movie_ids.tolist() == ["M1", "M1", "M2"]
 
 
-def test_the_film_of_a_clip_is_the_same_in_all_levels(tmp_path: Path) -> None:
-    for level, film in (("a", "alien"), ("b", "brazil")):
-        (tmp_path / "f" / level / film).mkdir(parents=True)
-        np.save(tmp_path / "f" / level / film / "x-1.npy", V)
+def test_the_film_of_a_clip_is_the_same_in_all_arrays(tmp_path: Path) -> None:
+    for array, film in (("a", "alien"), ("b", "brazil")):
+        (tmp_path / "f" / array / film).mkdir(parents=True)
+        np.save(tmp_path / "f" / array / film / "x-1.npy", V)
     with pytest.raises(FixInput, match="'x-1' is in the folders 'alien' and 'brazil'"):
         open_features("npy", [tmp_path / "f"], {"a": "a", "b": "b"})

@@ -24,9 +24,9 @@ def written(path: Path, arrays: Mapping[str, object]) -> Path:
 
 
 def made(
-    file: Path, to: Path, levels: Mapping[str, str] | None = None, **how: str
+    file: Path, to: Path, arrays: Mapping[str, str] | None = None, **how: str
 ) -> Store:
-    import_store(open_features("hdf5", [file], levels, **how), to)
+    import_store(open_features("hdf5", [file], arrays, **how), to)
     return open_store(to)
 
 
@@ -78,7 +78,7 @@ def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
     content = {"v_ab-c_1/c3d_features": A, "v_xyz/c3d_features": A * 2}
     paths = {"c3d": "v_{id}/c3d_features"}
     store = made(written(tmp_path / "f.hdf5", content), tmp_path / "s", paths)
-    assert store.levels == ("c3d",)
+    assert store.feature_arrays == ("c3d",)
     assert sorted(store.clip_ids.tolist()) == ["ab-c_1", "xyz"]
     np.testing.assert_array_equal(store.matrix("c3d", clips=["xyz"]).values[0], A * 2)
     told = store.recipe.to_json()["told"]["origin"]
@@ -102,7 +102,7 @@ def test_a_group_for_each_expert(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", content)
     paths = {"s3d": "features.s3d/{id}", "audio": "features.audio/{id}"}
     done = import_store(open_features("hdf5", [file], paths), tmp_path / "s")
-    assert done.levels == {"s3d": (3, 2), "audio": (2,)}
+    assert done.arrays == {"s3d": (3, 2), "audio": (2,)}
     assert list(done.failed) == ["b"]
     assert "nothing under 'features.audio/b'" in done.failed["b"]
 
@@ -139,7 +139,7 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         store.matrix("clip", clips=["m-2", "é-10", "m-1"]).values, A
     )
     found = made(tmp_path / "f.h5", tmp_path / "t", None)
-    assert set(found.levels) == {"clip", "tokens"}
+    assert set(found.feature_arrays) == {"clip", "tokens"}
 
 
 def test_ids_as_bytes_and_numbers(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("levels", "words"),
+    ("arrays", "words"),
     [
         ({"x": "nothing/{id}"}, "no group for the path"),
         ({"x": "{id}/{id}"}, "once"),
@@ -273,20 +273,20 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
     ],
 )
 def test_paths_that_lead_nowhere(
-    tmp_path: Path, levels: dict[str, str], words: str
+    tmp_path: Path, arrays: dict[str, str], words: str
 ) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "g/x": A})
     with pytest.raises(FixInput, match=words):
-        import_store(open_features("hdf5", [file], levels), tmp_path / "s")
+        import_store(open_features("hdf5", [file], arrays), tmp_path / "s")
 
 
-def test_groups_need_the_path_of_a_level(tmp_path: Path) -> None:
+def test_groups_need_the_path_of_an_array(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a/x": A, "a/y": A})
     with pytest.raises(
         FixInput, match="no dataset at the top of the file, only a"
     ) as error:
         open_features("hdf5", [file])
-    assert "--level clip='{id}/features'" in str(error.value)
+    assert "--array clip='{id}/features'" in str(error.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n and then nothing"])
@@ -350,8 +350,8 @@ def test_a_clip_may_have_the_name_of_an_array_of_ids(tmp_path: Path, clip: str) 
     np.testing.assert_array_equal(store.matrix("clip", clips=[clip]).values, A[:1])
 
 
-def test_the_level_is_that_of_most_datasets_not_of_the_first(tmp_path: Path) -> None:
+def test_the_array_is_that_of_most_datasets_not_of_the_first(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
     done = import_store(open_features("hdf5", [file]), tmp_path / "s")
-    assert done.levels == {"clip": (2,)}
+    assert done.arrays == {"clip": (2,)}
     assert list(done.failed) == ["a"]

@@ -37,7 +37,7 @@ def test_a_folder_a_film_tells_the_film(tmp_path: Path) -> None:
     import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     store = open_store(tmp_path / "s")
     assert store.movie_ids.tolist() == ["alien", "brazil"]
-    assert store.levels == ("frames",)
+    assert store.feature_arrays == ("frames",)
 
 
 def test_hidden_files_of_a_mac_or_a_notebook_are_not_clips(tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_hidden_files_of_a_mac_or_a_notebook_are_not_clips(tmp_path: Path) -> No
     assert (source.clip_ids, source.movie_ids) == (["x-1"], ["alien"])
 
 
-def test_a_folder_a_level(tmp_path: Path) -> None:
+def test_a_folder_an_array(tmp_path: Path) -> None:
     put(tmp_path / "f" / "a" / "m-1.npy", V)
     put(tmp_path / "f" / "b" / "m-1.npy", np.stack([V, V, V]))
     put(tmp_path / "f" / "b" / "m-2.npy", np.stack([V, V, V]))
     source = open_features("npy", [tmp_path / "f"], {"clip": "a", "frames": "b"})
     done = import_store(source, tmp_path / "s")
-    assert done.levels == {"clip": (2,), "frames": (3, 2)}
+    assert done.arrays == {"clip": (2,), "frames": (3, 2)}
     assert done.failed == {"m-2": "failed: import BadRow: no file for clip"}
 
 
@@ -86,7 +86,7 @@ def test_objects_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["../other", "/etc", "none"])
-def test_folders_of_levels_stay_inside(tmp_path: Path, folder: str) -> None:
+def test_folders_of_arrays_stay_inside(tmp_path: Path, folder: str) -> None:
     put(tmp_path / "f" / "m-1.npy", V)
     put(tmp_path / "other" / "m-1.npy", V)
     with pytest.raises(FixInput, match="no folder"):
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [np.stack([V, V]), None])
-def test_the_level_is_that_of_most_files_not_of_the_first(
+def test_the_array_is_that_of_most_files_not_of_the_first(
     tmp_path: Path, first: object
 ) -> None:
     (tmp_path / "f").mkdir()
@@ -114,5 +114,5 @@ def test_the_level_is_that_of_most_files_not_of_the_first(
     for i in (1, 2, 3):
         put(tmp_path / "f" / f"m-{i}.npy", V)
     done = import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
-    assert done.levels == {"clip": (2,)}
+    assert done.arrays == {"clip": (2,)}
     assert list(done.failed) == ["m-0"]

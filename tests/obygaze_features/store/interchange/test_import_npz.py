@@ -24,11 +24,11 @@ def saved(path: Path, **arrays: object) -> Path:
     return path
 
 
-def test_an_array_becomes_a_level_and_clips_are_read_by_id(tmp_path: Path) -> None:
+def test_an_array_is_stored_and_clips_are_read_by_id(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     done = call_obygaze(
         *("-C", tmp_path, "store", "import", "npz", file),
-        *("--id-key", "clip_id", "--level", "clip=X", "-o", "made"),
+        *("--id-key", "clip_id", "--array", "clip=X", "-o", "made"),
     ).ok()
     assert "3 of 3 clips, clip [3], sealed" in done.stdout
     store = open_store(tmp_path / "stores" / "made")
@@ -116,7 +116,7 @@ def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
             "import",
             "npz",
             file,
-            "--level",
+            "--array",
             "clip=X",
             "-o",
             "s",
@@ -127,7 +127,7 @@ def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
     assert list(done.json()["failed"]) == ["tt02-9"]
 
 
-def test_without_levels_every_array_with_a_row_for_each_id_is_one(
+def test_without_arrays_every_array_with_a_row_for_each_id_is_one(
     tmp_path: Path,
 ) -> None:
     frames = np.arange(3 * 2 * 4, dtype=np.float16).reshape(3, 2, 4)
@@ -135,7 +135,7 @@ def test_without_levels_every_array_with_a_row_for_each_id_is_one(
         tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames, mean=np.zeros(3)
     )
     source = open_features("npz", [file], {})
-    assert source.levels == ("clip", "frames")
+    assert source.names == ("clip", "frames")
     assert source.warnings == ["mean was left out: not an array with a row for each id"]
     import_store(source, tmp_path / "s")
     store = open_store(tmp_path / "s")
@@ -170,7 +170,7 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
         [max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens
     ]
     np.testing.assert_array_equal(store.matrix("pooled", clips=IDS).values, largest)
-    assert list(store.levels) == ["tokens", "pooled"]
+    assert list(store.feature_arrays) == ["tokens", "pooled"]
     import_store(
         open_features("npz", [file], {}),
         tmp_path / "b",
@@ -243,9 +243,9 @@ def test_bad_files_are_refused_in_words(
     tmp_path: Path, arrays: dict[str, object], words: str
 ) -> None:
     file = saved(tmp_path / "f.npz", **arrays)
-    levels = {"clip": "X"} if "X" in arrays else {}
+    chosen = {"clip": "X"} if "X" in arrays else {}
     with pytest.raises(FixInput, match=words):
-        import_store(open_features("npz", [file], levels), tmp_path / "s")
+        import_store(open_features("npz", [file], chosen), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
@@ -269,10 +269,10 @@ def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> No
         open_features("npz", [tmp_path / "f.npz"], {})
 
 
-@pytest.mark.parametrize("word", ["clip", "=X", "clip=", "clip=X --level clip=Y"])
+@pytest.mark.parametrize("word", ["clip", "=X", "clip=", "clip=X --array clip=Y"])
 def test_options_that_are_no_pairs_are_refused(tmp_path: Path, word: str) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    words = f"--level {word}".split()
+    words = f"--array {word}".split()
     done = call_obygaze(
         "-C", tmp_path, "store", "import", "npz", file, *words, "-o", "s"
     )
@@ -290,7 +290,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
         "npz",
         first,
         second,
-        "--level",
+        "--array",
         "clip=X",
         "-o",
         "s",
@@ -306,7 +306,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
             open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t"
         )
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
-    with pytest.raises(FixInput, match="different levels: clip; y"):
+    with pytest.raises(FixInput, match="different arrays: clip; y"):
         open_features("npz", [first, third], {})
 
 
@@ -343,7 +343,7 @@ def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "levels"),
+    ("arrays", "names"),
     [
         ({"x": X}, ["clip"]),
         ({"features": X, "frames": np.zeros((3, 2, 4))}, ["clip", "frames"]),
@@ -352,20 +352,20 @@ def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
         ({"xclip": X}, ["xclip"]),
     ],
 )
-def test_the_only_vector_of_a_clip_is_the_level_clip(
-    tmp_path: Path, arrays: dict[str, np.ndarray], levels: list[str]
+def test_the_only_vector_of_a_clip_is_the_array_clip(
+    tmp_path: Path, arrays: dict[str, np.ndarray], names: list[str]
 ) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, **arrays)
-    assert sorted(open_features("npz", [file]).levels) == levels
+    assert sorted(open_features("npz", [file]).names) == names
 
 
 @pytest.mark.parametrize(
     "keys", [("c3d", "c3d_features"), ("A", "a"), ("features.s3d", "s3d")]
 )
-def test_two_arrays_are_never_one_level(tmp_path: Path, keys: tuple[str, str]) -> None:
+def test_two_arrays_never_get_one_name(tmp_path: Path, keys: tuple[str, str]) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, **{keys[0]: X, keys[1]: X + 1})
     with pytest.raises(
-        FixInput, match=f"'{keys[0]}' and '{keys[1]}' would both be the level"
+        FixInput, match=f"'{keys[0]}' and '{keys[1]}' would both be the array"
     ):
         open_features("npz", [file])
     import_store(

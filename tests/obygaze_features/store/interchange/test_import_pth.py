@@ -30,11 +30,11 @@ def made(source: object, path: Path, **options: object):
     return open_store(path)
 
 
-def test_one_vector_a_clip_becomes_the_level_clip(tmp_path: Path) -> None:
+def test_one_vector_a_clip_becomes_the_array_clip(tmp_path: Path) -> None:
     root = put(tmp_path, "tt1/tt1-001.pth", torch.tensor([[1.0, 2.0]]))
     put(tmp_path, "tt2/tt2-001.pth", torch.tensor([[3.0, 4.0]]))
     store = made(open_features("pth", [root]), tmp_path / "s")
-    assert store.levels == ("clip",)
+    assert store.feature_arrays == ("clip",)
     assert store.movie_ids.tolist() == ["tt1", "tt2"]
     assert store.matrix("clip", clips=["tt2-001", "tt1-001"]).values.tolist() == [
         [3, 4],
@@ -59,7 +59,7 @@ def test_tokens_come_with_their_maximum(tmp_path: Path) -> None:
     done = call_obygaze(
         *("-C", tmp_path, "store", "import", "pth", root, "-o", "s", "--json")
     ).ok()
-    assert done.json()["levels"] == {"tokens": [2, 2], "pooled": [2]}
+    assert done.json()["arrays"] == {"tokens": [2, 2], "pooled": [2]}
     store = open_store(tmp_path / "stores" / "s")
     assert store.matrix("pooled").values.tolist() == [[1.0, -4.0]]
 
@@ -253,7 +253,7 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
         tmp_path / "s",
         settings=ImportSettings(pool="only"),
     )
-    assert done.levels == {"tokens": (2,)}
+    assert done.arrays == {"tokens": (2,)}
     assert open_store(tmp_path / "s").matrix("tokens").values.tolist() == [
         [2.0 * i, 2.0 * i + 1] for i in range(4)
     ]

@@ -121,7 +121,7 @@ def stored(folder: Path, films: dict[str, str]) -> Store:
 
 
 def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
-    """Compare clips, films and numbers; `names` maps the levels of the first to the second's."""
+    """Compare clips, films and numbers; `names` maps the arrays of the first to the second's."""
     clips = first.clip_ids.tolist()
     assert sorted(second.clip_ids.tolist()) == sorted(clips)
     films = [
@@ -129,13 +129,13 @@ def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
         for s in (first, second)
     ]
     assert films[0] == films[1]
-    assert set(second.levels) == set(names.values())
-    for level, name in names.items():
-        values = first.matrix(level, clips=clips).values
+    assert set(second.feature_arrays) == set(names.values())
+    for array, name in names.items():
+        values = first.matrix(array, clips=clips).values
         np.testing.assert_array_equal(second.matrix(name, clips=clips).values, values)
 
 
-# The format, the level that is exported (None: all), its name in the import, and options.
+# The format, the array that is exported (None: all), its name in the import, and options.
 TRIPS = [
     ("hdf5", None, {"clip": "clip", "frames": "frames"}, {}),
     ("hdf5", "clip", {"clip": "clip"}, {}),
@@ -155,10 +155,10 @@ def test_any_ids_there_and_back(
     pytest.importorskip("torch")
     root = tmp_path_factory.mktemp("trips")
     store = stored(root / "s", films)
-    for number, (format, level, names, options) in enumerate(TRIPS):
+    for number, (format, array, names, options) in enumerate(TRIPS):
         out, again = root / f"out-{number}", root / f"again-{number}"
-        levels = None if level is None else [level]
-        export_store(store, out, format, levels=levels, **options)
+        arrays = None if array is None else [array]
+        export_store(store, out, format, arrays=arrays, **options)
         source = open_features(format, [out])
         import_store(source, again)
         source.close()
@@ -209,7 +209,7 @@ def test_any_ids_in_tables(
         assert {clip.clip_id: clip.extra["p"] for clip in joined} == expected
         folder = root / f"out-{for_spreadsheets}"
         options = {"labels": labels, "for_spreadsheets": for_spreadsheets}
-        export_store(store, folder, "npy", levels=["clip"], **options)
+        export_store(store, folder, "npy", arrays=["clip"], **options)
         rows = read_table(folder / "labels.csv", required=("clip_id", "movie_id")).rows
         assert {row["clip_id"]: row["movie_id"] for row in rows} == films
         assert {(row["level"], row["concepts"]) for row in rows} == {("S", "=Look")}

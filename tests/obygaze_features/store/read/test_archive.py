@@ -36,7 +36,7 @@ def archive(request, tmp_path: Path) -> Path:
 
 def test_a_sealed_store_is_read(archive: Path) -> None:
     store = open_store(archive / "sealed")
-    assert store.sealed and store.levels == ("clip", "frames")
+    assert store.sealed and store.feature_arrays == ("clip", "frames")
     assert store.fingerprint == FINGERPRINT
     assert store.clip_ids.tolist() == CLIPS
     assert store.movie_ids.tolist() == ["tt0108160"] * 3 + ["tt0120338"] * 2

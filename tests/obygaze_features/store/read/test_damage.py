@@ -141,7 +141,7 @@ def test_a_shortened_or_empty_file_is_never_read(
     which, length, request, tmp_path
 ) -> None:
     path = a_copy(request.getfixturevalue(which)[0], tmp_path)
-    name = open_store(path).levels[-1]
+    name = open_store(path).feature_arrays[-1]
     file = sorted((path / "data.zarr" / name).glob("c.1.*"))[0]
     file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(Corrupt, match=f"has {length} bytes"):

@@ -128,23 +128,23 @@ def test_rows_of_a_film_come_by_the_index_and_nothing_else_is_read(
         store.matrix("clip", films=["tt9"])
 
 
-def test_a_level_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
+def test_an_array_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
     once = pull(
-        RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], films=[FILM]
+        RemoteFiles(tmp_path / "s"), tmp_path / "one", arrays=["clip"], films=[FILM]
     )
     twice = pull(
         RemoteFiles(tmp_path / "s"),
         tmp_path / "two",
-        levels=["clip", "clip"],
+        arrays=["clip", "clip"],
         films=[FILM],
     )
     assert twice.n_bytes_rows == once.n_bytes_rows
-    assert open_store(tmp_path / "two").levels == ("clip",)
+    assert open_store(tmp_path / "two").feature_arrays == ("clip",)
     # All clips, from a store on this machine.
     parts = [
-        pull(tmp_path / "s", tmp_path / name, levels=levels)
-        for name, levels in (("three", ["clip"]), ("four", ["clip", "clip"]))
+        pull(tmp_path / "s", tmp_path / name, arrays=arrays)
+        for name, arrays in (("three", ["clip"]), ("four", ["clip", "clip"]))
     ]
     assert parts[0].n_bytes_rows == parts[1].n_bytes_rows
 
@@ -154,9 +154,9 @@ def test_every_film_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) -
     local = open_store(tmp_path / "s")
     remote = open_store(RemoteFiles(tmp_path / "s"))
     for film in dict.fromkeys(local.movie_ids.tolist()):
-        for level in ("clip", "frames", "time_s"):
-            ours = remote.matrix(level, films=[film], missing="drop")
-            theirs = local.matrix(level, films=[film], missing="drop")
+        for array in ("clip", "frames", "time_s"):
+            ours = remote.matrix(array, films=[film], missing="drop")
+            theirs = local.matrix(array, films=[film], missing="drop")
             np.testing.assert_array_equal(ours.values, theirs.values)
             assert ours.clip_ids.tolist() == theirs.clip_ids.tolist()
             assert ours.reasons == theirs.reasons
@@ -258,7 +258,7 @@ def test_an_index_without_a_seal_or_of_a_partial_copy_is_not_used(
     tmp_path: Path,
 ) -> None:
     a_store(tmp_path / "s")
-    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"], films=[FILM])
+    partial_copy(tmp_path / "s", tmp_path / "part", arrays=["clip"], films=[FILM])
     store = open_store(RemoteFiles(tmp_path / "part"))
     assert len(store.matrix("clip", films=[FILM], missing="drop")) == 4
     assert store.commits.index is None
@@ -278,7 +278,7 @@ def test_pull_of_a_film_makes_a_store_of_its_clips(tmp_path: Path) -> None:
             n_requests.append(done.n_requests)
         assert n_requests[0] <= 15 and n_requests[1] <= 7
         assert done.part
-        one = pull(server.url, tmp_path / "one", films=[FILM], levels=["clip"])
+        one = pull(server.url, tmp_path / "one", films=[FILM], arrays=["clip"])
         # store.json, licence.json, seal.json (a byte), partial.json, movies.json, two pages and
         # two blocks of `clip` and of `time_s`
         assert one.n_requests == 11
@@ -294,7 +294,7 @@ def test_pull_of_a_film_makes_a_store_of_its_clips(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours.values, theirs.values)
         assert ours.clip_ids.tolist() == theirs.clip_ids.tolist()
         assert ours.reasons == theirs.reasons
-    assert open_store(tmp_path / "one").levels == ("clip",)
+    assert open_store(tmp_path / "one").feature_arrays == ("clip",)
     assert open_store(tmp_path / "got").commits.sources(1)[4] == RowSource(n_bytes=7)
 
 

@@ -167,8 +167,8 @@ def test_a_store_being_filled_and_sealed_is_followed(tmp_path: Path) -> None:
 OPENED: dict[str, Store] = {}
 
 
-def sum_of(level: str) -> float:
-    return float(OPENED["store"].matrix(level).values.sum())
+def sum_of(array: str) -> float:
+    return float(OPENED["store"].matrix(array).values.sum())
 
 
 def test_a_store_can_be_read_after_a_fork(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     assert not part.is_ok[21] and part.is_ok[0]
 
 
-def test_a_frame_of_no_rows_has_the_columns_of_the_level(tmp_path: Path) -> None:
+def test_a_frame_of_no_rows_has_the_columns_of_the_array(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s")
     frame = open_store(tmp_path / "s").matrix("frames", clips=[]).to_frame()
     assert frame.shape == (0, 12)

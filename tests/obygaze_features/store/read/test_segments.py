@@ -179,7 +179,7 @@ def test_a_protocol_reads_the_vectors_of_segments(tmp_path: Path) -> None:
         segment("s3", "c", 0, 9),
     )
     manifest = Manifest("segments", Header("x", unit="segment"), clips)
-    data = Data(segments="segments", level=("clip",), reduce="mean")
+    data = Data(segments="segments", array=("clip",), reduce="mean")
     features = join("x", store, clip_table(manifest, data), data)
     np.testing.assert_allclose(
         features.X, [values[:3].mean(axis=0), values[11]], rtol=1e-6

@@ -144,7 +144,9 @@ def test_odd_tables_are_refused(changes) -> None:
 
 
 @pytest.mark.parametrize("name", ["texture", "text_embeds", "texts"])
-def test_a_level_whose_name_begins_with_text_is_read(tmp_path: Path, name: str) -> None:
+def test_an_array_whose_name_begins_with_text_is_read(
+    tmp_path: Path, name: str
+) -> None:
     plan = plan_store(tmp_path / "s", arrays=(ArraySpec(name, (4,)),))
     values = some_values(23, plan.arrays)
     writer = fill_store(tmp_path / "s", values)

@@ -174,7 +174,7 @@ def test_the_same_store_twice_is_the_same(tmp_path: Path) -> None:
     sealed_store(tmp_path / "b")
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
     assert found.same and len(found.common) == 23
-    assert [level.n_identical for level in found.levels] == [23, 23, 23, 23]
+    assert [array.n_identical for array in found.compared] == [23, 23, 23, 23]
 
 
 def test_differences_are_told_apart(tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_differences_are_told_apart(tmp_path: Path) -> None:
     assert len(found.only_first) == 18
     assert found.states == {"tt0000100-004": ("no-video", "ok")}
     assert found.arrays == ["frames", "time_s"] and not found.same
-    clip, pooled = found.levels
+    clip, pooled = found.compared
     by_hand = values["clip"][1, 0] / np.linalg.norm(values["clip"][1])
-    assert (clip.level, clip.n_clips, clip.n_identical) == ("clip", 4, 3)
+    assert (clip.array, clip.n_clips, clip.n_identical) == ("clip", 4, 3)
     assert clip.least_cosine == pytest.approx(by_hand, rel=1e-6)
     assert (pooled.n_identical, pooled.least_cosine) == (3, pytest.approx(1.0))
     assert pooled.greatest_difference == pytest.approx(
@@ -220,13 +220,13 @@ def test_differences_are_told_apart(tmp_path: Path) -> None:
     assert progress.done == 8
 
 
-def test_levels_of_two_shapes_are_noted(tmp_path: Path) -> None:
+def test_arrays_of_two_shapes_are_noted(tmp_path: Path) -> None:
     from obygaze_features.store import ArraySpec
 
     sealed_store(tmp_path / "a", arrays=(ArraySpec("clip", (4,)),))
     sealed_store(tmp_path / "b", arrays=(ArraySpec("clip", (5,)),))
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
-    assert found.levels[0].note == "shapes (4,) and (5,)" and not found.same
+    assert found.compared[0].note == "shapes (4,) and (5,)" and not found.same
     shown = call_obygaze("store", "diff", "./a", "./b", cwd=tmp_path).ok().stdout
     cells = shown.splitlines()[-1].split(maxsplit=5)
     assert cells == ["clip", "0", "0", "-", "-", "- shapes (4,) and (5,)"]
@@ -264,7 +264,7 @@ def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
     first, second, third = (open_store(tmp_path / name) for name in "abc")
     found = diff_stores(first, second)
     assert not found.same
-    of_array = {one.level: one for one in found.levels}
+    of_array = {one.array: one for one in found.compared}
     assert [of_array["time_s"].n_identical, of_array["clip"].n_identical] == [
         22 if "time" in change else 23,
         23,
@@ -282,13 +282,13 @@ def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
 
 def test_a_partial_copy_is_compared_in_what_it_holds(tmp_path: Path) -> None:
     sealed_store(tmp_path / "a")
-    partial_copy(tmp_path / "a", tmp_path / "b", levels=["clip"])
+    partial_copy(tmp_path / "a", tmp_path / "b", arrays=["clip"])
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
-    assert [(one.level, one.n_clips, one.n_identical) for one in found.levels] == [
+    assert [(one.array, one.n_clips, one.n_identical) for one in found.compared] == [
         ("clip", 23, 23),
         ("pooled", 0, 0),
         ("frames", 0, 0),
         ("time_s", 0, 0),
     ]
-    assert "23 clips not in a partial copy" in found.levels[1].note
+    assert "23 clips not in a partial copy" in found.compared[1].note
     assert not found.same

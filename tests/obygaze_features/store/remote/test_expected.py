@@ -52,7 +52,7 @@ def test_the_number_is_that_of_the_seal_wherever_the_store_is(
     ours, _ = stores
     number = number_of(ours)
     pack(open_store(ours), tmp_path / "s.zip")
-    partial_copy(ours, tmp_path / "part", levels=["clip"])
+    partial_copy(ours, tmp_path / "part", arrays=["clip"])
     for place in (ours, tmp_path / "s.zip", tmp_path / "part"):
         assert open_store(place).seal_sha256 == number
         assert open_store(f"{place}#sha256={number}").seal_sha256 == number
@@ -164,7 +164,7 @@ def test_over_http_with_an_index_the_seal_is_compared(
     number = number_of(tmp_path / "www/s")
     with web_server(tmp_path / "www") as server:
         place = f"{server.url}/s#sha256={number}"
-        done = pull(place, tmp_path / "copy", films=["tt0000100"], levels=["clip"])
+        done = pull(place, tmp_path / "copy", films=["tt0000100"], arrays=["clip"])
         assert done.part
         # The copy is a store of its own, and says which one it is a part of.
         (origin,) = open_store(tmp_path / "copy").plan.origins

@@ -111,13 +111,13 @@ def test_a_folder_is_a_place_to_pull_from_too(tmp_path: Path, sealed: Path) -> N
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_one_film_and_one_level_are_a_store_of_its_own(
+def test_one_film_and_one_array_are_a_store_of_its_own(
     tmp_path: Path, sealed: Path
 ) -> None:
     # Film tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
     with web_server(sealed) as server:
         done = pull(
-            server.url, tmp_path / "got", levels=["pooled"], films=["tt0000101"]
+            server.url, tmp_path / "got", arrays=["pooled"], films=["tt0000101"]
         )
         blocks = sorted(
             path for path in server.requests if "/c." in path and "_id" not in path
@@ -134,7 +134,7 @@ def test_one_film_and_one_level_are_a_store_of_its_own(
     whole = open_store(sealed)
     # The neighbours in the same blocks are not in it.
     assert store.clip_ids.tolist() == [f"tt0000101-00{n}" for n in range(1, 6)]
-    assert store.levels == ("pooled",)
+    assert store.feature_arrays == ("pooled",)
     np.testing.assert_array_equal(
         store.matrix("pooled").values,
         whole.matrix("pooled", films=["tt0000101"]).values,
@@ -149,11 +149,11 @@ def test_one_film_and_one_level_are_a_store_of_its_own(
     verify(tmp_path / "got", hashes=True).require_whole()
 
 
-def test_some_levels_are_the_same_files_with_a_seal_of_their_own(
+def test_some_arrays_are_the_same_files_with_a_seal_of_their_own(
     tmp_path: Path, sealed: Path
 ) -> None:
     with web_server(sealed) as server:
-        done = pull(server.url, tmp_path / "got", levels=["clip"])
+        done = pull(server.url, tmp_path / "got", arrays=["clip"])
         assert not any("pooled" in path or "frames" in path for path in server.requests)
     assert done.part and done.n_bytes_rows == 23 * (4 * 4 + 3 * 8)
     there, whole = tree(tmp_path / "got"), tree(sealed)
@@ -163,7 +163,7 @@ def test_some_levels_are_the_same_files_with_a_seal_of_their_own(
     }
     assert {name for name in there if there[name] != whole[name]} == own
     store = open_store(tmp_path / "got")
-    assert store.levels == ("clip",) and store.n_clips == 23
+    assert store.feature_arrays == ("clip",) and store.n_clips == 23
     np.testing.assert_array_equal(
         store.matrix("clip").values, open_store(sealed).matrix("clip").values
     )
@@ -174,20 +174,20 @@ def test_some_levels_are_the_same_files_with_a_seal_of_their_own(
 
 def test_a_part_says_where_it_is_from(tmp_path: Path, sealed: Path) -> None:
     whole = open_store(sealed)
-    pull(sealed, tmp_path / "levels", levels=["pooled", "clip"])
+    pull(sealed, tmp_path / "levels", arrays=["pooled", "clip"])
     pull(sealed, tmp_path / "films", films=["tt0000101", "tt0000100"])
     pull(tmp_path / "levels", tmp_path / "both", films=["tt0000100"])
-    (of_levels,) = open_store(tmp_path / "levels").plan.origins
+    (of_arrays,) = open_store(tmp_path / "levels").plan.origins
     (of_films,) = open_store(tmp_path / "films").plan.origins
     # The sha256 of the files, as any program computes it.
-    for origin in (of_levels, of_films):
+    for origin in (of_arrays, of_films):
         assert origin.seal_sha256 == sha256_of(sealed / "seal.json")
         assert origin.store_sha256 == sha256_of(sealed / "store.json")
-    assert (of_levels.levels, of_levels.films) == (("pooled", "clip"), None)
+    assert (of_arrays.levels, of_arrays.films) == (("pooled", "clip"), None)
     assert (of_films.levels, of_films.films) == (None, ("tt0000100", "tt0000101"))
     # A part of a part names both, the first publisher first.
     first, second = open_store(tmp_path / "both").plan.origins
-    assert first == of_levels
+    assert first == of_arrays
     assert second.seal_sha256 == sha256_of(tmp_path / "levels/seal.json")
     assert whole.plan.origins == ()
     described = summary(open_store(tmp_path / "both"))["origins"]
@@ -199,7 +199,7 @@ def sha256_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"levels": ["clip"]}, {"films": ["tt0000102"], "levels": ["frames"]}]
+    "chosen", [{"arrays": ["clip"]}, {"films": ["tt0000102"], "arrays": ["frames"]}]
 )
 def test_the_same_part_has_the_same_bytes_wherever_it_is_from(
     tmp_path: Path, sealed: Path, chosen: dict[str, list[str]]
@@ -220,12 +220,12 @@ def test_the_same_part_has_the_same_bytes_wherever_it_is_from(
 
 
 def test_a_part_does_not_grow(tmp_path: Path, sealed: Path) -> None:
-    pull(sealed, tmp_path / "levels", levels=["clip"])
+    pull(sealed, tmp_path / "levels", arrays=["clip"])
     pull(sealed, tmp_path / "films", films=["tt0000100"])
     before = tree(tmp_path)
     for name in ("levels", "films"):
         for chosen in (
-            {"levels": ["clip", "pooled"]},
+            {"arrays": ["clip", "pooled"]},
             {"films": ["tt0000101"]},
             {},
         ):
@@ -233,7 +233,7 @@ def test_a_part_does_not_grow(tmp_path: Path, sealed: Path) -> None:
                 pull(sealed, tmp_path / name, **chosen)
             assert "another name" in error.value.hint
     # Nor does a whole store become a part.
-    for chosen in ({"levels": ["clip"]}, {"films": ["tt0000101"]}):
+    for chosen in ({"arrays": ["clip"]}, {"films": ["tt0000101"]}):
         with pytest.raises(AlreadyThere, match="another part"):
             pull(tmp_path / "from/s", sealed, **chosen)
     assert tree(tmp_path) == before
@@ -250,19 +250,21 @@ def test_stores_of_films_are_merged(tmp_path: Path, sealed: Path) -> None:
     )
 
 
-def test_all_levels_or_all_films_are_the_whole_store(
+def test_all_arrays_or_all_films_are_the_whole_store(
     tmp_path: Path, sealed: Path
 ) -> None:
     store = open_store(sealed)
     films = sorted(set(store.movie_ids.tolist()))
-    pull(sealed, tmp_path / "got", levels=store.levels, films=films)
+    pull(sealed, tmp_path / "got", arrays=store.feature_arrays, films=films)
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_a_part_has_a_level(tmp_path: Path, sealed: Path) -> None:
+def test_a_part_has_an_array(tmp_path: Path, sealed: Path) -> None:
     for films in (None, ["tt0000100"]):
-        with pytest.raises(FixInput, match="no level is selected, got time_s"):
-            pull(sealed, tmp_path / "got", levels=["time_s"], films=films)
+        with pytest.raises(
+            FixInput, match="no array of features is selected, got time_s"
+        ):
+            pull(sealed, tmp_path / "got", arrays=["time_s"], films=films)
     with pytest.raises(FixInput, match="no clip of the store is selected"):
         pull(sealed, tmp_path / "got", films=[])
     assert not (tmp_path / "got").exists()
@@ -277,7 +279,7 @@ def test_rows_that_failed_and_texts_are_in_a_part(tmp_path: Path) -> None:
     writer.add_text(TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
     writer.seal()
     pull(tmp_path / "s", tmp_path / "film", films=["tt0000101"])
-    pull(tmp_path / "s", tmp_path / "level", levels=["clip"])
+    pull(tmp_path / "s", tmp_path / "level", arrays=["clip"])
     for name, counts in (
         ("film", {"ok": 4, "failed": 1}),
         ("level", {"ok": 21, "failed": 2}),
@@ -298,16 +300,16 @@ def test_a_forged_file_does_not_become_part_of_a_store(
     tmp_path: Path, sealed: Path, name: str
 ) -> None:
     """Its length and CRC32C are right, as whoever changes a file can make them."""
-    level = name.split("/")[1]
-    before = open_store(sealed).matrix(level).values
+    array = name.split("/")[1]
+    before = open_store(sealed).matrix(array).values
     path = sealed / name
     data = bytearray(path.read_bytes())
     for place, bits in enumerate(SAME_CRC32C):
         data[place] ^= bits
     path.write_bytes(data)
     # A reader of some rows does not see it.
-    assert not np.array_equal(open_store(sealed).matrix(level).values, before)
-    for chosen in ({"levels": [level]}, {"films": ["tt0000101"]}):
+    assert not np.array_equal(open_store(sealed).matrix(array).values, before)
+    for chosen in ({"arrays": [array]}, {"films": ["tt0000101"]}):
         with pytest.raises(Corrupt, match="does not have the checksum"):
             pull(sealed, tmp_path / "got", **chosen)
         assert not (tmp_path / "got").exists()
@@ -316,10 +318,10 @@ def test_a_forged_file_does_not_become_part_of_a_store(
 def test_a_partial_copy_of_an_earlier_version_is_read_but_not_sent(
     tmp_path: Path, sealed: Path
 ) -> None:
-    part = partial_copy(sealed, tmp_path / "part", levels=["pooled"])
+    part = partial_copy(sealed, tmp_path / "part", arrays=["pooled"])
     for work in (
         lambda: pull(part, tmp_path / "new"),
-        lambda: pull(part, tmp_path / "new", levels=["pooled"]),
+        lambda: pull(part, tmp_path / "new", arrays=["pooled"]),
         lambda: push(open_store(part), tmp_path / "new"),
         lambda: pack(open_store(part), tmp_path / "new.zip"),
     ):
@@ -328,7 +330,7 @@ def test_a_partial_copy_of_an_earlier_version_is_read_but_not_sent(
         assert "store subset" in error.value.hint
     assert not list(tmp_path.glob("new*"))
     with pytest.raises(AlreadyThere, match="another part"):
-        pull(sealed, part, levels=["clip"])
+        pull(sealed, part, arrays=["clip"])
     # All of the store makes it whole.
     pull(sealed, part)
     assert tree(part) == tree(sealed)
@@ -339,7 +341,7 @@ def test_a_partial_copy_that_an_earlier_version_made_is_still_read(
 ) -> None:
     shutil.copytree(PARTIAL_COPY, tmp_path / "part")
     store = open_store(tmp_path / "part")
-    assert store.levels == ("clip",)
+    assert store.feature_arrays == ("clip",)
     found = store.matrix("clip", missing="drop")
     # Of the blocks of two rows that the film is in; row 2 failed.
     assert found.rows.tolist() == [0, 1, 3]
@@ -466,7 +468,7 @@ def test_a_store_that_grows_is_pulled_as_far_as_it_is(tmp_path: Path) -> None:
     with web_server(tmp_path / "s") as server:
         pull(server.url, tmp_path / "got")
         with pytest.raises(FixInput, match="sealed"):
-            pull(server.url, tmp_path / "other", levels=["pooled"])
+            pull(server.url, tmp_path / "other", arrays=["pooled"])
     found = open_store(tmp_path / "got")
     assert found.status().counts == {"ok": 7, "missing": 15, "no-video": 1}
 
@@ -480,9 +482,9 @@ def test_texts_come_along(tmp_path: Path, sealed_first: bool) -> None:
     writer.add_text(TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
     if sealed_first:
         writer.seal()
-    levels = ["clip"] if sealed_first else None
+    arrays = ["clip"] if sealed_first else None
     with web_server(tmp_path / "s") as server:
-        pull(server.url, tmp_path / "got", levels=levels)
+        pull(server.url, tmp_path / "got", arrays=arrays)
     text = open_store(tmp_path / "got").text()
     assert text is not None
     assert list(text.prompt) == words
@@ -526,7 +528,7 @@ def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> Non
 
 
 PARTS: dict[str, dict[str, list[str]]] = {
-    "level": {"levels": ["clip"]},
+    "array": {"arrays": ["clip"]},
     "film": {"films": ["tt0000102"]},
 }
 
@@ -545,26 +547,26 @@ def test_two_machines_without_locks_pull_one_store(
     def late(draft: Path, target: Path) -> bool:
         if not other:  # another machine is as far as this one, and faster
             other.append("it")
-            pull(sealed, target, levels=levels, films=films)
+            pull(sealed, target, arrays=arrays, films=films)
         return publish(draft, target)
 
     monkeypatch.setattr(fetch_module, "_publish", late)
-    levels = films = None
+    arrays = films = None
     assert not pull(sealed, tmp_path / "got").part
     assert tree(tmp_path / "got") == tree(sealed)
     # Both make the same part; of two parts, the later one is refused.
     for name, chosen in PARTS.items():
         other.clear()
-        levels, films = chosen.get("levels"), chosen.get("films")
+        arrays, films = chosen.get("arrays"), chosen.get("films")
         assert pull(sealed, tmp_path / name, **chosen).part
         expected = tree(tmp_path / name)
         other.clear()
-        levels, films = ["pooled"], None
+        arrays, films = ["pooled"], None
         with pytest.raises(AlreadyThere, match="another part"):
             pull(sealed, tmp_path / f"{name}-2", **chosen)
         pull(sealed, tmp_path / f"{name}-3", **chosen)
         assert tree(tmp_path / f"{name}-3") == expected
-        assert open_store(tmp_path / f"{name}-2").levels == ("pooled",)
+        assert open_store(tmp_path / f"{name}-2").feature_arrays == ("pooled",)
 
 
 def a_draft(parent: Path, tag: str, sealed: Path) -> Path:
@@ -791,12 +793,12 @@ def test_a_damaged_copy_is_mended_by_the_same_pull(
 
 @settings(max_examples=15)
 @given(
-    levels=st.sets(st.sampled_from(["clip", "pooled", "frames"]), min_size=1),
+    arrays=st.sets(st.sampled_from(["clip", "pooled", "frames"]), min_size=1),
     films=st.none() | st.sets(st.integers(0, 4), min_size=1),
 )
 def test_any_part_is_what_was_asked_for(
     tmp_path_factory: pytest.TempPathFactory,
-    levels: set[str],
+    arrays: set[str],
     films: set[int] | None,
 ) -> None:
     """What was asked for is there and right, and nothing else."""
@@ -804,24 +806,24 @@ def test_any_part_is_what_was_asked_for(
     sealed = copy_of_sealed(root / "s")
     whole = open_store(sealed)
     names = films and [f"tt{100 + film:07d}" for film in sorted(films)]
-    pull(sealed, root / "got", levels=sorted(levels), films=names)
+    pull(sealed, root / "got", arrays=sorted(arrays), films=names)
     rows = [row for row in range(23) if films is None or row // 5 in films]
     part = open_store(root / "got")
-    assert set(part.levels) == levels
+    assert set(part.feature_arrays) == arrays
     assert part.clip_ids.tolist() == whole.clip_ids[rows].tolist()
-    for level in levels:
+    for array in arrays:
         np.testing.assert_array_equal(
-            part.matrix(level).values, whole.matrix(level).values[rows]
+            part.matrix(array).values, whole.matrix(array).values[rows]
         )
     verify(root / "got", hashes=True).require_whole()
 
 
 def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
-    selection = select_files(sealed, levels=["clip"], films=["tt0000100"])
+    selection = select_files(sealed, arrays=["clip"], films=["tt0000100"])
     files = [name for name in selection.marks if name.startswith("data.zarr/clip/c.")]
     assert files == ["data.zarr/clip/c.0.0", "data.zarr/clip/c.1.0"]
     with pytest.raises(FixInput, match="no array 'nothing'"):
-        select_files(sealed, levels=["nothing"])
+        select_files(sealed, arrays=["nothing"])
     with pytest.raises(NotFound, match="no film"):
         select_files(sealed, films=["tt999"])
     assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
@@ -845,19 +847,19 @@ def test_rows_that_were_not_fetched_do_not_count_as_ok(
 
 @pytest.fixture
 def partial_copies(tmp_path: Path) -> Path:
-    """A whole store and partial copies of it: by level, and by film (rows 0-7, two blocks)."""
+    """A whole store and partial copies of it: by array, and by film (rows 0-7, two blocks)."""
     sealed_store(tmp_path / "whole")
     whole = tmp_path / "whole"
-    partial_copy(whole, tmp_path / "by_level", levels=["clip"])
+    partial_copy(whole, tmp_path / "by_level", arrays=["clip"])
     partial_copy(whole, tmp_path / "by_film", films=["tt0000100"])
     return tmp_path
 
 
-def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> None:
+def test_a_partial_copy_has_the_arrays_that_it_holds(partial_copies: Path) -> None:
     copy = open_store(partial_copies / "by_level")
     values = some_values(23)
-    assert copy.levels == ("clip",)
-    assert open_store(partial_copies / "by_film").levels == (
+    assert copy.feature_arrays == ("clip",)
+    assert open_store(partial_copies / "by_film").feature_arrays == (
         "clip",
         "pooled",
         "frames",
@@ -878,7 +880,7 @@ def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
     for made in (
         subset(copy, partial_copies / "subset"),
         merge([copy], partial_copies / "merged"),
-        subset(copy, partial_copies / "chosen", levels=["clip"]),
+        subset(copy, partial_copies / "chosen", arrays=["clip"]),
     ):
         assert made.sealed and made.n_clips == 23
         new = open_store(made.path)
@@ -896,14 +898,14 @@ def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
 def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
     partial_copies: Path,
 ) -> None:
-    by_level, by_film = (
+    by_array, by_film = (
         open_store(partial_copies / n) for n in ("by_level", "by_film")
     )
     refused = [
-        lambda: subset(by_level, partial_copies / "new", levels=["clip", "pooled"]),
+        lambda: subset(by_array, partial_copies / "new", arrays=["clip", "pooled"]),
         lambda: subset(by_film, partial_copies / "new", films=["tt0000102"]),
         lambda: export_store(
-            by_level, partial_copies / "new.npz", format="npz", levels=["frames"]
+            by_array, partial_copies / "new.npz", format="npz", arrays=["frames"]
         ),
     ]
     for ask in refused:
@@ -911,13 +913,13 @@ def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
             ask()
         assert "store pull" in caught.value.hint
     with pytest.raises(Mismatch, match="the arrays of these stores are not the same"):
-        merge([by_level, by_film], partial_copies / "new")
+        merge([by_array, by_film], partial_copies / "new")
     assert not list(partial_copies.glob("new*"))
 
 
-def test_an_export_of_a_partial_copy_has_its_levels(partial_copies: Path) -> None:
+def test_an_export_of_a_partial_copy_has_its_arrays(partial_copies: Path) -> None:
     copy = open_store(partial_copies / "by_level")
     done = export_store(copy, partial_copies / "x.npz", format="npz")
-    assert (done.n_clips, done.levels) == (23, ["clip"])
+    assert (done.n_clips, done.arrays) == (23, ["clip"])
     with np.load(partial_copies / "x.npz") as found:
         np.testing.assert_array_equal(found["clip"], some_values(23)["clip"])

@@ -79,7 +79,7 @@ def test_a_film_is_pulled_for_less_than_twice_its_bytes(
     server: Nginx, tmp_path: Path
 ) -> None:
     done = pull(
-        f"{server.url}/films", tmp_path / "got", levels=["pooled"], films=["tt0000003"]
+        f"{server.url}/films", tmp_path / "got", arrays=["pooled"], films=["tt0000003"]
     )
     rows = PER_FILM * 512 * 4
     assert done.n_bytes_rows == rows
@@ -104,7 +104,7 @@ def test_a_large_file_is_pulled_in_ranges(
 
     monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
     pull(
-        f"{server.url}/films", tmp_path / "got", levels=["pooled"], films=["tt0000000"]
+        f"{server.url}/films", tmp_path / "got", arrays=["pooled"], films=["tt0000000"]
     )
     answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
     assert answers == [206, 206, 206]
@@ -249,13 +249,13 @@ def test_a_part_of_a_packed_store_is_pulled(
     pull(
         f"{server.url}/films.zip",
         tmp_path / "got",
-        levels=["pooled"],
+        arrays=["pooled"],
         films=["tt0000003"],
     )
     pull(
         f"{server.url}/films",
         tmp_path / "other",
-        levels=["pooled"],
+        arrays=["pooled"],
         films=["tt0000003"],
     )
     mine, other = (
@@ -342,7 +342,7 @@ def test_a_server_that_hides_what_is_absent(
     tmp_path: Path, absent: tuple[int, bytes]
 ) -> None:
     values = sealed_store(tmp_path / "s")
-    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    partial_copy(tmp_path / "s", tmp_path / "part", arrays=["clip"])
     plan_store(tmp_path / "open")
     fill_store(tmp_path / "open", values, blocks=[1, 3])
     with web_server(tmp_path) as server:
@@ -359,7 +359,7 @@ def test_a_server_that_hides_what_is_absent(
 
 def test_a_file_that_is_denied_is_not_taken_for_absent(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s")
-    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    partial_copy(tmp_path / "s", tmp_path / "part", arrays=["clip"])
     with web_server(tmp_path / "part") as server:
         server.denied = ("partial.json",)
         with pytest.raises(FixInput, match="access denied"):

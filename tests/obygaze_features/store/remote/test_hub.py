@@ -116,13 +116,13 @@ def test_large_files_that_are_there_are_not_sent_again(
 def test_a_part_on_the_hub_is_a_store_of_its_own(
     tmp_path: Path, sealed: Path, hub: FolderHub, films: list[str] | None
 ) -> None:
-    pull(sealed, tmp_path / "expected", levels=["pooled"], films=films)
+    pull(sealed, tmp_path / "expected", arrays=["pooled"], films=films)
     for _ in range(2):
         store = open_store(sealed)
-        assert push(store, "hf://lab/films", levels=["pooled"], films=films).part
+        assert push(store, "hf://lab/films", arrays=["pooled"], films=films).part
         assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "expected")
     found = open_store("hf://lab/films")
-    assert found.levels == ("pooled",)
+    assert found.feature_arrays == ("pooled",)
     with pytest.raises(AlreadyThere, match="another part"):
         push(open_store(sealed), "hf://lab/films")
     assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "expected")

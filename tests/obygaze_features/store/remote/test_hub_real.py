@@ -58,7 +58,7 @@ def test_there_and_back(hub: FakeHub, home: Path) -> None:
     hub.asked.clear()
     hub.tokens.clear()
     part = run(
-        hub, home, "pull", "hf://lab/films", "-o", "part", "--level", "pooled", "--json"
+        hub, home, "pull", "hf://lab/films", "-o", "part", "--array", "pooled", "--json"
     ).ok()
     assert hub.tokens == {"Bearer hf_ours"}
     # One more, for the id of the last commit.
@@ -78,9 +78,9 @@ def test_there_and_back(hub: FakeHub, home: Path) -> None:
 
 
 def test_a_part_is_a_store_of_its_own(hub: FakeHub, home: Path) -> None:
-    run(hub, home, "pull", "toy", "-o", "part", "--level", "clip").ok()
+    run(hub, home, "pull", "toy", "-o", "part", "--array", "clip").ok()
     for _ in range(2):
-        run(hub, home, "push", "toy", "hf://lab/films/x", "--level", "clip").ok()
+        run(hub, home, "push", "toy", "hf://lab/films/x", "--array", "clip").ok()
         assert hub.files == {
             f"x/{name}": data for name, data in tree(home / "stores/part").items()
         }

@@ -55,7 +55,7 @@ def test_a_pull_after_one_that_was_killed_anywhere_leaves_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"levels": ["clip"]}, {"films": ["tt0000100"]}], ids=["level", "film"]
+    "chosen", [{"arrays": ["clip"]}, {"films": ["tt0000100"]}], ids=["level", "film"]
 )
 def test_a_pull_of_a_part_after_one_that_was_killed_anywhere_leaves_nothing_else(
     tmp_path: Path, chosen: dict[str, list[str]]
@@ -85,7 +85,7 @@ def test_a_pull_that_was_killed_while_it_adds_to_a_partial_copy(tmp_path: Path) 
     target = tmp_path / "copies/s"
 
     def start() -> None:
-        partial_copy(tmp_path / "s", target, levels=["clip"], films=["tt0000100"])
+        partial_copy(tmp_path / "s", target, arrays=["clip"], films=["tt0000100"])
 
     def look() -> None:
         pull(tmp_path / "s", target)

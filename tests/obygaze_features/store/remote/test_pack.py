@@ -113,7 +113,7 @@ def test_a_store_that_grows_is_packed_as_far_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_part_is_packed_as_any_store(tmp_path: Path, sealed: Path) -> None:
-    pull(sealed, tmp_path / "part", levels=["pooled"], films=["tt0000102"])
+    pull(sealed, tmp_path / "part", arrays=["pooled"], films=["tt0000102"])
     pack(open_store(tmp_path / "part"), tmp_path / "p.zip")
     unpack(tmp_path / "p.zip", tmp_path / "unpacked")
     assert tree(tmp_path / "unpacked") == tree(tmp_path / "part")

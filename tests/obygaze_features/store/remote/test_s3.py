@@ -86,10 +86,10 @@ def test_it_is_read_in_place(sealed: Path, bucket: Any) -> None:
     push(open_store(sealed), URL)
     store, local = open_store(URL), open_store(sealed)
     clips = ["tt0000104-002", "tt0000100-001"]
-    for level in ("clip", "frames"):
+    for array in ("clip", "frames"):
         np.testing.assert_array_equal(
-            store.matrix(level, clips=clips).values,
-            local.matrix(level, clips=clips).values,
+            store.matrix(array, clips=clips).values,
+            local.matrix(array, clips=clips).values,
         )
     verify(store, hashes=True).require_whole()
 
@@ -135,7 +135,7 @@ def test_an_interrupted_push_goes_on(
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"levels": ["clip"]}, {"levels": ["clip"], "films": ["tt0000104"]}]
+    "chosen", [{"arrays": ["clip"]}, {"arrays": ["clip"], "films": ["tt0000104"]}]
 )
 def test_a_part_in_a_bucket_is_a_store_of_its_own(
     tmp_path: Path, sealed: Path, bucket: Any, chosen: dict[str, list[str]]
@@ -151,9 +151,9 @@ def test_a_part_in_a_bucket_is_a_store_of_its_own(
     pull(URL, tmp_path / "got")
     assert tree(tmp_path / "got") == tree(tmp_path / "expected")
     with pytest.raises(FixInput, match="no array 'pooled'"):
-        pull(URL, tmp_path / "more", levels=["pooled"])
+        pull(URL, tmp_path / "more", arrays=["pooled"])
     # No other store, and no other part, is sent to its address.
-    for other in ({}, {"levels": ["pooled"]}, {"films": ["tt0000103"]}):
+    for other in ({}, {"arrays": ["pooled"]}, {"films": ["tt0000103"]}):
         with pytest.raises(AlreadyThere, match="another"):
             push(open_store(sealed), URL, **other)
     assert content(bucket) == tree(tmp_path / "expected")
@@ -162,10 +162,10 @@ def test_a_part_in_a_bucket_is_a_store_of_its_own(
 def test_a_partial_copy_of_an_earlier_version_in_a_bucket_becomes_whole(
     tmp_path: Path, sealed: Path, bucket: Any
 ) -> None:
-    part = partial_copy(sealed, tmp_path / "part", levels=["pooled"])
+    part = partial_copy(sealed, tmp_path / "part", arrays=["pooled"])
     for name, data in tree(part).items():
         bucket.put_object(Key=f"features/toy/{name}", Body=data)
-    assert open_store(URL).levels == ("pooled",)
+    assert open_store(URL).feature_arrays == ("pooled",)
     with pytest.raises(NotFound, match="partial"):
         open_store(URL).matrix("clip")
     push(open_store(sealed), URL)
@@ -182,20 +182,20 @@ def test_of_two_parts_pushed_to_one_address_at_once_one_is_there(
 ) -> None:
     """The second push is made while the first one has sent some of its files."""
     put, puts = S3Target.put, []
-    pull(sealed, tmp_path / "expected", levels=["clip"])
+    pull(sealed, tmp_path / "expected", arrays=["clip"])
 
     def slow(self: S3Target, name: str, data: bytes, mark: FileMark) -> None:
         puts.append(name)
         if len(puts) == 3:
             if first == "pooled":
                 with pytest.raises(AlreadyThere, match="another store"):
-                    push(open_store(sealed), URL, levels=["pooled"])
+                    push(open_store(sealed), URL, arrays=["pooled"])
             else:  # the same part: both send it
-                push(open_store(sealed), URL, levels=["clip"])
+                push(open_store(sealed), URL, arrays=["clip"])
         put(self, name, data, mark)
 
     monkeypatch.setattr(S3Target, "put", slow)
-    push(open_store(sealed), URL, levels=["clip"])
+    push(open_store(sealed), URL, arrays=["clip"])
     assert content(bucket) == tree(tmp_path / "expected")
 
 
@@ -304,7 +304,7 @@ def test_a_service_without_conditional_writes_gets_plain_ones(
         get, delete = staticmethod(obstore.get), staticmethod(obstore.delete)
 
     target.obstore = Plain()
-    push(open_store(sealed), target, levels=["clip"])
+    push(open_store(sealed), target, arrays=["clip"])
     # The claim and store.json.
     assert puts.count("create") == 2 and puts.count("overwrite") == 2
     assert open_store(URL).matrix("clip").present.all()

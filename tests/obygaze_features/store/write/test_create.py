@@ -267,7 +267,9 @@ def test_opening_reads_one_file_however_many_clips_there_are(tmp_path: Path) -> 
         store = open_store(files)
         assert store.n_clips in (1914, 1_000_000) and store.fingerprint
         assert files.reads == ["store.json"] and files.listings == []
-        assert store.levels == store.levels == ("clip", "pooled", "frames")
+        assert (
+            store.feature_arrays == store.feature_arrays == ("clip", "pooled", "frames")
+        )
         assert files.reads == ["store.json", "partial.json"] and files.listings == []
         assert len((root / "store.json").read_bytes()) < 20_000
 

@@ -25,18 +25,20 @@ from obygaze_features.store.write.edit import ManifestClips, merge, subset
 BAD = RowStatus.failed("decode", "Error", "why")
 
 
-def test_a_subset_has_the_chosen_clips_and_levels(tmp_path: Path) -> None:
+def test_a_subset_has_the_chosen_clips_and_arrays(tmp_path: Path) -> None:
     values = sealed_store(tmp_path / "s")
     copied = subset(
         open_store(tmp_path / "s"),
         tmp_path / "part",
         films=["tt0000103", "tt0000101"],
-        levels=["frames"],
+        arrays=["frames"],
     )
     assert (copied.n_clips, copied.sealed, copied.pending_blocks) == (10, True, 0)
     part = open_store(tmp_path / "part")
     rows = [5, 6, 7, 8, 9, 15, 16, 17, 18, 19]
-    assert part.levels == ("frames",) and [s.name for s in part.plan.arrays] == [
+    assert part.feature_arrays == ("frames",) and [
+        s.name for s in part.plan.arrays
+    ] == [
         "frames",
         "time_s",
     ]
@@ -73,7 +75,7 @@ def test_a_subset_of_nothing_or_of_unknown_clips_is_refused(tmp_path: Path) -> N
     with pytest.raises(NotFound, match="1 clip not in the store"):
         subset(source, tmp_path / "part", clips=["nobody"])
     with pytest.raises(FixInput, match="no array"):
-        subset(source, tmp_path / "part", levels=["tokens"])
+        subset(source, tmp_path / "part", arrays=["tokens"])
     assert not (tmp_path / "part").exists()
 
 
@@ -112,7 +114,7 @@ def test_a_merge_reads_each_store_from_itself_though_the_names_are_the_same(
         monkeypatch.chdir(tmp_path / name)
         plan_store(Path("films"), 5, clip_ids=clips[rows], movie_ids=films[rows])
         fill_store(
-            Path("films"), {level: array[rows] for level, array in values.items()}
+            Path("films"), {name: array[rows] for name, array in values.items()}
         ).seal()
         opened.append(open_store("films"))
     assert opened[0].location == opened[1].location
@@ -216,8 +218,8 @@ def test_a_partial_copy_says_so_and_gives_what_it_holds(tmp_path: Path) -> None:
     assert "partial" in found.reasons["tt0000101-004"].message
     assert not store.matrix("frames", missing="drop").present.any()
     with pytest.raises(NotFound, match="does not hold 2 clips of the selected"):
-        subset(store, tmp_path / "part", mask=np.arange(23) < 10, levels=["clip"])
-    copied = subset(store, tmp_path / "part", levels=["clip"])
+        subset(store, tmp_path / "part", mask=np.arange(23) < 10, arrays=["clip"])
+    copied = subset(store, tmp_path / "part", arrays=["clip"])
     assert copied.sealed and copied.n_clips == 12
     (tmp_path / "s/data.zarr/clip/c.1.0").unlink()
     assert [p.name for p in verify(tmp_path / "s").problems] == ["data.zarr/clip/c.1.0"]

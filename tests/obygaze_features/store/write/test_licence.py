@@ -98,7 +98,7 @@ def test_what_is_stated_is_in_every_form_that_shows_a_licence(
     export_store(store, tmp_path / "a.csv", "csv")
     facts = json.loads((tmp_path / "a.csv.json").read_bytes())
     assert (facts["licence"], facts["citation"]) == ("CC-BY-4.0", DOE)
-    subset(store, tmp_path / "part", levels=["clip"])
+    subset(store, tmp_path / "part", arrays=["clip"])
     assert open_store(tmp_path / "part").plan.terms == ("CC-BY-4.0", DOE)
 
 
@@ -173,14 +173,14 @@ def test_a_licence_goes_with_every_copy(bare: Path, tmp_path: Path) -> None:
     push(store, tmp_path / "pushed")
     with web_server(tmp_path) as server:
         pull(f"{server.url}/bare", tmp_path / "pulled")
-        pull(f"{server.url}/s.zip", tmp_path / "pulled-zip", levels=["clip"])
+        pull(f"{server.url}/s.zip", tmp_path / "pulled-zip", arrays=["clip"])
     for name in ("unpacked", "pushed", "pulled", "pulled-zip"):
         assert open_store(tmp_path / name).terms == ("CC-BY-4.0", DOE), name
         assert not verify(tmp_path / name, hashes=True).warnings
     assert tree(tmp_path / "unpacked") == tree(bare)
 
 
-@pytest.mark.parametrize("chosen", [{}, {"levels": ["clip"]}, {"films": ["tt0000100"]}])
+@pytest.mark.parametrize("chosen", [{}, {"arrays": ["clip"]}, {"films": ["tt0000100"]}])
 def test_a_licence_that_is_stated_later_comes_with_the_next_pull(
     bare: Path, tmp_path: Path, chosen: dict[str, list[str]]
 ) -> None:
