@@ -36,6 +36,8 @@ _SHARED = os.environ.get("OBYGAZE_TESTS_SHARED", f"{_HOME.name}/shared")
 _FROM_OUTSIDE = (
     *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
     *("SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
+    # Without bytecode, every process that a test starts would compile the program anew.
+    "PYTHONDONTWRITEBYTECODE",
 )
 
 # A shell that starts tests in the background has them ignore Ctrl-C, and all their children too.
