@@ -311,9 +311,9 @@ for what, words, arrays in (
     (
         "100,000 arrays",
         "expected at most 4.0 MB",
-        [spec(name=f"a{i}") for i in range(100_000)],
+        [spec()] * 100_000,
     ),
-    ("20,000 arrays", "20000 arrays", [spec(name=f"a{i}") for i in range(20_000)]),
+    ("20,000 arrays", "20000 arrays", [spec()] * 20_000),
     ("no array", "no arrays", []),
     ("two arrays of one name", "two of one name", [spec(), spec()]),
     ("an array named ../x", "cannot be the name", [spec(name="../x")]),
