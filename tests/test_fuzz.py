@@ -38,6 +38,7 @@ from obygaze_models.protocols.runner.records import read_run
 INPUTS = 1500
 
 
+@pytest.mark.check("draws for long")
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:
     found = campaign(all_targets(tmp_path), INPUTS, seed=13)
     assert {what: lines for what, (_, _, lines) in found.first.items()} == {}

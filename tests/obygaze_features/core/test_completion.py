@@ -28,7 +28,14 @@ def full_workspace(tmp_path: Path) -> Path:
     return workspace
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "bash",
+        pytest.param("zsh", marks=pytest.mark.check("starts a shell for each word")),
+        pytest.param("fish", marks=pytest.mark.check("starts a shell for each word")),
+    ],
+)
 def test_a_shell_set_up_as_the_guide_says_completes(shell, full_workspace, tmp_path):
     env = installed(shell, tmp_path)
     assert {line: on_tab(shell, line, full_workspace, env) for line in TYPED} == TYPED

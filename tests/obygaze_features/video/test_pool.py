@@ -339,6 +339,7 @@ def n_memories(pid: int) -> int:
     return sum("obygaze-frames" in name for name in names)
 
 
+@pytest.mark.check("stops workers and waits until they are killed")
 def test_clips_that_hang_leave_no_memory(films: list[Path]) -> None:
     job = DecodeJob(films[0], VIEWS)
     with DecodePool(2) as pool:

@@ -164,6 +164,7 @@ def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
     return (folder / "results.json").read_bytes(), peak
 
 
+@pytest.mark.check("holds large tokens and traces all memory")
 def test_tokens_that_are_large_stay_in_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
     assert found["difference"] == pytest.approx(first - second)
 
 
+@pytest.mark.check("draws thirty pairs of stores and evaluates each")
 def test_the_t_over_runs_rejected_what_is_true(
     manifest: Manifest, tmp_path: Path
 ) -> None:

@@ -66,7 +66,13 @@ def read_everything(path: Path) -> None:
         store.matrix(spec.name, clips=store.clip_ids)
 
 
-@pytest.mark.parametrize("which", ["sealed", "sharded"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "sealed",
+        pytest.param("sharded", marks=pytest.mark.check("reads large files each time")),
+    ],
+)
 def test_a_flipped_bit_anywhere_is_found_and_named(which, request, tmp_path) -> None:
     whole, values = request.getfixturevalue(which)
     random = np.random.default_rng(7)

@@ -188,6 +188,7 @@ def test_a_protocol_reads_the_vectors_of_segments(tmp_path: Path) -> None:
     assert (features.origin["rule"], features.origin["reduce"]) == ("touch", "mean")
 
 
+@pytest.mark.check("six thousand segments of twenty whole films")
 def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
     """The released table, for films of its length: start_frame // 16 to end_frame // 16."""
     import csv

@@ -114,6 +114,7 @@ def test_a_link_that_breaks_off_now_and_then_is_borne(
     assert tree(tmp_path / "got") == tree(sealed)
 
 
+@pytest.mark.check("kills three processes")
 def test_a_killed_pull_goes_on_and_is_never_seen_half(
     tmp_path: Path, sealed: Path
 ) -> None:

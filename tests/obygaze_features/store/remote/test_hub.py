@@ -156,6 +156,7 @@ def test_many_files_are_committed_by_about_100(
     assert hub.sent[-1] == "store.json"
 
 
+@pytest.mark.check("writes a thousand files, twice")
 def test_more_than_1000_files_are_one_packed_file(
     tmp_path: Path, hub: FolderHub
 ) -> None:

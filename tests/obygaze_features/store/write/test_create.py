@@ -159,6 +159,7 @@ def plan_it(path: str, seed: int) -> str:
         return "refused"
 
 
+@pytest.mark.check("four processes race for three stores")
 def test_many_processes_plan_one_store(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         jobs = [
