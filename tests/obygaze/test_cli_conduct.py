@@ -225,7 +225,7 @@ def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
 
 @pytest.mark.parametrize("first_lines", [1, 0])
 def test_a_reader_that_goes_away_is_no_error(first_lines):
-    command = shlex.join(obygaze_argv("doctor", "--json"))
+    command = shlex.join(obygaze_argv("backbones", "ls", "--json"))
     script = f"{command} | head -n {first_lines}"
     done = subprocess.run(
         ["bash", "-c", script],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
-from support.cli import call_obygaze, run_obygaze
+from support.cli import call_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -186,7 +186,7 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(3, 6, 3, 32, 32)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     words += ["--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz"]
-    done = run_obygaze("backbones", "forward", card, *words, "--json")
+    done = call_obygaze("backbones", "forward", card, *words, "--json")
     told = done.ok().json()
     assert told["arrays"]["tokens"] == [3, 3, 4, 32]
     expected = load_backbone(str(card), tmp_path / "w").forward(x)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
-from support.cli import run_obygaze, without_torch
+from support.cli import call_obygaze, run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.backbones.cards import find_card
@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> Path:
 
 
 def _plan(world: Path, *words: str | Path) -> dict[str, Any]:
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", world, "extract", "plan", "films", *words, "--probe", "1", "--json"
     )
     document: dict[str, Any] = done.ok().json()
@@ -275,7 +275,7 @@ def test_a_missing_torch_is_an_obstacle_with_the_extra_to_install(world: Path) -
     assert plan["obstacles"][-1] == missing
     assert plan["without_torch"] == ["clip-b16"]
     pytest.importorskip("torch")
-    plan = run_obygaze("-C", world, *words, "--json").ok().json()
+    plan = call_obygaze("-C", world, *words, "--json").ok().json()
     assert missing not in plan["obstacles"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import Result, run_obygaze
+from support.cli import Result, call_obygaze
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
 from support.videos import write_video
 
@@ -95,6 +95,7 @@ def test_pictures_are_found_for_a_manifest_whose_name_is_a_pattern(
     assert stores_of_frames(plan_of(other, tmp_path, "descriptors")) == []
 
 
+@pytest.mark.check("starts a process for each device")
 def test_several_devices_need_no_films_either(films: Manifest, tmp_path: Path) -> None:
     run(plan_of(films, tmp_path, "frames:descriptors"))
     shutil.rmtree(tmp_path / "videos")
@@ -198,7 +199,7 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
         ("pack", KEPT, "-o", str(tmp_path / "packed.zip")),
         ("push", KEPT, "pushed"),
     ):
-        result = run_obygaze("-C", tmp_path, "store", *words)
+        result = call_obygaze("-C", tmp_path, "store", *words)
         assert result.code == 2
         assert "pictures of films" in result.stderr
     assert not [
@@ -207,7 +208,7 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
 
 
 def command(workspace: Path, *words: str | Path) -> Result:
-    return run_obygaze("-C", workspace, "extract", *words)
+    return call_obygaze("-C", workspace, "extract", *words)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
-from support.cli import ROOT, environment, run_obygaze
+from support.cli import ROOT, call_obygaze, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
 
 from obygaze.extensions.cluster import bundle
@@ -54,7 +54,7 @@ def place(workspace: Path) -> Path:
             "-o",
             f"{name}.json",
         )
-        run_obygaze(*words, cwd=workspace).ok()
+        call_obygaze(*words, cwd=workspace).ok()
     return workspace
 
 
