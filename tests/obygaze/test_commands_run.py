@@ -16,6 +16,11 @@ from obygaze_features.store import open_store
 from obygaze_models.protocols.experiments import open_stores, store_names
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
+# For tests that are not of the numbers.
+QUICKEST = (
+    *("--set", "report.replicates=20", "--set", 'grid.models=["mlp"]'),
+    *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
+)
 CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
 
 
@@ -77,7 +82,7 @@ def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
             "--store",
             "xclip=mine",
         ),
-        *(*QUICK, "--json"),
+        *(*QUICKEST, "--json"),
     ).ok()
     assert {cell["feature"] for cell in done.json()["cells"]} == {"xclip"}
 
@@ -97,7 +102,7 @@ def test_the_table_shows_models_then_baselines_then_what_misleads(here: Path) ->
 
 
 def test_a_name_is_not_taken_twice(here: Path) -> None:
-    first = ("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "-o", "mine")
+    first = ("-C", here, "run", "honest", "--store", "x=sig", *QUICKEST, "-o", "mine")
     call_obygaze(*first).ok()
     call_obygaze(*first).ok()
     other = call_obygaze(*first, "--set", "fit.seed=1")
@@ -207,7 +212,7 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
 
 
 def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
-    words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICK, "--json"]
+    words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICKEST, "--json"]
     code = (
         f"import sys; from obygaze import cli; code = cli.run({words!r});"
         "print(sorted({'torch', 'transformers', 'av'} & set(sys.modules)), file=sys.stderr);"

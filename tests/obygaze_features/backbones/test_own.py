@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import ROOT, environment, run_obygaze
+from support.cli import ROOT, call_obygaze, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -60,7 +60,7 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     world: Path,
 ) -> None:
     code = f"{world / 'mine.py'}:net"
-    checks = run_obygaze("backbones", "check", code, "--json").ok().json()["checks"]
+    checks = call_obygaze("backbones", "check", code, "--json").ok().json()["checks"]
     states = {check["name"]: check["state"] for check in checks}
     names = ("shapes", "finite", "clip isolation", "batch invariance")
     assert {states[name] for name in names} == {"ok"}
