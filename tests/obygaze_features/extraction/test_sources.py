@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import Result, call_obygaze, run_obygaze
+from support.cli import Result, call_obygaze
 from support.extraction import (
     a_plan,
     array_bytes,
@@ -71,7 +71,9 @@ class World:
         return call_obygaze("-C", self.folder, *words)
 
     def run(self, *words: str | Path) -> Result:
-        return self.call("extract", "run", "films", "-b", "descriptors", *words)
+        return self.call(
+            *("extract", "run", "films", "-b", "descriptors", "--workers", "1", *words)
+        )
 
     def retry(self, *words: str | Path) -> Result:
         return self.call(
@@ -261,7 +263,8 @@ def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(
     smaller = a_plan(
         manifest.with_clips(manifest.clips[:4]), tmp_path / "smaller", "descriptors"
     )
-    run_obygaze("extract", "run", plan_file(smaller, tmp_path / "smaller.json")).ok()
+    call_obygaze("extract", "run", plan_file(smaller, tmp_path / "smaller.json")).ok()
+    extracted.clear()
     plan = a_plan(manifest, tmp_path, "descriptors")
     merge = (
         "merge",
@@ -342,11 +345,12 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path, 8)
     plan = a_plan(manifest, tmp_path, "descriptors")
     path = plan_file(plan, tmp_path / "plan.json")
-    run_obygaze("extract", "run", path, "--no-seal").ok()
+    call_obygaze("extract", "run", path, "--no-seal").ok()
     # Of the second unit of four clips.
     write_video(Path(plan.rows[5].video), numbers=range(900, 918), size=(64, 48))
     codes = [
-        run_obygaze("extract", "run", path, "--worker", f"{i}/2").code for i in range(2)
+        call_obygaze("extract", "run", path, "--worker", f"{i}/2").code
+        for i in range(2)
     ]
     assert codes == [0, 5]
 
