@@ -181,7 +181,12 @@ def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> Non
     manifest = films(5, 40)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     protocol = quick(
-        "honest", "models.ridge.kind=logistic", "models.ridge.C=[1e-9, 0.05]"
+        "honest",
+        "models.ridge.kind=logistic",
+        "models.ridge.C=[1e-9, 0.05]",
+        'grid.models=["ridge"]',
+        'grid.train=["EN_S"]',
+        'grid.test=["EN_S"]',
     )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = cell_of(run.cells, model="ridge", train="EN_S", test="EN_S")

@@ -17,6 +17,7 @@ CHANGES = (
     "models.mlp.max_epochs=5",
     "report.concepts=false",
     "grid.baselines=[]",
+    'grid.test=["EN_S"]',
     "report.compare=false",
 )
 

@@ -265,7 +265,7 @@ def test_command_finds_runs_by_name_and_lists_files(tmp_path):
 
 
 def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", usual())
+    run = write_run(tmp_path / "run", [cell()])
     page, thesis = tmp_path / "page.html", tmp_path / "thesis.html"
     thesis.write_text("years")
     write_report([run], page)
@@ -287,7 +287,7 @@ def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
         '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
     )
     folder = write_run(tmp_path / "run", usual(), text)
-    write_report([folder])
+    write_report([folder], formats=["csv"])
     lines = (folder / "tables" / "surest-errors.csv").read_text("utf-8").splitlines()
     assert lines[0] == "group,film,clip,number of the clip,annotated,concepts,score"
     assert lines[1:] == [
