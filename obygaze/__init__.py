@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from obygaze_models.protocols import run as run
     from obygaze_models.protocols import train as train
     from obygaze_models.protocols.datasets import Dataset as Dataset
+    from obygaze_models.report import compare as compare
     from obygaze_models.report import report as report
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
@@ -59,7 +60,7 @@ else:
             "run",
             "train",
         ),
-        "obygaze_models.report": ("report",),
+        "obygaze_models.report": ("compare", "report"),
         "obygaze_models.zoo": ("load_model", "predict"),
         "obygaze.extensions.audits": (
             "audit_annotations",

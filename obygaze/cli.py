@@ -67,6 +67,10 @@ COMMANDS = {
         "obygaze_models.report.runs:command",
         "Write the report of runs: a page, tables, figures.",
     ),
+    "compare": (
+        "obygaze_models.report.comparing:command",
+        "Show runs side by side: what differs in them, and by how much.",
+    ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",

@@ -34,10 +34,12 @@ from obygaze_models.report import (
     results,
     success,
 )
+from obygaze_models.report.compared_runs import names_of
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.findings import findings_of
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.maps import draw_maps
+from obygaze_models.report.side_by_side import side_by_side
 from obygaze_models.report.tables import (
     Part,
     ResultTable,
@@ -124,7 +126,11 @@ def write_report(
     if "html" not in formats:
         return written
     with _explaining(folders[0]):
-        text = render("report.html", chapters=chapters)
+        compared = list(side_by_side([run for run, _ in chapters]))
+        names = names_of([run for run, _ in chapters])
+        text = render(
+            "report.html", chapters=chapters, compared=compared, run_names=names
+        )
     return [_write(page, text), *written]
 
 

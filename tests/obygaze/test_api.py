@@ -79,6 +79,7 @@ FUNCTIONS_WITH_EXAMPLES = (
     "load_model",
     "predict",
     "report",
+    "compare",
 )
 
 

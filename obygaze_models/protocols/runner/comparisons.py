@@ -94,10 +94,26 @@ def drawn_difference(
     groups: Groups,
     inflation: float,
 ) -> DrawnDifference:
-    """Return a difference, and its values if films are drawn, the same for both cells."""
+    """Return a difference, and its values if films are drawn, as often as the protocol says."""
     seed = (protocol.fit.seed, 2)
-    ours = first.draws(groups, metric, protocol.report.replicates, seed)
-    theirs = second.draws(groups, metric, protocol.report.replicates, seed)
+    n_replicates = protocol.report.replicates
+    return drawn_over_films(
+        first, second, metric, groups, n_replicates, seed, inflation
+    )
+
+
+def drawn_over_films(
+    first: Cell,
+    second: Cell,
+    metric: str,
+    groups: Groups,
+    n_replicates: int,
+    seed: tuple[int, ...],
+    inflation: float,
+) -> DrawnDifference:
+    """Return a difference, and its values if films are drawn, the same for both cells."""
+    ours = first.draws(groups, metric, n_replicates, seed)
+    theirs = second.draws(groups, metric, n_replicates, seed)
     return DrawnDifference(
         value=first.value[metric] - second.value[metric],
         draws=ours - theirs,

@@ -413,7 +413,7 @@ def _jobs(
         for cell in baselines
     ]
     comparisons = []
-    if protocol.report.compare:
+    if protocol.report.comparing:
         for first, second in comparable([*cells, *baselines]):
             comparisons.append(partial(compare_cells, first, second, protocol, groups))
     return {

@@ -18,7 +18,7 @@ CHANGES = (
     "report.concepts=false",
     "grid.baselines=[]",
     'grid.test=["EN_S"]',
-    "report.compare=false",
+    "report.comparing=false",
 )
 
 

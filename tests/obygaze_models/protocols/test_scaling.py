@@ -22,7 +22,7 @@ FAST = (
     'grid.test=["ENHN_S"]',
     "grid.baselines=[]",
     "report.contrast=[]",
-    "report.compare=false",
+    "report.comparing=false",
     "fit.seeds=1",
 )
 

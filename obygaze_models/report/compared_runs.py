@@ -1,0 +1,351 @@
+"""Several runs side by side: what differs in their settings, and how their cells differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.outside import safe_text
+from obygaze_models.evaluation.bootstrap import interval_of
+from obygaze_models.evaluation.families import DrawnDifference, family_p_values
+from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.runner.cells import Cell
+from obygaze_models.protocols.runner.comparisons import drawn_over_films
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.table import METRIC_NAMES
+from obygaze_models.protocols.runner.tested_cells import (
+    CellName,
+    ClipNumbers,
+    cells_of_run,
+    is_trained,
+    same_clips,
+)
+from obygaze_models.report.comparing import Sort
+
+ABSENT = "–"
+REPLICATES = 1000
+# What says nothing beside the other facts of a run: times, names, and hashes of what is listed.
+NO_SETTINGS = (
+    "created",
+    "created_by",
+    "identity",
+    "machine",
+    "n_cells",
+    "name",
+    "predictions_sha256",
+    "protocol_sha256",
+    "results_sha256",
+    "seconds",
+    "seeds",
+    "splits_sha256",
+)
+HASH_LETTERS = 12
+
+
+@dataclass(frozen=True)
+class RunValue:
+    """The value of a cell in one run, with its interval over films."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n_clips: int
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """A run minus the first one, on the clips that both tested.
+
+    `p` is corrected for all differences of the comparison.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    p: float | None
+    n_clips: int
+    n_films: int
+
+
+@dataclass(frozen=True)
+class CellOfRuns:
+    """A cell in each of the runs: None where a run lacks it; differences to the first run."""
+
+    train: str
+    test: str
+    model: str
+    store: str
+    values: Sequence[RunValue | None]
+    differences: Sequence[RunDifference | None]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Runs side by side.
+
+    Attributes:
+        runs: Their names; the first is what the others are compared with.
+        metric: The metric of values and differences.
+        settings: Each setting or input that is not the same in all runs, with its value in each.
+        cells: The cells and baselines.
+    """
+
+    runs: Sequence[str]
+    metric: str
+    settings: Mapping[str, Sequence[str]]
+    cells: Sequence[CellOfRuns]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the output of `obygaze compare --json`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return comparison_text(self)
+
+    def sorted(self, by: Sort) -> ComparedRuns:
+        """Return the cells in another order: best value first, or largest difference first."""
+        if by == "cell":
+            return self
+        key = _best_value if by == "value" else _largest_difference
+        return replace(self, cells=sorted(self.cells, key=key, reverse=True))
+
+
+def _best_value(cell: CellOfRuns) -> float:
+    values = [v.value for v in cell.values if v is not None and v.value is not None]
+    return max(values, default=-np.inf)
+
+
+def _largest_difference(cell: CellOfRuns) -> float:
+    sizes = [abs(item.value) for item in cell.differences if item is not None]
+    return max(sizes, default=-np.inf)
+
+
+def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
+    """Return runs side by side, with the differences of each to the first.
+
+    Differences are paired: both sides are computed on the clips that both runs tested, and films
+    are drawn together. A difference of AP or AUC has an interval over films, under the same rules
+    as within a run.
+
+    Args:
+        runs: Two or more runs.
+        metric: A metric; the default is the primary one of the first run.
+    """
+    if len(runs) < 2:
+        raise FixUsage("a comparison needs two runs or more")
+    chosen = metric or str(runs[0].protocol["report"]["primary"])
+    if chosen not in METRICS:
+        known = ", ".join(METRICS)
+        raise FixUsage(f"unknown metric {chosen!r}", hint=f"one of {known}")
+    clips = ClipNumbers.of_runs(runs)
+    records = [_records_by_name(run) for run in runs]
+    tested = [_tested_by_name(run, clips) for run in runs]
+    names = dict.fromkeys(name for of_run in records for name in of_run)
+    cells = []
+    drawn: list[DrawnDifference] = []
+    for name in names:
+        values = [_value(of_run.get(name), chosen) for of_run in records]
+        differences: list[RunDifference | None] = [None]
+        for number in range(1, len(runs)):
+            first = tested[0].get(name)
+            other = tested[number].get(name)
+            pair = same_clips(other, first) if other and first else None
+            of_pair = _difference(pair, chosen, clips, runs[0]) if pair else None
+            if of_pair is None:
+                differences.append(None)
+                continue
+            difference, with_draws = of_pair
+            differences.append(difference)
+            drawn.append(with_draws)
+        cells.append(CellOfRuns(*name, values=values, differences=differences))
+    return ComparedRuns(
+        runs=names_of(runs),
+        metric=chosen,
+        settings=differing_settings(runs),
+        cells=_with_p(cells, drawn),
+    )
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """Return the names of the folders; the whole paths, where two have one name."""
+    names = [run.folder.name for run in runs]
+    if len(set(names)) == len(names):
+        return names
+    return [str(run.folder) for run in runs]
+
+
+def _name_of(run: Run, record: CellRecord | Cell) -> CellName:
+    """Return the name under which runs share a cell: of a single store the name does not matter."""
+    store = record.feature
+    if len(run.about["stores"]) == 1:
+        store = ""
+    return record.train, record.test, record.model, store
+
+
+def _records_by_name(run: Run) -> dict[CellName, CellRecord]:
+    return {_name_of(run, record): record for record in (*run.cells, *run.baselines)}
+
+
+def _tested_by_name(run: Run, clips: ClipNumbers) -> dict[CellName, Cell]:
+    cells = cells_of_run(run, clips).values()
+    return {_name_of(run, cell): cell for cell in cells}
+
+
+def _value(record: CellRecord | None, metric: str) -> RunValue | None:
+    """Return the value of a metric in a record of a run."""
+    if record is None or metric not in record.metrics:
+        return None
+    estimate = record.metrics[metric]
+    low, high = estimate.ends
+    return RunValue(estimate.value, low, high, record.n_test)
+
+
+def _difference(
+    pair: tuple[Cell, Cell], metric: str, clips: ClipNumbers, run: Run
+) -> tuple[RunDifference, DrawnDifference] | None:
+    """Return a difference with its interval; None where the metric is not defined."""
+    other, first = pair
+    if metric not in other.value or metric not in first.value:
+        return None
+    settings = run.protocol["report"]
+    inflation = max(other.inflation, first.inflation)
+    trained = is_trained(other) or is_trained(first)
+    # At a threshold, another training could call many other clips positive.
+    if trained and metric not in RANKING_METRICS:
+        inflation = np.inf
+    n_replicates = int(settings.get("replicates", REPLICATES))
+    drawn = drawn_over_films(
+        other, first, metric, clips.films, n_replicates, (0, 2), inflation
+    )
+    if not np.isfinite(drawn.value):
+        return None
+    interval, _ = interval_of(
+        drawn.draws,
+        drawn.value,
+        drawn.n_films,
+        float(settings.get("confidence", 0.95)),
+        inflation=drawn.inflation,
+    )
+    difference = RunDifference(
+        value=drawn.value,
+        low=_known(interval.low),
+        high=_known(interval.high),
+        p=None,
+        n_clips=len(first.universe),
+        n_films=drawn.n_films,
+    )
+    return difference, drawn
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _with_p(
+    cells: Sequence[CellOfRuns], drawn: Sequence[DrawnDifference]
+) -> list[CellOfRuns]:
+    """Return the cells with the p of each difference among all of them."""
+    p_values = iter(family_p_values(drawn))
+    completed = []
+    for cell in cells:
+        differences = [
+            item and replace(item, p=_known(next(p_values)))
+            for item in cell.differences
+        ]
+        completed.append(replace(cell, differences=differences))
+    return completed
+
+
+def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return each setting or input that is not the same in all runs, with its value in each."""
+    settings_of_runs = []
+    for run in runs:
+        known = {key: run.about[key] for key in run.about if key not in NO_SETTINGS}
+        if len(known["stores"]) == 1:
+            ((name, store),) = known.pop("stores").items()
+            known["store"] = {"name": name, **store}
+        settings_of_runs.append(dict(_leaves(known)))
+    keys = dict.fromkeys(key for settings in settings_of_runs for key in settings)
+    differing = {}
+    for key in keys:
+        values = [settings.get(key, ABSENT) for settings in settings_of_runs]
+        if len(set(values)) > 1:
+            differing[key] = values
+    return differing
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the values of nested tables, each with its keys joined by dots."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{key}[{number}]")
+    else:
+        yield key, _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value)) or "none"
+    text = str(value)
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return f"{text[:HASH_LETTERS]}..."
+    return text
+
+
+def comparison_text(compared: ComparedRuns) -> str:
+    """Return the output of `obygaze compare`: runs, what differs in them, and their cells."""
+    lines = [
+        f"{number}: {safe_text(name, 'terminal')}"
+        for number, name in enumerate(compared.runs, start=1)
+    ]
+    numbers = [str(number) for number in range(1, len(compared.runs) + 1)]
+    lines.append("")
+    if compared.settings:
+        rows = [(key, *values) for key, values in compared.settings.items()]
+        lines.append(table(("what differs", *numbers), rows))
+    else:
+        lines.append("the settings and inputs are the same")
+    metric = METRIC_NAMES.get(compared.metric, compared.metric)
+    headers = ["store", "train", "test", "model"]
+    headers += [f"{metric}, {number}" for number in numbers]
+    for number in numbers[1:]:
+        headers += [f"{number} - 1", "clips", "films", "p (all)"]
+    rows = [_row_of(cell) for cell in compared.cells]
+    lines += ["", table(headers, rows)]
+    lines.append(
+        "Differences are on the clips that both runs tested; p (all) allows for all of them."
+    )
+    return "\n".join(lines)
+
+
+def _row_of(cell: CellOfRuns) -> tuple[str, ...]:
+    values = [cell.store or ABSENT, cell.train, cell.test, cell.model]
+    for value in cell.values:
+        values.append(_with_interval(value))
+    for difference in cell.differences[1:]:
+        values.append(_with_interval(difference))
+        if difference is None:
+            values += [ABSENT] * 3
+            continue
+        p = ABSENT if difference.p is None else f"{difference.p:.3f}"
+        values += [str(difference.n_clips), str(difference.n_films), p]
+    return tuple(values)
+
+
+def _with_interval(value: RunValue | RunDifference | None) -> str:
+    if value is None or value.value is None:
+        return ABSENT
+    text = f"{value.value:z.2f}"
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} [{value.low:z.2f}, {value.high:z.2f}]"

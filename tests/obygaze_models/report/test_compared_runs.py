@@ -1,0 +1,204 @@
+"""Runs side by side: settings that differ, values, and paired differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+from support.cli import call_obygaze
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.tested_cells import ClipNumbers, cells_of_run
+from obygaze_models.report.compared_runs import compare_runs, differing_settings
+from obygaze_models.report.page import write_report
+
+CHANGES = (
+    'grid.models=["ridge", "logistic"]',
+    "models.logistic.kind=logistic",
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S", "ENHN_S"]',
+    'grid.baselines=["random", "neighbour"]',
+    "report.concepts=false",
+    "report.contrast=[]",
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    """A run on a store with a signal, and one on another store that lacks two clips."""
+    folder = tmp_path_factory.mktemp("compared")
+    manifest = films(6, 60, seed=2)
+    good = store_of(folder / "good", manifest, planted(manifest, width=14))
+    fewer = replace(manifest, clips=manifest.clips[2:])
+    X = planted(manifest, width=14, strength=0.0)[2:]
+    noise = store_of(folder / "noise", fewer, X)
+    made = []
+    for name, store in (("good", good), ("noise", noise)):
+        protocol = quick("honest", *CHANGES, f"fit.seed={len(made)}")
+        made.append(run_on(folder / name, protocol, manifest, {name: store}))
+    return made[0], made[1]
+
+
+def test_cells_read_back_have_the_values_of_the_run(runs: tuple[Run, Run]) -> None:
+    clips = ClipNumbers.of_runs(runs)
+    for run in runs:
+        cells = cells_of_run(run, clips)
+        n_compared = 0
+        for record in (*run.cells, *run.baselines):
+            name = (record.train, record.test, record.model, record.feature)
+            if name not in cells:
+                assert record.expected  # a closed form has no predictions
+                continue
+            for metric in ("ap", "auc", "f1_binary"):
+                value = record.metrics[metric].value
+                assert cells[name].value[metric] == pytest.approx(value, abs=1e-12)
+                n_compared += 1
+        assert n_compared >= 12
+
+
+def test_a_difference_is_on_the_clips_that_both_tested(runs: tuple[Run, Run]) -> None:
+    """By hand from predictions.csv, with scikit-learn: means over the folds, which are films."""
+    compared = compare_runs(runs, "ap")
+    (cell,) = (
+        cell
+        for cell in compared.cells
+        if (cell.model, cell.test) == ("ridge", "ENHN_S")
+    )
+    of_run = []
+    for run in runs:
+        rows = {}
+        for row in run.predictions:
+            if (row["model"], row["test"]) == ("ridge", "ENHN_S"):
+                rows[row["clip_id"]] = row
+        of_run.append(rows)
+    shared = sorted(of_run[0].keys() & of_run[1].keys())
+    assert len(shared) < len(of_run[0])
+    values = []
+    for rows in of_run:
+        by_fold: dict[str, list[tuple[int, float]]] = {}
+        for clip in shared:
+            row = rows[clip]
+            by_fold.setdefault(row["fold"], []).append((row["y"], row["score"]))
+        aps = [
+            average_precision_score(*zip(*pairs, strict=True))
+            for pairs in by_fold.values()
+        ]
+        values.append(np.mean(aps))
+    _, difference = cell.differences
+    assert difference is not None
+    assert difference.n_clips == len(shared)
+    assert difference.n_films == 6
+    assert difference.value == pytest.approx(values[1] - values[0], abs=1e-9)
+    assert difference.low < difference.value < difference.high < 0
+    assert difference.p < 0.1
+
+
+def test_a_run_compared_with_itself_differs_in_nothing(runs: tuple[Run, Run]) -> None:
+    compared = compare_runs([runs[0], runs[0]])
+    assert compared.settings == {}
+    for cell in compared.cells:
+        first, second = cell.differences
+        assert first is None
+        if second is not None:
+            assert second.value == 0
+            assert (second.low, second.high, second.p) == (None, None, None)
+
+
+def test_settings_and_inputs_that_differ_are_listed(runs: tuple[Run, Run]) -> None:
+    settings = differing_settings(runs)
+    assert settings["protocol.fit.seed"] == ["0", "1"]
+    assert settings["store.name"] == ["good", "noise"]
+    assert settings["store.n_present"] == ["360", "358"]
+    assert all(len(value) == 15 for value in settings["store.sha256"])  # shortened
+    assert "store.backbone" not in settings
+    assert "manifest.sha256" not in settings
+    assert not any(key.startswith(("created", "seconds")) for key in settings)
+
+
+def test_clips_whose_label_differs_are_left_out(
+    runs: tuple[Run, Run], tmp_path: Path
+) -> None:
+    """The annotations of a film were changed between two runs."""
+    first = runs[0]
+    changed = [dict(row) for row in first.predictions]
+    clip = changed[0]["clip_id"]
+    for row in changed:
+        if row["clip_id"] == clip:
+            row["y"] = 1 - row["y"]
+    second = Run(first.folder, first.about, first.records)
+    second.__dict__["predictions"] = changed
+    compared = compare_runs([first, second])
+    left_out = [
+        cell.values[0].n_clips - cell.differences[1].n_clips
+        for cell in compared.cells
+        if cell.differences[1] is not None
+    ]
+    assert set(left_out) <= {0, 1}
+    assert 1 in left_out
+
+
+def test_metrics_of_decisions_have_no_interval(runs: tuple[Run, Run]) -> None:
+    for cell in compare_runs(runs, "f1_binary").cells:
+        _, difference = cell.differences
+        if cell.model == "ridge":
+            assert (difference.low, difference.p) == (None, None)
+
+
+def test_cells_are_sorted(runs: tuple[Run, Run]) -> None:
+    compared = compare_runs(runs, "auc")
+    by_value = compared.sorted("value").cells
+    best = [max(value.value for value in cell.values if value) for cell in by_value]
+    assert best == sorted(best, reverse=True)
+    by_difference = compared.sorted("difference").cells
+    sizes = [abs(c.differences[1].value) for c in by_difference if c.differences[1]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert compared.sorted("cell").cells == compared.cells
+
+
+@pytest.mark.parametrize("n_runs", [0, 1])
+def test_a_comparison_needs_two_runs(runs: tuple[Run, Run], n_runs: int) -> None:
+    with pytest.raises(FixUsage, match="two runs"):
+        compare_runs(runs[:n_runs])
+
+
+def test_an_unknown_metric_is_refused_with_those_that_are_known(
+    runs: tuple[Run, Run],
+) -> None:
+    with pytest.raises(FixUsage, match="unknown metric 'aop'"):
+        compare_runs(runs, "aop")
+
+
+def test_a_report_of_several_runs_begins_with_their_comparison(
+    runs: tuple[Run, Run], tmp_path: Path
+) -> None:
+    folders = [run.folder for run in runs]
+    page, *_ = write_report(folders, out=tmp_path / "report.html", formats=["html"])
+    text = page.read_text()
+    compared = text.index("The runs side by side")
+    assert compared < text.index("Results")
+    assert text.index("protocol.fit.seed") > compared
+    assert "run 2 minus run 1" in text
+    # Runs of one protocol have one title: the folder tells them apart.
+    for folder in folders:
+        assert f"{folder}</summary>" in text
+    alone, *_ = write_report([folders[0]], out=tmp_path / "one.html", formats=["html"])
+    assert "side by side" not in alone.read_text()
+
+
+def test_the_command(runs: tuple[Run, Run]) -> None:
+    folders = [str(run.folder) for run in runs]
+    text = call_obygaze("compare", *folders, "--metric", "auc").ok().stdout
+    assert "protocol.fit.seed" in text
+    assert "2 - 1" in text
+    assert f"2: {folders[1]}" in text  # both folders are called run-0
+    document = call_obygaze("compare", *folders, "--json").ok().json()
+    assert document["metric"] == "ap"
+    assert len(document["cells"]) == len(compare_runs(runs).cells)
+    alone = call_obygaze("compare", folders[0])
+    assert alone.code == 2
+    assert "two runs" in alone.stderr
