@@ -413,7 +413,7 @@ def _jobs(
         for cell in baselines
     ]
     comparisons = []
-    if protocol.report.comparing:
+    if protocol.report.compare:
         for first, second in comparable([*cells, *baselines]):
             comparisons.append(partial(compare_cells, first, second, protocol, groups))
     return {

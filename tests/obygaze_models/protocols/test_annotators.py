@@ -198,7 +198,7 @@ def test_distances_to_all_annotators_and_errors_of_each(
         *(
             'grid.train=["ENHN_S", "ada"]',
             'grid.test=["ENHN_S"]',
-            "report.comparing=false",
+            "report.compare=false",
         ),
         *(
             "report.contrast=[]",

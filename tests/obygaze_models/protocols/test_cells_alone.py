@@ -36,7 +36,7 @@ SPLITS = {
     "each film chooses": ("splits.kind=leave_one_group_out", "splits.validation=each"),
     "three folds of films": ("splits.kind=group_kfold", "splits.folds=3"),
 }
-SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.comparing=false")
+SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
 N_BASELINES = 6
 FEW = ("mlp", "ridge", "svm", "pcbm-lr", "choosy-pcbm")
 ONE_VECTOR = [name for name, kind in KINDS.items() if kind.reads == "clip"]

@@ -64,7 +64,7 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
         *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
         *(
             "report.concepts=false",
-            "report.comparing=false",
+            "report.compare=false",
             'grid.baselines=["all_positive"]',
         ),
     )
@@ -97,7 +97,7 @@ def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
     store = store_of(tmp_path / "s", ONE, planted(ONE, strength=0.3))
     bases = {}
     for name, manifest in (("alone", HALF), ("both", by_annotator(HALF))):
-        changes = ["data.view=raw", "report.replicates=20", "report.comparing=false"]
+        changes = ["data.view=raw", "report.replicates=20", "report.compare=false"]
         changes += ["report.concepts=false"]
         protocol = training_protocol(kind, "ENHN_S", manifest, changes)
         inputs = gather(protocol, manifest, "made-up", {"s": store})

@@ -31,7 +31,7 @@ CHANGES = (
     'grid.baselines=["prevalence"]',
     'grid.train=["HN_S"]',
     'grid.test=["ENHN_S"]',
-    "report.comparing=false",
+    "report.compare=false",
     *(f"models.{name}.tolerance=0.05" for name in ("pcbm-lr", "pcbm-dt")),
 )
 

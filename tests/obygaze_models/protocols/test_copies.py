@@ -17,7 +17,7 @@ from obygaze_models.protocols.runner.table import result_text
 
 CHANGES = (
     *('grid.models=["ridge"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'),
-    *("report.contrast=[]", "report.concepts=false", "report.comparing=false"),
+    *("report.contrast=[]", "report.concepts=false", "report.compare=false"),
     'grid.baselines=["all_positive"]',
 )
 

@@ -18,7 +18,7 @@ def test_the_honest_cells_are_the_same_on_short_and_on_long_features(
     protocol = quick(
         *("honest", 'grid.train=["HN_S"]', 'grid.test=["ENHN_S"]', "grid.baselines=[]"),
         *("models.ordinal.kind=ordinal", f"grid.models={list(MODELS)}"),
-        *("report.concepts=false", "report.comparing=false"),
+        *("report.concepts=false", "report.compare=false"),
         replicates=20,
     )
     stores = {

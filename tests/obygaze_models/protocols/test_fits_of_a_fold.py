@@ -30,7 +30,7 @@ ONE_CELL = (
     *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
     *(
         "report.concepts=false",
-        "report.comparing=false",
+        "report.compare=false",
         'grid.baselines=["all_positive"]',
     ),
 )

@@ -46,7 +46,7 @@ ONE_CELL = (
     *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
     *(
         "report.concepts=false",
-        "report.comparing=false",
+        "report.compare=false",
         'grid.baselines=["all_positive"]',
     ),
 )
@@ -82,7 +82,7 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     assert default_settings("layers") == PLAIN
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ["report.replicates=20", "report.comparing=false", "model.names=['p','q']"]
+    changes = ["report.replicates=20", "report.compare=false", "model.names=['p','q']"]
     protocol = training_protocol("layers", "ENHN_S", manifest, changes)
     assert candidates("layers", protocol.models["layers"].settings) == [
         {**PLAIN, "names": ("p", "q")}
@@ -145,7 +145,7 @@ def test_a_grid_of_a_plugin_is_chosen_from_and_kept(
     changes = [
         "report.replicates=20",
         "model.shrink.grid=[0.9, 0.1]",
-        "report.comparing=false",
+        "report.compare=false",
     ]
     protocol = training_protocol("layers", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
@@ -198,7 +198,7 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     # Steps so large that nothing is learnt are never the best.
-    changes = ["report.replicates=20", "report.comparing=false", "model.max_epochs=5"]
+    changes = ["report.replicates=20", "report.compare=false", "model.max_epochs=5"]
     changes += ["model.learning_rate.grid=[10.0, 0.001]", "model.hidden.grid=[[4, 4]]"]
     protocol = training_protocol("mlp", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
@@ -213,7 +213,7 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
 def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     manifest = films(4, 30)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ["report.replicates=20", "report.comparing=false", "report.concepts=false"]
+    changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
     by_task = "{ by_task = { EN_S = 0.1, other = 0.7 } }"
     changes += [f"model.C=[{by_task}, 5.0]", "model.tolerance=0.1"]
     changes += ["model.cross_fit=0"]

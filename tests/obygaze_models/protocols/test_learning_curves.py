@@ -18,7 +18,7 @@ CHANGES = (
     "report.concepts=false",
     "grid.baselines=[]",
     'grid.test=["EN_S"]',
-    "report.comparing=false",
+    "report.compare=false",
 )
 
 

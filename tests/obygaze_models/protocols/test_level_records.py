@@ -39,7 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """Runs on features with the concepts, whose number grows with the level, and on noise."""
     folder, manifest = tmp_path_factory.mktemp("levels"), films(6, 50, seed=2)
     protocol = quick(
-        "honest-levels", "report.comparing=false", "models.ordinal.tolerance=0.1"
+        "honest-levels", "report.compare=false", "models.ordinal.tolerance=0.1"
     )
     protocol = replace(protocol, grid=replace(protocol.grid, train=("levels",)))
     made = []

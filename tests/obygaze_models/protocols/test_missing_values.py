@@ -31,7 +31,7 @@ def run_of(tmp_path: Path, manifest: Manifest, name: str, *changes: str) -> Run:
 def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(
     tmp_path: Path,
 ) -> None:
-    changes = ('grid.train=["levels"]', 'grid.test=["levels"]', "report.comparing=false")
+    changes = ('grid.train=["levels"]', 'grid.test=["levels"]', "report.compare=false")
     run = run_of(tmp_path, films(12, 1, runs_on=0), "honest-levels", *changes)
     found = [record["concordance"] for record in run.of("levels")]
     assert found and all(own == {"value": None, "ci": [None, None]} for own in found)
@@ -51,7 +51,7 @@ def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
         clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
     manifest = replace(manifest, clips=tuple(clips), columns=("part",))
     changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
-    changes += ('grid.test=["EN_S"]', "report.comparing=false")
+    changes += ('grid.test=["EN_S"]', "report.compare=false")
     run = run_of(tmp_path, manifest, "honest", *changes)
     contrast = cell_of(run.of("contrast"), test="EN_S", model="ridge", metric="ap")
     assert contrast["difference"] is None and contrast["n_films"] == 0
@@ -150,7 +150,7 @@ def test_every_seed_that_is_allowed_runs(tmp_path: Path, seed: int) -> None:
     manifest = films(4, 20, runs_on=0)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes += (
-        "report.comparing=false",
+        "report.compare=false",
         "report.contrast=[]",
         "models.pcbm-dt.cross_fit=0",
     )

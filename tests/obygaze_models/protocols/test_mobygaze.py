@@ -33,7 +33,7 @@ from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.report.page import write_report
 
-PLAIN = ("report.comparing=false", "data.segments=made-up")
+PLAIN = ("report.compare=false", "data.segments=made-up")
 EN_S = Task(classes={"EN": 0, "S": 1})
 
 

@@ -15,7 +15,7 @@ from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
-FAST = ["report.comparing=false", "report.contrast=[]", "report.concepts=false"]
+FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
 
 
 def with_two_rare_concepts() -> Manifest:

@@ -490,7 +490,7 @@ class TestPaper:
             "models.mlp.min_epochs=1",
             "grid.baselines=[]",
         )
-        protocol = quick("paper-table2", *short, "report.comparing=false", replicates=2)
+        protocol = quick("paper-table2", *short, "report.compare=false", replicates=2)
         run = run_on(tmp_path, protocol, manifest, stores)
         hard = [
             cell
@@ -537,7 +537,7 @@ class TestPaper:
         manifest = with_folds(films(5, 60, seed=2))
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick(
-            "paper-fig3", "grid.baselines=[]", "report.comparing=false", replicates=2
+            "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         assert {cell["n_runs"] for cell in run.cells} == {9}

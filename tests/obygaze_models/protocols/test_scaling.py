@@ -22,7 +22,7 @@ FAST = (
     'grid.test=["ENHN_S"]',
     "grid.baselines=[]",
     "report.contrast=[]",
-    "report.comparing=false",
+    "report.compare=false",
     "fit.seeds=1",
 )
 

@@ -54,7 +54,7 @@ def records_of(folder: Path, train: str, test: str) -> list[dict[str, Any]]:
         f'grid.train=["{train}"]',
         f'grid.test=["{test}"]',
         "models.pcbm-lr.tolerance=0.05",
-        "report.comparing=false",
+        "report.compare=false",
         "report.contrast=[]",
     )
     run = run_on(

@@ -317,7 +317,7 @@ def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
         2,
     )
     recipe = a_recipe(maps={"directions": ["Look", "Body", "random 1"]})
-    store_of(tmp_path / "stores" / "looks", manifest, X, level="maps", recipe=recipe)
+    store_of(tmp_path / "stores" / "looks", manifest, X, array="maps", recipe=recipe)
     call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
     assert [path.name for path in folder.glob("figures/maps-*.png")] == [
         "maps-tt3-004.png"
@@ -347,7 +347,7 @@ def test_a_store_without_maps_of_the_errors_is_named(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "run", usual(), text)
     recipe = a_recipe(maps={"directions": ["Look"]})
     X = np.zeros((1, 1, 4, 2, 2))
-    store_of(tmp_path / "stores" / "looks", films(1, 1), X, level="maps", recipe=recipe)
+    store_of(tmp_path / "stores" / "looks", films(1, 1), X, array="maps", recipe=recipe)
     done = call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
     assert done.code == 1
     assert (

@@ -61,7 +61,7 @@ def kept(
     folder: Path, store: Store, kind: str, *changes: str, task: str = "ENHN_S"
 ) -> tuple[SavedModel, Run]:
     """A model trained on all films but the last, and the run that judged it."""
-    quick = ("report.replicates=20", "report.comparing=false", *changes)
+    quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(
         training_protocol(kind, task, TRAINED, quick),
         TRAINED,
@@ -460,7 +460,7 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
         "splits.column=movie_id",
         'splits.choose=["tt0000001"]',
     ]
-    changes += ["report.replicates=20", "report.comparing=false"]
+    changes += ["report.replicates=20", "report.compare=false"]
     if kind.startswith("pcbm"):
         changes += ["model.tolerance=0.1", "model.cross_fit=2"]
     tested = training_protocol(

@@ -27,7 +27,7 @@ LAST = "tt0000005"
 TRAINED = Manifest(
     CLIPS.name, CLIPS.header, tuple(c for c in CLIPS if c.movie_id != LAST)
 )
-QUICK = ("--set", "report.replicates=20", "--set", "report.comparing=false")
+QUICK = ("--set", "report.replicates=20", "--set", "report.compare=false")
 
 
 def windows(workspace: Path) -> tuple[Store, np.ndarray]:
