@@ -101,8 +101,8 @@ def read_store_vectors(
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
     found_in = None if manifest is None else read_manifest(manifest)
-    if found_in is not None and view is not None:
-        found_in = found_in.view(view)
+    if found_in is not None:
+        found_in = found_in.view(view or found_in.usual_view)
     texts = read_text_table(store, text)
     check_spaces(store, array, texts, assume=assume_space)
     groups: list[VectorGroup] = []

@@ -251,6 +251,18 @@ class Manifest:
         columns = self.columns if column in self.columns else (*self.columns, column)
         return replace(self, clips=clips, columns=columns)
 
+    @property
+    def usual_view(self) -> str:
+        """The view in which labels are learnt and tested where none is named.
+
+        Of a raw manifest it is "visual", as in the paper, where clips have visual concepts, else
+        "raw"; of another one its own.
+        """
+        visual = set(self.header.of_modality("visual"))
+        has_visual = any(not visual.isdisjoint(clip.concepts) for clip in self.clips)
+        stored = self.header.view
+        return "visual" if stored == "raw" and has_visual else stored
+
     def view(self, name: str) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 

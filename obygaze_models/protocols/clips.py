@@ -19,7 +19,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
-from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.protocols.schema import AUTO, Data, Task
 
 Words = NDArray[np.str_]
 LabelArray = NDArray[np.int8]
@@ -201,8 +201,14 @@ class _AnnotatorRows:
         return [self.clips[row] for row in np.flatnonzero(is_about).tolist()]
 
 
+def with_view(data: Data, manifest: Manifest) -> Data:
+    """Return the data of a protocol with the view of the manifest that it stands for."""
+    return replace(data, view=manifest.usual_view) if data.view == AUTO else data
+
+
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
+    data = with_view(data, manifest)
     is_rated = any(clip.level not in ("", "EN") for clip in manifest)
     has_concepts = any(clip.concepts for clip in manifest)
     if data.view == "visual" and is_rated and not has_concepts:

@@ -16,9 +16,10 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import join
-from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.protocols.schema import AUTO, Data, Task
 
 
 class Dataset(NamedTuple):
@@ -45,7 +46,7 @@ def dataset(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     *,
-    task: str | Mapping[str, int] = "EN_S",
+    task: str | Mapping[str, int] = DEFAULT_TASK,
     view: View | None = None,
     array: str | None = None,
     workspace: PathLike | None = None,
@@ -59,8 +60,8 @@ def dataset(
         manifest: The clips and labels, as in `read_manifest`.
         task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
             level, such as `{"EN": 0, "S": 1}`.
-        view: The reading of the annotations. The default is "visual", as in the paper, where the
-            clips have visual concepts, else "raw".
+        view: The view of the annotations, "raw", "visual" or "as_published". The default is that
+            of protocols: "visual" where clips have visual concepts, else "raw".
         array: The array of the store. The default is "pooled" where the store has it, else "clip".
         workspace: The workspace, if it is not the current one.
 
@@ -70,10 +71,7 @@ def dataset(
         ((46, 8), [0, 1])
     """
     clips = read_manifest(manifest, workspace=workspace)
-    visual = set(clips.header.of_modality("visual"))
-    has_visual = any(not visual.isdisjoint(clip.concepts) for clip in clips)
-    view = view or ("visual" if has_visual else "raw")
-    data = Data(view=view, array=(array,) if array else Data().array)
+    data = Data(view=view or AUTO, array=(array,) if array else Data().array)
     if isinstance(task, str):
         tasks = load_protocol("honest").tasks
         if task not in tasks:

@@ -32,6 +32,7 @@ from obygaze_features.core.workspace import (
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.io import manifest_path
 from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import result_text
 
@@ -149,7 +150,7 @@ def train(
     store: Stores,
     manifest: PathLike | Manifest,
     *,
-    task: str = "ENHN_S",
+    task: str = DEFAULT_TASK,
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     output: Annotated[
         PathLike | None,

@@ -22,6 +22,7 @@ from obygaze_models.protocols.schemes import Scheme
 # Names for `obygaze train`, beside the kinds themselves; concept vectors alone are not a model.
 ALIASES = {"linear": "logistic"}
 CAV = "cav"
+DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 AGAINST_EN = " against EN"
 KINDS = registry.KINDS
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice

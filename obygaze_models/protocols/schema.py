@@ -40,6 +40,7 @@ SPLIT_KINDS = (
     "nested",
     "fixed",
 )
+AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
 VALIDATIONS = ("next", "each", "none")
 BALANCES = ("none", "rotated")
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
@@ -60,7 +61,7 @@ class Data:
     segments: str = ""
     rule: Annotated[str, choice(RULES)] = "touch"
     reduce: Annotated[str, choice(REDUCERS)] = "max"
-    view: Annotated[str, choice(VIEWS)] = "raw"
+    view: Annotated[str, choice((AUTO, *VIEWS))] = AUTO
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Annotated[str, choice(("none", "unit", "standard", "standard-all"))] = "none"

@@ -260,7 +260,7 @@ def predict(
     Example:
         >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
         >>> predicted.clip_ids, predicted.basis
-        (['alba-001', 'alba-002'], ['out-of-fold', 'out-of-fold'])
+        (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
 
     Commands:
         obygaze models predict films-pcbm films.descriptors > predictions.csv

@@ -192,7 +192,7 @@ def load_model(
 
     Example:
         >>> og.load_model("kept").info.task
-        'ENHN_S'
+        'EN_S'
     """
     if isinstance(model, SavedModel):
         return model

@@ -146,7 +146,8 @@ def audit_annotations(
         column: The column, with values joined by `|`.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
-        view: The view of the manifest: "raw", "visual" or "as_published".
+        view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
+            protocols: "visual" where clips have visual concepts, else "raw".
         min_count: Leave out values that fewer clips of both groups have.
         seed: The seed of the bootstrap.
         workspace: The workspace, if it is not the current one.
@@ -161,8 +162,7 @@ def audit_annotations(
         obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
     manifest = read_manifest(manifest, workspace=workspace)
-    if view is not None:
-        manifest = manifest.view(view)
+    manifest = manifest.view(view or manifest.usual_view)
     _check_column(manifest, column)
     (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
     cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]

@@ -166,7 +166,8 @@ def audit_eat(
         attributes: Pairs of attributes of the texts; by default the only two.
         text: An npz file of text vectors; by default the texts of the store.
         array: The array of the store to read.
-        view: The view of the manifest: "raw", "visual" or "as_published".
+        view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
+            protocols: "visual" where clips have visual concepts, else "raw".
         single: Test each item of `x` alone: is it closer to A than to B?
         tail: The p-value to report and correct: "two_sided", "greater" or "less".
         permutations: How many permutations are drawn if they are too many to count.

@@ -30,7 +30,7 @@ from obygaze_features.store.maps import (
     random_directions,
     write_maps,
 )
-from obygaze_models.protocols.kinds import trainable
+from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
 from obygaze_models.protocols.reading import load_protocol
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_concept_maps(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     model: str = "cav",
-    task: Annotated[str, Option("--task")] = "ENHN_S",
+    task: Annotated[str, Option("--task")] = DEFAULT_TASK,
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     *,
     n_random: Annotated[int, PYTHON_ONLY] = 20,

@@ -23,7 +23,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS, find_kind
-from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.argmax import argmax_records
 from obygaze_models.protocols.runner.cell_records import cell_record
@@ -179,6 +179,7 @@ def gather(
             "models need features, but no store is given",
             hint="--store NAME=STORE (obygaze store ls)",
         )
+    protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
