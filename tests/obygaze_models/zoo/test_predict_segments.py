@@ -241,7 +241,8 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     store_of(workspace / "stores" / "sig", CLIPS, planted(CLIPS, 60))
     write_manifest(CLIPS, workspace / "manifests" / "all.toml")
     words = ("--set", "model.tolerance=0.01", *QUICK)
-    call = ("train", "ordinal", "sig", "all", "-o", "kept", *words)
+    task = ("--task", "ENHN_S")
+    call = ("train", "ordinal", "sig", "all", "-o", "kept", *task, *words)
     call_obygaze("-C", workspace, *call).ok()
     run = workspace / "run.txt"
     done = call_obygaze(
