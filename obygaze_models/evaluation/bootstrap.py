@@ -19,9 +19,8 @@ linear probe on noise, over the published clips in folds of whole films, the int
 contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs with it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,6 +112,7 @@ def estimate(
         seed=(seed, 0),
         within_unit=minus is None,
         inflation=reuse_inflation(n_folds),
+        effective=effective_groups(predictions.y, groups) if minus is None else None,
     )
     point = statistics(np.ones((1, len(predictions))))
     return {name: Estimate(name, float(point[name][0]), *drawn[name]) for name in names}
@@ -144,6 +144,34 @@ def share_variance(y: ArrayLike, groups: ArrayLike) -> float:
     return float(np.sum(surplus_of_groups**2) / labels.size**2)
 
 
+def effective_groups(y: ArrayLike, groups: ArrayLike) -> dict[str, float]:
+    """Return how many groups of equal size tell as much about AP and about AUC.
+
+    Twelve films of which three hold most of the positive clips say less than twelve equal ones. AP
+    depends most on the share of positives: it has (sum p)^2 / sum p^2 films, where p is the number
+    of positive clips of each. AUC has the geometric mean of the number of films and of the same
+    formula for their sizes (simulations: docs/design/0009). Of few groups it is their number.
+    """
+    labels = np.asarray(y, dtype=np.float64)
+    names = np.asarray(groups)
+    _, codes = as_codes(names, names.size)
+    sizes = np.bincount(codes)
+    k = len(sizes)
+    if k < FEW_GROUPS:
+        return {}
+    n_positive = np.bincount(codes, weights=labels)
+    effective = {"auc": (k * _effective_number(sizes)) ** 0.5}
+    if n_positive.any():
+        effective["ap"] = _effective_number(n_positive)
+    return effective
+
+
+def _effective_number(sizes: ArrayLike) -> float:
+    """Return how many parts of equal size have the same sum of squared shares."""
+    values = np.asarray(sizes, dtype=np.float64)
+    return float(values.sum() ** 2 / (values**2).sum())
+
+
 def resample(
     statistics: Statistics,
     groups: ArrayLike,
@@ -154,6 +182,7 @@ def resample(
     within_unit: bool = False,
     inflation: float = 1.0,
     label_inflation: float = 1.0,
+    effective: Mapping[str, float] | None = None,
 ) -> dict[str, tuple[Interval, float]]:
     """Return interval and standard error of each statistic, by drawing whole groups.
 
@@ -166,6 +195,7 @@ def resample(
         within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
         label_inflation: The same for what the share of positives explains of statistics in [0, 1].
+        effective: The number of groups that a statistic has in effect (`effective_groups`).
     """
     labels = np.asarray(groups)
     _, codes = as_codes(labels, labels.size)
@@ -178,16 +208,19 @@ def resample(
         drawn = {
             name: _with_labels(values, shares, factor) for name, values in drawn.items()
         }
-    of_draws = partial(
-        interval_of,
-        k=k,
-        confidence=confidence,
-        inflation=inflation,
-        within_unit=within_unit,
-    )
-    return {
-        name: of_draws(values, float(point[name][0])) for name, values in drawn.items()
-    }
+    n_groups = effective or {}
+    intervals = {}
+    for name, values in drawn.items():
+        intervals[name] = interval_of(
+            values,
+            float(point[name][0]),
+            n_groups.get(name, k),
+            confidence,
+            within_unit=within_unit,
+            inflation=inflation,
+            is_few=k < FEW_GROUPS,
+        )
+    return intervals
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
@@ -225,13 +258,16 @@ def draw(
 def interval_of(
     values: FloatArray,
     point: float,
-    k: int,
+    k: float,
     confidence: float,
     *,
     within_unit: bool = False,
     inflation: float = 1.0,
+    is_few: bool | None = None,
 ) -> tuple[Interval, float]:
     """Return interval and standard error from the values in draws of k groups.
+
+    `is_few` is whether too few groups are drawn for quantiles; the default is whether k is small.
 
     Both are NaN for a single group, for an infinite inflation, and if no replicate has a value. The
     interval is NaN too if all draws are equal: that shows too few clips, and not a sure value.
@@ -251,7 +287,9 @@ def interval_of(
             (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - confidence) / 2)
         )
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
-        if k < FEW_GROUPS and low < high:
+        if is_few is None:
+            is_few = k < FEW_GROUPS
+        if is_few and low < high:
             low, high = _student(wide, k, confidence, within_unit=within_unit).tolist()
         if not high - low > LEAST_WIDTH:
             low = np.nan
@@ -263,7 +301,7 @@ def interval_of(
 
 
 def _student(
-    draws: FloatArray, k: int, confidence: float, *, within_unit: bool
+    draws: FloatArray, k: float, confidence: float, *, within_unit: bool
 ) -> FloatArray:
     """Return Student's interval, of values in [0, 1] on the logit scale."""
     values = (

@@ -6,7 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import resample, share_variance
+from obygaze_models.evaluation.bootstrap import (
+    effective_groups,
+    resample,
+    share_variance,
+)
 from obygaze_models.evaluation.logistic import recalibrate
 from obygaze_models.evaluation.metrics import (
     CALIBRATION_METRICS,
@@ -214,6 +218,7 @@ def _intervals(
         within_unit=True,
         inflation=cell.inflation,
         label_inflation=_label_inflation(cell, protocol, groups, labels),
+        effective=effective_groups(cell.y, films),
     )
     return {
         name: [interval.low, interval.high]

@@ -13,7 +13,9 @@ from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
     Interval,
     draw_weights,
+    effective_groups,
     estimate,
+    interval_of,
     resample,
     reuse_inflation,
     share_variance,
@@ -484,3 +486,44 @@ def test_an_interval_on_a_published_file() -> None:
     assert found.se_film == pytest.approx(linear, rel=0.08)
     clips = estimate(predictions, np.arange(table.y.size), ["prevalence"])["prevalence"]
     assert found.se_film > clips.se_film
+
+
+def test_effective_groups_by_hand() -> None:
+    """Six films: of 4, 4, 4, 4, 4 and 20 clips; positive clips are 1, 1, 1, 1, 1 and 5."""
+    sizes = [4, 4, 4, 4, 4, 20]
+    n_positive = [1, 1, 1, 1, 1, 5]
+    films = np.repeat(list("abcdef"), sizes)
+    y = np.concatenate(
+        [[1] * n + [0] * (size - n) for size, n in zip(sizes, n_positive, strict=True)]
+    )
+    effective = effective_groups(y, films)
+    assert effective["ap"] == pytest.approx(10**2 / (5 * 1 + 25))
+    of_sizes = 40**2 / (5 * 16 + 400)
+    assert effective["auc"] == pytest.approx((6 * of_sizes) ** 0.5)
+
+
+def test_equal_films_are_as_many_as_they_are() -> None:
+    films = np.repeat(np.arange(8), 10)
+    y = np.tile([1, 0, 0, 0, 0] * 2, 8)
+    effective = effective_groups(y, films)
+    assert effective == pytest.approx({"ap": 8.0, "auc": 8.0})
+
+
+def test_few_groups_keep_their_number() -> None:
+    assert effective_groups([1, 0, 1, 1], ["a", "a", "b", "c"]) == {}
+
+
+def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
+    rng = np.random.default_rng(0)
+    draws = 0.5 + 0.05 * rng.normal(size=5000)
+    widths = []
+    for k in (12, 8, 4):
+        interval, error = interval_of(draws, 0.5, k, 0.95, is_few=False)
+        widths.append(interval.high - interval.low)
+        assert error == pytest.approx(0.05, rel=0.05)
+    # Student's quantiles for 11, 7 and 3 degrees of freedom, with k / (k - 1).
+    expected = [
+        2 * 0.05 * stats.t.ppf(0.975, k - 1) * (k / (k - 1)) ** 0.5 for k in (12, 8, 4)
+    ]
+    assert widths[:2] == pytest.approx(expected[:2], rel=0.1)
+    assert widths[0] < widths[1] < widths[2]

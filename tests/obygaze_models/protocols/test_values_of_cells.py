@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score
 from support.experiments import quick
 
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.bootstrap import effective_groups, resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
@@ -212,6 +212,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=3,
+        effective=effective_groups(cell.y, films),
     )
     for name in ("ap", "auc"):
         interval = drawn[name][0]
