@@ -24,12 +24,14 @@ from obygaze_features.core.machine import (
 from obygaze_features.core.plugins import (
     ANALYSES,
     BACKBONES,
+    BASELINES,
     COMMANDS,
     DATASETS,
     METRICS,
     MODELS,
     PROTOCOLS,
     SCHEMES,
+    SPLITS,
     Plugin,
     plugins,
 )
@@ -63,9 +65,11 @@ PLUGIN_CHECKS = {
     BACKBONES: "obygaze_features.backbones.cards:check_plugin",
     COMMANDS: "obygaze_features.core.extension_commands:check_plugin",
     DATASETS: "obygaze_features.manifest.installed:check_plugin",
+    BASELINES: "obygaze_models.models.registry:load_baseline",
     METRICS: "obygaze_models.evaluation.metrics:load_metric",
     MODELS: "obygaze_models.models.registry:check_plugin",
     PROTOCOLS: "obygaze_models.protocols.reading:load_folder",
+    SPLITS: "obygaze_models.protocols.schedule:load_splits",
     SCHEMES: "obygaze_models.protocols.schemes:load_schemes",
 }
 

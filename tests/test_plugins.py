@@ -69,7 +69,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_templates_are_short() -> None:
     files = {b.marks.get("file", ""): len(b.text.splitlines()) for b in blocks(PAGE)}
     modules = {name: n for name, n in files.items() if name.endswith(".py")}
-    assert len(modules) == 6 and max(modules.values()) <= 40
+    assert len(modules) == 8 and max(modules.values()) <= 40
 
 
 def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:
@@ -160,6 +160,19 @@ def test_a_metric_has_values_and_a_column(home: Path) -> None:
     for guess in guesses:
         assert guess["specificity"]["value"] == pytest.approx(0.5)
     assert "specificity" in (run / "report.html").read_text("utf-8")
+
+
+def test_a_baseline_and_a_kind_of_splits_are_used(home: Path) -> None:
+    run = home / "demo/runs/parity"
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    fold_of_film = {(row["clip_id"].split("-")[0], row["fold"]) for row in rows}
+    films_of_fold = Counter(fold for _, fold in fold_of_film)
+    assert sorted(films_of_fold.values()) == [3, 3]
+    scores = {r["clip_id"]: float(r["score"]) for r in rows if r["model"] == "later"}
+    scene = {clip.clip_id: clip.scene for clip in FILMS}
+    last = max(clip.scene or 0 for clip in FILMS)
+    assert scores == {clip: pytest.approx(scene[clip] / last) for clip in scores}
 
 
 def test_a_scheme_makes_the_splits_of_a_protocol(home: Path) -> None:

@@ -1,14 +1,18 @@
 """Plugins: what other installed packages add, found by their entry points, and calls of their code.
 
-Nothing is imported before a plugin is used. Only code that somebody installed is ever found. A
-plugin that does not work never stops what does not need it: `skip` warns once, and the caller goes
-on without it.
+Nothing is imported before a plugin is used. Only code that somebody installed is ever found, or a
+file that somebody named: `FILE.py:NAME` stands for the function or class of that name in that file
+wherever the name of a plugin does, once `trust` was called with it. A name that was typed is
+trusted by that; a protocol or a saved model that names a file is not. A plugin that does not work
+never stops what does not need it: `skip` warns once, and the caller goes on without it.
 """
 
+import importlib.util
+import re
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
@@ -17,16 +21,19 @@ from typing import TypeVar
 
 from obygaze_features.core.errors import (
     FixInput,
+    FixUsage,
     NotFound,
     ObygazeError,
     ObygazeWarning,
     first_line,
 )
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.machine import is_out_of_memory
 from obygaze_features.core.schema_rules import near
 
 T = TypeVar("T")
 ANALYSES = "obygaze.analyses"
+BASELINES = "obygaze.baselines"
 BACKBONES = "obygaze.backbones"
 COMMANDS = "obygaze.commands"
 DATASETS = "obygaze.datasets"
@@ -34,6 +41,12 @@ METRICS = "obygaze.metrics"
 MODELS = "obygaze.models"
 PROTOCOLS = "obygaze.protocols"
 SCHEMES = "obygaze.schemes"
+SPLITS = "obygaze.splits"
+
+
+OWN_CODE = "FILE.py:NAME"  # what a name of own code looks like
+_OWN_NAME = re.compile(r"(?P<file>[^\s'\"\[\]{},=]+\.py):(?P<name>[A-Za-z_]\w*)")
+_TRUSTED: dict[str, Path] = {}
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,82 @@ class Plugin:
     def refuse(self, reason: str) -> FixInput:
         """Return the error that the plugin, or what it returned, is not as it must be."""
         return FixInput(f"the plugin {reason}", where=self.where)
+
+
+@dataclass(frozen=True)
+class OwnCode(Plugin):
+    """The function or class of a file, under a name such as `mine.py:Mine`.
+
+    `package` is the name of the file and the start of its hash: another version of the file is
+    another package.
+    """
+
+    file: Path
+
+    def load(self) -> object:
+        """Return the function or class; the file is imported once."""
+        module_name = self.point.module
+        module = sys.modules.get(module_name)
+        if module is None:
+            spec = importlib.util.spec_from_file_location(module_name, self.file)
+            if spec is None or spec.loader is None:
+                raise self.refuse("is no file that can be imported")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module_name] = module
+            run = spec.loader.exec_module
+            loaded = module
+            try:
+                self.call(lambda: run(loaded), "cannot be loaded")
+            except BaseException:
+                del sys.modules[module_name]
+                raise
+        if not hasattr(module, self.point.attr):
+            raise NotFound(
+                f"{self.file.name} has no {self.point.attr}", where=self.where
+            )
+        return getattr(module, self.point.attr)
+
+
+def is_own_code(name: object) -> bool:
+    """Return whether a name is one of a file: `FILE.py:NAME`."""
+    return isinstance(name, str) and _OWN_NAME.fullmatch(name) is not None
+
+
+def label_of(name: str) -> str:
+    """Return the name of a plugin without its file."""
+    return name.rpartition(":")[2] if is_own_code(name) else name
+
+
+def trust(names: Iterable[str]) -> None:
+    """Allow the code of files that are named `FILE.py:NAME` to run in this process.
+
+    Other texts have no effect, so that all that was typed can be given. The folder of the file does
+    not matter later: a saved model names the file only.
+    """
+    for text in names:
+        for match in _OWN_NAME.finditer(text):
+            path = Path(match["file"]).expanduser().resolve()
+            _TRUSTED[f"{path.name}:{match['name']}"] = path
+
+
+def _own_plugin(group: str, name: str) -> OwnCode:
+    """Return the plugin of a file; an error where its code was not trusted."""
+    file, _, attribute = name.rpartition(":")
+    key = f"{Path(file).name}:{attribute}"
+    path = _TRUSTED.get(key)
+    if path is None:
+        raise FixUsage(
+            f"{name} would run the code of a file, and is not trusted",
+            hint=f"read the file, then --trust {name} (in Python trust=[{name!r}])",
+        )
+    if not path.is_file():
+        raise NotFound("no such file", where=str(path))
+    sha256 = sha256_file(path)
+    module = f"_obygaze_{path.stem}_{sha256[:16]}".replace(".", "_").replace("-", "_")
+    point = EntryPoint(key, f"{module}:{attribute}", group)
+    return OwnCode(
+        point, key, f"{path.name} {sha256[:16]}", f"{path}:{attribute}", path
+    )
 
 
 def plugins(group: str) -> list[Plugin]:
@@ -157,7 +246,12 @@ def warn_once(text: str) -> None:
 
 
 def find_plugin(group: str, name: str) -> Plugin:
-    """Return the plugin of a name; an error where there is none, or where two packages have it."""
+    """Return the plugin of a name; an error where there is none, or where two packages have it.
+
+    A name of own code, `FILE.py:NAME`, is that file's.
+    """
+    if is_own_code(name):
+        return _own_plugin(group, name)
     installed = plugins(group)
     with_name = [plugin for plugin in installed if plugin.name == name]
     if not with_name:

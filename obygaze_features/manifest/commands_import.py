@@ -16,7 +16,15 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.options import PYTHON_ONLY
-from obygaze_features.core.plugins import DATASETS, Plugin, find_plugin, plugins
+from obygaze_features.core.plugins import (
+    DATASETS,
+    Plugin,
+    find_plugin,
+    is_own_code,
+    label_of,
+    plugins,
+    trust,
+)
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.installed import read_installed
 from obygaze_features.manifest.model import ascii_id
@@ -81,9 +89,29 @@ def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
     return ascii_id(Path(arguments[dataset]).resolve().stem) or dataset
 
 
-@click.group("import", cls=FunctionGroup, table=READERS, make=import_command)
+class _ImportGroup(FunctionGroup):
+    """The data sets by name, and as FILE.py:NAME the function of a file."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a data set; a file that was typed may run."""
+        if not is_own_code(cmd_name):
+            return super().get_command(ctx, cmd_name)
+        trust([cmd_name])
+        plugin = find_plugin(DATASETS, cmd_name)
+        return import_command(_reader(plugin), label_of(cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names, which may be a function of a file."""
+        if is_own_code(args[0]):
+            return args[0], self.get_command(ctx, args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+@click.group("import", cls=_ImportGroup, table=READERS, make=import_command)
 def import_() -> None:
-    """Make a manifest from a data set's own files."""
+    """Make a manifest from a data set's own files; with FILE.py:NAME, by a function of yours."""
 
 
 def _reader(plugin: Plugin) -> Callable[..., ImportedManifest]:

@@ -18,7 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
-from obygaze_features.core.plugins import Plugin, plugins, short_value, skip
+from obygaze_features.core.plugins import (
+    Plugin,
+    find_plugin,
+    is_own_code,
+    plugins,
+    short_value,
+    skip,
+)
 from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 
@@ -124,6 +131,8 @@ def ranking_metric(primary: str) -> str:
 
 def installed_metric(name: str) -> DecisionMetric:
     """Return a metric that a plugin brings; an error that names all metrics where none does."""
+    if is_own_code(name):
+        return load_metric(find_plugin(INSTALLED_METRICS, name))
     metrics = _installed_metrics()
     if name not in metrics:
         names = (*METRICS, *metrics)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.core.plugins import MODELS, find_plugin, short_value
+from obygaze_features.core.plugins import MODELS, find_plugin, is_own_code, short_value
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
 from obygaze_models.models.registry import parameters_of
@@ -17,7 +17,7 @@ _INSIDE = "estimator_/"
 
 
 class InstalledProbe(Classifier):
-    """A classifier of another package, named by its entry point of the group obygaze.models.
+    """A classifier of another package, or of a file, named as a plugin of the group obygaze.models.
 
     Every attribute that fitting sets must be a number or an array of numbers, if it is to be
     saved: nothing else is written, and no code of the saved model runs when it is loaded.
@@ -42,9 +42,10 @@ class InstalledProbe(Classifier):
         package = settings.pop(PACKAGE, plugin.package)
         if package != plugin.package:
             message = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
-            raise Mismatch(
-                message, hint=f"pip install '{'=='.join(str(package).split())}'"
-            )
+            hint = f"pip install '{'=='.join(str(package).split())}'"
+            if is_own_code(self.plugin):
+                hint = "the file as it was when the model was trained"
+            raise Mismatch(message, hint=hint)
         plugin_class: Any = plugin.load()
         for parameter in parameters_of(plugin):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.

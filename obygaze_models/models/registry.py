@@ -17,16 +17,18 @@ the names and rules at start.
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.plugins import BASELINES as INSTALLED_BASELINES
 from obygaze_features.core.plugins import (
     MODELS,
     Plugin,
     find_plugin,
+    is_own_code,
     plugins,
     short_value,
 )
@@ -211,7 +213,42 @@ def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if name in KINDS:
         return KINDS[name]
+    if is_own_code(name):
+        return _installed_kind(name)
     return _installed_kind(_known_name(name, kind_names(), "model kind"))
+
+
+def is_kind(name: str) -> bool:
+    """Return whether a name is that of a kind, or of a class in a file."""
+    return is_own_code(name) or name in kind_names()
+
+
+def further_baselines(names: Iterable[str]) -> list[str]:
+    """Return those of some baselines that are of plugins, or of files."""
+    return [name for name in names if name not in BASELINES]
+
+
+def baseline_names() -> list[str]:
+    """Return the names of all baselines; the last are those of installed plugins."""
+    installed = [plugin.name for plugin in plugins(INSTALLED_BASELINES)]
+    return [*BASELINES, *further_baselines(installed)]
+
+
+def is_baseline(name: str) -> bool:
+    """Return whether a name is that of a baseline, or of a function in a file."""
+    return is_own_code(name) or name in baseline_names()
+
+
+def load_baseline(plugin: Plugin) -> Callable[..., Any]:
+    """Return the function of a plugin; `doctor` checks every plugin with it."""
+    function = plugin.load()
+    if plugin.name in BASELINES:
+        raise plugin.refuse(
+            f"is never used: obygaze has a baseline {plugin.name!r} of its own"
+        )
+    if not callable(function):
+        raise plugin.refuse(f"must be a function of clips, got {short_value(function)}")
+    return function
 
 
 def kind_names() -> list[str]:
@@ -235,7 +272,7 @@ def _installed_kind(name: str) -> ModelKind:
             )
     package = {"package": Setting(choice((plugin.package,)), plugin.package)}
     return ModelKind(
-        "InstalledProbe", {**class_settings, **package}, fixed={"plugin": name}
+        "InstalledProbe", {**class_settings, **package}, fixed={"plugin": plugin.name}
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import (
@@ -22,6 +22,7 @@ from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.plugins import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
     PathLike,
@@ -32,7 +33,7 @@ from obygaze_features.core.workspace import (
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.io import manifest_path
 from obygaze_features.store import Store, open_store
-from obygaze_models.protocols.kinds import DEFAULT_TASK
+from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import result_text
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.schema import Protocol
     from obygaze_models.zoo import SavedModel
 
+F = TypeVar("F", bound=Callable[..., Any])
 Stores: TypeAlias = (
     PathLike | Store | Sequence[PathLike | Store] | Mapping[str, PathLike | Store]
 )
@@ -97,6 +99,7 @@ def run(
         Option("-o", metavar="NAME", shown_default="from the inputs"),
     ] = None,
     n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
     force: bool = False,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
@@ -110,6 +113,7 @@ def run(
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.
+        trust: Own code that the protocol names and that may run; what is typed after --set may.
         force: Replace the output if it exists.
         progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
@@ -126,11 +130,13 @@ def run(
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
         obygaze run my-protocol.toml --manifest films --store clip=S --json
+        obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
     """
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.runner.run import gather, run_protocol
 
     started = time.perf_counter()
+    trust_code([*trust, *changes])
     chosen = load_protocol(os.fspath(protocol), changes)
     named = manifest or chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
@@ -144,7 +150,16 @@ def run(
     )
 
 
+def _with_kinds(function: F) -> F:
+    """Return a function whose docstring names every kind of model that can be trained."""
+    *others, last = trainable()
+    listed = f"MODEL is {', '.join(others)} or {last}, or a classifier of yours (FILE.py:NAME)."
+    function.__doc__ = (function.__doc__ or "").replace("{kinds}", listed)
+    return function
+
+
 @described_as_in(run)
+@_with_kinds
 def train(
     model: str,
     store: Stores,
@@ -164,11 +179,10 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same settings on unseen films; the saved model is then trained on
-    all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
-    pcbm-h or ordinal.
+    all clips. {kinds}
 
     Args:
-        model: The kind of the model.
+        model: The kind of the model, or FILE.py:NAME.
         store: Its features: a store, or NAME=STORE with the name in tables.
         manifest: The clips and labels.
         task: The classes to distinguish.
@@ -185,11 +199,13 @@ def train(
         obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
         obygaze train cav obygaze12-xclip obygaze12 --json
+        obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
     from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_place, load_folder
 
+    trust_code([model, *changes])
     clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)
     inputs = gather(chosen, clips, path, open_stores(store, workspace))

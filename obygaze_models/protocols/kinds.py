@@ -53,7 +53,7 @@ def setting_rules(kind: str) -> dict[str, Rule]:
 
     An unknown kind has no settings.
     """
-    if kind not in registry.kind_names():
+    if not registry.is_kind(kind):
         return {}
     settings = registry.find_kind(kind).settings
     return {name: _or_grid(kind, name, setting) for name, setting in settings.items()}

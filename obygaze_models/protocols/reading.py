@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
-from obygaze_features.core.plugins import PROTOCOLS, Plugin, plugins, short_value, skip
+from obygaze_features.core.plugins import (
+    PROTOCOLS,
+    Plugin,
+    is_own_code,
+    plugins,
+    short_value,
+    skip,
+)
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
@@ -23,6 +30,7 @@ from obygaze_models.models.registry import (
     KINDS,
     PUBLISHED,
     find_kind,
+    is_kind,
     kind_names,
 )
 from obygaze_models.protocols.kinds import (
@@ -228,16 +236,20 @@ def _without_old_word(value: Any, today: Any) -> Any:
     return value
 
 
+def _kind(value: Any) -> str | None:
+    """Allow the name of a kind, or of a class in a file."""
+    return None if is_own_code(value) else choice(kind_names())(value)
+
+
 def _models_table(models: Mapping[str, Any]) -> Table:
     """Return the rules of the tables of models, which depend on the kind of each."""
-    known = kind_names()
     tables = {}
     for name, model in models.items():
         kind = str(model.get("kind")) if isinstance(model, dict) else ""
         tables[name] = Table(
-            {"kind": choice(known), **setting_rules(kind)},
+            {"kind": _kind, **setting_rules(kind)},
             required=("kind",),
-            ignore_unknown=kind not in known,
+            ignore_unknown=not is_kind(kind),
             build=lambda kind, **settings: Model(kind, settings),
         )
     return Table(tables)
@@ -314,7 +326,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
 
 def _check_questions(document: Document, protocol: Protocol) -> None:
     """Check that the questions are about differences that the run computes."""
-    known = [*protocol.models, *BASELINES]
+    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
     for number, question in enumerate(protocol.report.questions):
         key = f"report.questions[{number}]"
         sides = [side for side in (question.first, question.second) if side]
@@ -362,7 +374,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
     """Check the names of models, and that their settings fit the splits."""
     for name in protocol.models:
         # Results of such a model would be taken for those of the baseline.
-        if name in BASELINES:
+        if name in BASELINES or name in protocol.grid.baselines:
             document.add(f"models.{name}", "is the name of a baseline; another name")
     if protocol.splits.follow_scheme:
         return

@@ -7,10 +7,10 @@ and the leak is counted.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
-from obygaze_features.core.plugins import call_foreign
+from obygaze_features.core.plugins import (
+    SPLITS,
+    Plugin,
+    call_foreign,
+    find_plugin,
+    short_value,
+)
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import (
     OUTSIDE,
@@ -29,7 +35,7 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
-from obygaze_models.protocols.schema import Protocol, Splits
+from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
 from obygaze_models.protocols.schemes import find_scheme
 from obygaze_models.protocols.splits import (
     NO_ROWS,
@@ -323,9 +329,13 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     groups = clips.groups
     if splits.kind == "fixed":
         return _fixed(splits, table, groups)
+    never = _never_tested(clips)
+    if splits.kind not in SPLIT_KINDS:
+        folds = _own_folds(clips)
+        folds[never & (folds != OUTSIDE)] = folds.max() + 1
+        return folds
     if splits.kind == "leave_one_group_out" or not splits.folds:
         return folds_by_group(groups)
-    never = _never_tested(clips)
     strata = (
         table.levels
         if np.any(table.levels != "")
@@ -338,6 +348,46 @@ def _folds(clips: _Clips, train: str) -> IntArray:
         tested = groups[~never], strata[~never]
         folds[~never] = grouped_folds(*tested, splits.folds, seed=splits.seed)
     return folds
+
+
+def _own_folds(clips: _Clips) -> IntArray:
+    """Return the folds of a plugin's function; no group may be in two of them."""
+    splits = clips.protocol.splits
+    table = clips.table
+    plugin = find_plugin(SPLITS, splits.kind)
+    divide = load_splits(plugin)
+    values = plugin.call(
+        lambda: np.asarray(divide(table.clips, folds=splits.folds, seed=splits.seed)),
+        "failed",
+    )
+    is_folds = values.shape == (len(table),) and values.dtype.kind in "iu"
+    if not is_folds or (values < OUTSIDE).any():
+        raise plugin.refuse(
+            f"must return a whole number for each of {len(table)} clips, its fold from 0 on"
+            f" or -1 for none, got {short_value(values)}"
+        )
+    inside = values != OUTSIDE
+    for group in np.unique(clips.groups[inside]).tolist():
+        folds_of_group = np.unique(values[inside & (clips.groups == group)])
+        if len(folds_of_group) > 1:
+            raise plugin.refuse(
+                f"divides {splits.group} {group!r}: it is in the folds "
+                f"{', '.join(map(str, folds_of_group.tolist()))} (splits.group names the column"
+                " that stays together)"
+            )
+    return values.astype(np.intp)
+
+
+def load_splits(plugin: Plugin) -> Callable[..., Any]:
+    """Return the function of a plugin; `doctor` checks every plugin with it."""
+    function = plugin.load()
+    if plugin.name in SPLIT_KINDS:
+        raise plugin.refuse(
+            f"is never used: obygaze has splits {plugin.name!r} of its own"
+        )
+    if not callable(function):
+        raise plugin.refuse(f"must be a function of clips, got {short_value(function)}")
+    return function
 
 
 def _never_tested(clips: _Clips) -> BoolArray:

@@ -17,6 +17,7 @@ from itertools import product
 from typing import Annotated, Any
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.plugins import SPLITS, is_own_code, plugins
 from obygaze_features.core.schema_rules import (
     choice,
     list_of,
@@ -28,7 +29,7 @@ from obygaze_features.core.schema_rules import (
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
 from obygaze_models.evaluation.metrics import COUNTS, METRICS, installed_metric_names
-from obygaze_models.models.registry import BASELINES
+from obygaze_models.models.registry import BASELINES, baseline_names
 from obygaze_models.protocols.schemes import NONE, scheme_names
 
 SCHEMA = "obygaze-protocol/1"
@@ -103,7 +104,19 @@ class Task:
 
 def _scheme(value: Any) -> str | None:
     """Allow the name of a scheme; which there are depends on what is installed."""
-    return choice(scheme_names())(value)
+    return None if is_own_code(value) else choice(scheme_names())(value)
+
+
+def _split_kind(value: Any) -> str | None:
+    """Allow a kind of splits, of obygaze, of a plugin or of a file."""
+    if is_own_code(value):
+        return None
+    return choice([*SPLIT_KINDS, *(plugin.name for plugin in plugins(SPLITS))])(value)
+
+
+def _baseline(value: Any) -> str | None:
+    """Allow a baseline, of obygaze, of a plugin or of a file."""
+    return None if is_own_code(value) else choice(baseline_names())(value)
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class Splits:
     in place of those of the published folds (`protocols.schemes`).
     """
 
-    kind: Annotated[str, choice(SPLIT_KINDS)] = "nested"
+    kind: Annotated[str, _split_kind] = "nested"
     scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
@@ -146,7 +159,7 @@ class Grid:
     test: Annotated[tuple[str, ...], list_of(name)] = ()
     pairs: Annotated[str, choice(("all", "same"))] = "all"
     models: Annotated[tuple[str, ...], list_of(name)] = ()
-    baselines: Annotated[tuple[str, ...], list_of(choice(BASELINES))] = BASELINES
+    baselines: Annotated[tuple[str, ...], list_of(_baseline)] = BASELINES
     stores: Annotated[tuple[str, ...], list_of(name)] = ()
 
 
@@ -160,12 +173,16 @@ class FitSettings:
 
 def _metric(value: Any) -> str | None:
     """Allow the name of a metric, of obygaze or of a plugin."""
+    if is_own_code(value):
+        return None
     of_models = [name for name in METRICS if name not in COUNTS]
     return choice([*of_models, *installed_metric_names()])(value)
 
 
 def _further_metric(value: Any) -> str | None:
     """Allow the name of a metric of a plugin."""
+    if is_own_code(value):
+        return None
     if not installed_metric_names():
         return "must be the name of a metric of a plugin, and none is installed"
     return choice(installed_metric_names())(value)

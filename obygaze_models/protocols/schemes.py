@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from obygaze_features.core.errors import NotFound, ObygazeError
-from obygaze_features.core.plugins import SCHEMES, Plugin, plugins, short_value, skip
+from obygaze_features.core.plugins import (
+    SCHEMES,
+    Plugin,
+    find_plugin,
+    is_own_code,
+    plugins,
+    short_value,
+    skip,
+)
 from obygaze_features.core.schema_rules import near
 from obygaze_models.models.registry import Settings, find_kind
 from obygaze_models.protocols.splits import Split
@@ -57,6 +65,8 @@ def find_scheme(name: str) -> Scheme | None:
     """Return the scheme of a name; None for "none"."""
     if name == NONE:
         return None
+    if is_own_code(name):
+        return _own_scheme(name)
     schemes = _all_schemes()
     if name not in schemes:
         raise NotFound(
@@ -71,9 +81,20 @@ def plugin_of_scheme(name: str) -> Plugin | None:
     """Return the plugin that brings a scheme; None for "none"."""
     if name == NONE:
         return None
+    if is_own_code(name):
+        return find_plugin(SCHEMES, name)
     find_scheme(name)
     _, plugin = _all_schemes()[name]
     return plugin
+
+
+def _own_scheme(name: str) -> Scheme:
+    """Return the scheme of a file."""
+    plugin = find_plugin(SCHEMES, name)
+    scheme = plugin.load()
+    if not isinstance(scheme, Scheme):
+        raise plugin.refuse(f"must be a Scheme, got {short_value(scheme)}")
+    return scheme
 
 
 def scheme_of(splits: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from statistics import median
 
 from scipy.special import stdtrit
 
-from obygaze_models.models.registry import BASELINES
+from obygaze_models.models.registry import is_baseline
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -200,7 +200,7 @@ def _has_oracle(record: Comparison) -> bool:
 
 
 def _has_baseline(record: Comparison) -> bool:
-    return record.second.model in BASELINES
+    return is_baseline(record.second.model)
 
 
 def _detectable(run: ReportRun, record: Comparison) -> float | None:

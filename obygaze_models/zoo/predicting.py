@@ -235,6 +235,7 @@ def predict(
     *,
     manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
+    trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store with a model.
@@ -255,6 +256,7 @@ def predict(
         clips: Clip ids to predict, separated by commas; in Python a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
         in_sample: Score training clips with the model itself; such scores are not predictions.
+        trust: What the model names and may be used: own code (FILE.py:NAME).
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -269,7 +271,7 @@ def predict(
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
         obygaze models predict films-ridge whole.descriptors --manifest films
     """
-    saved = load_model(model, workspace=workspace)
+    saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
     listed = None if clips is None else list(clips)
     if manifest is not None:

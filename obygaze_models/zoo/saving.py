@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +31,7 @@ from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.plugins import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
@@ -180,14 +181,16 @@ def save_model(
 def load_model(
     model: PathLike | SavedModel,
     *,
+    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
-    """Load a saved model: arrays and facts, nothing that runs code.
+    """Load a saved model: arrays and facts, nothing that runs code that is not trusted.
 
     Sizes and checksums are checked first. A model that is loaded is returned as it is.
 
     Args:
         model: The name of a model of the workspace, or its folder.
+        trust: What the model names and may be used: own code (FILE.py:NAME).
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -196,6 +199,7 @@ def load_model(
     """
     if isinstance(model, SavedModel):
         return model
+    trust_code(trust)
     return load_folder(Workspace.of(workspace).existing("models", model))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.plugins import BASELINES as INSTALLED_BASELINES
+from obygaze_features.core.plugins import find_plugin, short_value
 from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models import registry
@@ -110,6 +112,8 @@ def _positive_classes(estimator: Any, kind: str, data: FoldData) -> NDArray[np.b
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
     """Fit a baseline, which reads film and scene, or the true concepts, but no features."""
+    if name not in registry.BASELINES:
+        return _fit_own_baseline(name, data)
     table = data.table
     if name == "oracle":
         X = table.has_concept.astype(np.float64)
@@ -120,6 +124,30 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
         baseline = kind(random_state=data.seed) if name == "random" else kind()
     baseline.fit(X[data.fit_rows], data.y)
     return FoldFit(baseline, lambda clips: baseline.predict_proba(X[clips])[:, 1])
+
+
+def _fit_own_baseline(name: str, data: FoldData) -> FoldFit:
+    """Return the scores of a plugin's function, which sees no annotation but the classes."""
+    plugin = find_plugin(INSTALLED_BASELINES, name)
+    function = registry.load_baseline(plugin)
+    blind = [replace(clip, level="", concepts=()) for clip in data.table.clips]
+    trained = [blind[row] for row in data.fit_rows.tolist()]
+
+    def score(rows: IntArray) -> FloatArray:
+        tested = [blind[row] for row in rows.tolist()]
+        scores = plugin.call(
+            lambda: np.asarray(function(trained, data.y, tested), dtype=np.float64),
+            "failed",
+        )
+        is_probability = (scores >= 0) & (scores <= 1)
+        if scores.shape != (len(tested),) or not is_probability.all():
+            raise plugin.refuse(
+                f"must return a number from 0 to 1 for each of {len(tested)} clips,"
+                f" got {short_value(scores)}"
+            )
+        return scores
+
+    return FoldFit(None, score)
 
 
 def fit_perceptrons(

@@ -18,11 +18,11 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
-from obygaze_features.core.plugins import METRICS, MODELS
+from obygaze_features.core.plugins import BASELINES, METRICS, MODELS, SPLITS
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.registry import KINDS, find_kind
+from obygaze_models.models.registry import KINDS, find_kind, further_baselines
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.argmax import argmax_records
@@ -75,7 +75,7 @@ from obygaze_models.protocols.runner.records import (
 from obygaze_models.protocols.runner.remarks import feature_remarks, remarks
 from obygaze_models.protocols.runner.success import success_records
 from obygaze_models.protocols.schedule import Labels, schedule
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
 from obygaze_models.protocols.schemes import plugin_of_scheme
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
@@ -111,6 +111,13 @@ class Inputs:
         metrics = plugin_code(METRICS, self.protocol.further_metrics)
         if metrics:
             parts["metrics"] = metrics
+        baselines = plugin_code(
+            BASELINES, further_baselines(self.protocol.grid.baselines)
+        )
+        if baselines:
+            parts["baselines"] = baselines
+        if self.protocol.splits.kind not in SPLIT_KINDS:
+            parts["splits"] = plugin_code(SPLITS, [self.protocol.splits.kind])
         scheme = self.protocol.splits.scheme
         plugin = plugin_of_scheme(scheme)
         if plugin is not None and not is_ours(plugin):
@@ -286,7 +293,11 @@ def _warn_of_many_fits(inputs: Inputs) -> None:
     splits = protocol.splits
     n_folds = len(set(table.column(splits.group).tolist()))
     leaves_out_each = splits.kind == "leave_one_group_out" or not splits.folds
-    if splits.kind in ("fixed", "published") or not leaves_out_each:
+    if (
+        splits.kind not in SPLIT_KINDS
+        or splits.kind in ("fixed", "published")
+        or not leaves_out_each
+    ):
         return
     if splits.validation == "each":
         n_folds *= n_folds - 1

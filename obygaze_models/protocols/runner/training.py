@@ -19,6 +19,7 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json
+from obygaze_features.core.plugins import is_own_code, label_of
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
@@ -59,10 +60,11 @@ def training_protocol(
         manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
     """
-    if name not in trainable():
+    if name not in trainable() and not is_own_code(name):
         hint = f"one of {', '.join(trainable())}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
+    name = label_of(name)
     if kind != CAV:  # `model.C=1` is a key of the one model that is trained
         keys = [f"models.{name}.kind={kind}"]
         for change in changes:

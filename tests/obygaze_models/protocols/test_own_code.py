@@ -1,0 +1,208 @@
+"""Models, metrics, baselines, kinds of splits and data sets of a file: FILE.py:NAME."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.experiments import films, planted, write_workspace
+
+import obygaze as og
+from obygaze_features.core import plugins
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_models.protocols.experiments import train
+from obygaze_models.protocols.kinds import trainable
+
+FILE = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from obygaze_features.manifest import Clip, Header, ImportedManifest, Manifest, source_of
+
+
+class NearestMean(ClassifierMixin, BaseEstimator):
+    def __init__(self, shrink=0.0):
+        self.shrink = shrink
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.means_ = np.array([X[y == label].mean(axis=0) for label in self.classes_])
+        return self
+
+    def decision_function(self, X):
+        far, near = (((X - mean) ** 2).sum(axis=1) for mean in self.means_)
+        return far - near
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+def specificity(counts):
+    return counts.tn / (counts.tn + counts.fp + 1e-12)
+
+
+def later(clips, y, tested):
+    assert not any(clip.level or clip.concepts for clip in [*clips, *tested])
+    last = max(clip.scene for clip in clips)
+    return [clip.scene / last for clip in tested]
+
+
+def too_much(clips, y, tested):
+    return [2.0] * len(tested)
+
+
+def by_parity(clips, *, folds, seed):
+    return [int(clip.movie_id[-1]) % 2 for clip in clips]
+
+
+def divided(clips, *, folds, seed):
+    return [clip.scene % 2 for clip in clips]
+
+
+def read(files, *, name):
+    (table,) = files
+    clips = tuple(Clip(line, "pier") for line in table.read_text().split())
+    return ImportedManifest(Manifest(name, Header("Piers", sources=(source_of(table),)), clips))
+"""
+FILMS = replace(films(4, 30), name="films")
+QUICK = ["report.replicates=20", "report.contrast=[]", "report.concepts=false"]
+RIDGE = [*QUICK, 'grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]']
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with features, and a file of own code; nothing is trusted yet."""
+    write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
+    (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_TRUSTED", {})
+    return tmp_path
+
+
+def test_help_of_training_lists_every_kind() -> None:
+    words = " ".join((train.__doc__ or "").split())
+    listed = words.partition("MODEL is ")[2].partition(", or a classifier")[0]
+    assert listed.replace(" or ", ", ").split(", ") == trainable()
+
+
+def test_a_model_of_a_file_is_trained_saved_and_used(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, model = og.train(
+        "own.py:NearestMean", "sig", "films", changes=QUICK, output="kept"
+    )
+    assert run.cells[0].model == "NearestMean"
+    params = model.estimator.get_params(deep=False)
+    assert params["plugin"] == "own.py:NearestMean"
+    assert params["settings"]["package"].startswith("own.py ")
+    X, y, _, ids = og.dataset("sig", "films")
+    means = np.array([X[y == label].mean(axis=0) for label in (0, 1)])
+    scores = ((X[:, None] - means) ** 2).sum(axis=2) @ [1, -1]
+    predicted = og.predict("kept", "sig", clips=list(ids), in_sample=True)
+    np.testing.assert_allclose(predicted.scores[:, 0], scores, atol=1e-3)
+
+    # A model names the file; its code runs only where somebody trusts it, wherever the file is.
+    monkeypatch.setattr(plugins, "_TRUSTED", {})
+    with pytest.raises(FixUsage, match="is not trusted") as refused:
+        og.load_model("kept")
+    assert "--trust own.py:NearestMean" in str(refused.value.hint)
+    elsewhere = here / "code"
+    elsewhere.mkdir()
+    shutil.move(here / "own.py", elsewhere / "own.py")
+    assert og.load_model("kept", trust=[f"{elsewhere}/own.py:NearestMean"]).estimator
+    (elsewhere / "own.py").write_text(FILE + "\n# changed\n", encoding="utf-8")
+    with pytest.raises(Mismatch, match=r"installed is own\.py"):
+        og.load_model("kept")
+
+
+def test_a_metric_of_a_file(here: Path) -> None:
+    run = og.run(
+        "honest",
+        "sig",
+        "films",
+        changes=[*RIDGE, 'report.metrics=["own.py:specificity"]'],
+        output="a",
+    )
+    (cell,) = run.cells
+    counts = cell["confusion"]
+    expected = counts["tn"] / (counts["tn"] + counts["fp"])
+    assert cell["own.py:specificity"]["value"] == pytest.approx(expected)
+    og.report("a")
+
+
+def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
+    baselines = 'grid.baselines=["own.py:later"]'
+    run = og.run("honest", "sig", "films", changes=[*RIDGE, baselines], output="a")
+    (record,) = run.baselines
+    scores = {
+        row["clip_id"]: row["score"]
+        for row in run.predictions
+        if row["model"] == "own.py:later"
+    }
+    assert scores["tt0000001-015"] == pytest.approx(0.5)
+    assert record.metrics["auc"].value == pytest.approx(0.5, abs=0.25)
+    og.report("a")
+    wrong = 'grid.baselines=["own.py:too_much"]'
+    with pytest.raises(FixInput, match="a number from 0 to 1"):
+        og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
+
+
+def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:
+    kind = "splits.kind=own.py:by_parity"
+    run = og.run("honest", "sig", "films", changes=[*RIDGE, kind], output="a")
+    folds = {row["clip_id"].split("-")[0]: row["fold"] for row in run.predictions}
+    assert len(set(folds.values())) == 2
+    assert folds["tt0000001"] == folds["tt0000003"] != folds["tt0000002"]
+    assert all(fold.leaked == 0 for fold in run.cells[0].folds)
+    wrong = "splits.kind=own.py:divided"
+    with pytest.raises(FixInput, match="divides movie_id"):
+        og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
+
+
+def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
+    here: Path,
+) -> None:
+    Path("mine.toml").write_text(
+        'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
+        '[splits]\nkind = "leave_one_group_out"\n'
+        '[models.mine]\nkind = "own.py:NearestMean"\n[report]\nreplicates = 20\n',
+        encoding="utf-8",
+    )
+    (here / "own.py").write_text(FILE + "\nopen('it-ran', 'w')\n", encoding="utf-8")
+    words = ("run", "mine.toml", "--manifest", "films", "--store", "sig", "-o", "a")
+    refused = call_obygaze("-C", here, *words)
+    assert (refused.code, Path("it-ran").exists()) == (2, False)
+    assert "--trust own.py:NearestMean" in refused.stderr
+    call_obygaze("-C", here, *words, "--trust", "own.py:NearestMean").ok()
+    about = json.loads((here / "runs/a/run.json").read_text("utf-8"))
+    settings = about["protocol"]["models"]["mine"]["settings"]
+    assert settings["package"].startswith("own.py ")
+
+
+def test_a_changed_file_is_another_run(here: Path) -> None:
+    changes = [*RIDGE, 'report.metrics=["own.py:specificity"]']
+    first = og.run("honest", "sig", "films", changes=changes, output="a")
+    (here / "own.py").write_text(FILE + "\n# changed\n", encoding="utf-8")
+    second = og.run("honest", "sig", "films", changes=changes, output="b")
+    assert first.about["identity"] != second.about["identity"]
+
+
+def test_a_data_set_of_a_file(here: Path) -> None:
+    Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
+    words = ("manifest", "import", "own.py:read", "clips.txt", "-o", "piers")
+    call_obygaze("-C", here, *words).ok()
+    manifest = og.read_manifest("piers")
+    assert list(manifest.clip_ids) == ["pier-1", "pier-2"]
+    assert "own.py" in manifest.header.notes[0]
+
+
+def test_what_a_file_lacks_is_named(here: Path) -> None:
+    with pytest.raises(NotFound, match=r"own\.py has no Nothing"):
+        og.train("own.py:Nothing", "sig", "films")
+    with pytest.raises(NotFound, match="no such file"):
+        og.train("absent.py:Mine", "sig", "films")
