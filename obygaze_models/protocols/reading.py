@@ -363,10 +363,13 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     if protocol.balancing == "rotated" and not splits.follow_scheme:
         document.add("balancing", "'rotated' needs published splits and a scheme")
     by_film = splits.are_grouped and splits.group == "movie_id"
-    has_windows = protocol.data.segments and protocol.data.scale == "none"
+    data = protocol.data
+    is_unchanged = data.scale == "none" and not data.erase
+    has_windows = data.segments and is_unchanged
     if protocol.reads_windows and not (by_film and has_windows):
         document.add(
-            "data", "models of windows need segments, scale = 'none' and splits by film"
+            "data",
+            "models of windows need segments, scale = 'none', no erase and splits by film",
         )
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
+from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining, Scaling
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.features import Erasing, Features
 from obygaze_models.protocols.schedule import FoldData
+from obygaze_models.protocols.schema import Data
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
@@ -280,6 +283,21 @@ def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np
     # A clip without a level is no example, like a clip that is not sure (NS).
     levels = np.where(levels == "", "NS", levels)
     return concept_targets(levels, table.has_concept[features.present], against)
+
+
+def with_erasing(features: Features, table: ClipTable, data: Data) -> Features:
+    """Return the features with the concepts that each fit removes from them."""
+    for name in data.erase:
+        if name not in table.concept_names:
+            raise FixInput(
+                f"data.erase names the unknown concept {name!r}{near(name, table.concept_names)}",
+                hint=f"one of {', '.join(table.concept_names)}",
+            )
+    if not data.erase:
+        return features
+    columns = [table.concept_names.index(name) for name in data.erase]
+    targets = targets_of(features, table, "absent")[:, columns]
+    return replace(features, erasing=Erasing(data.eraser, data.erase, targets))
 
 
 def example_counts(targets: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -263,7 +263,7 @@ def _test_others(
     needs_products = any(
         find_kind(m.kind).head or m.kind == "svm" for m in models.values()
     )
-    if by_number and needs_products and not context.store.scales_by_fold:
+    if by_number and needs_products and not context.store.depend_on_fold:
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())

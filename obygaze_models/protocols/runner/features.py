@@ -25,6 +25,7 @@ from obygaze_models.models.common import (
     mean_of_frames,
     with_padding,
 )
+from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.results.whole_run import Coverage, MissingClip
 from obygaze_models.protocols.runner.copies import (
@@ -46,6 +47,19 @@ LARGE_BYTES = (
 
 
 @dataclass(frozen=True, eq=False)
+class Erasing:
+    """The concepts that each fit removes from features.
+
+    `targets` has a row for each row of the features and a column for each concept: 1 with it, 0
+    without, -1 no example.
+    """
+
+    eraser: str
+    names: Sequence[str]
+    targets: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Features:
     """The vectors of the clips that have one.
 
@@ -56,7 +70,7 @@ class Features:
     clip are NaN. `names` are the ids that the
     store has for the clips: several rows of a manifest may be about one clip of the store.
     `copies` are clips whose features another clip has too. With `scales_by_fold` each fit scales X
-    by the mean and the standard deviation of its training clips.
+    by the mean and the standard deviation of its training clips, and removes what `erasing` names.
     """
 
     name: str
@@ -69,6 +83,12 @@ class Features:
     names: Sequence[str] = ()
     copies: Copies = NO_COPIES
     scales_by_fold: bool = False
+    erasing: Erasing | None = None
+
+    @property
+    def depend_on_fold(self) -> bool:
+        """Whether each fit changes the features by its training clips."""
+        return self.scales_by_fold or self.erasing is not None
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -79,11 +99,24 @@ class Features:
         """Return the vectors of some clips of the table, as X holds them."""
         return self.X[self.row_of[clips]]
 
-    def scaled_as(self, clips: NDArray[np.intp]) -> tuple[Scaling, Features]:
-        """Return the scaling of some clips of the table, and the features scaled by it."""
-        scaling = Scaling.of(self.of(clips))
-        X = np.asarray(scaling.scaled(self.X), dtype=np.float32)
-        return scaling, replace(self, X=X, scales_by_fold=False)
+    def fitted_to(self, clips: NDArray[np.intp]) -> tuple[Scaling | None, Features]:
+        """Return the scaling of some clips of the table, and the features scaled and erased so."""
+        X = self.X
+        scaling = None
+        if self.scales_by_fold:
+            scaling = Scaling.of(self.of(clips))
+            X = scaling.scaled(X)
+        if self.erasing is not None:
+            rows = self.row_of[clips]
+            eraser = fit_eraser(
+                self.erasing.eraser,
+                X[rows],
+                self.erasing.targets[rows],
+                self.erasing.names,
+            )
+            X = eraser.transform(X)
+        X = np.asarray(X, dtype=np.float32)
+        return scaling, replace(self, X=X, scales_by_fold=False, erasing=None)
 
     @property
     def vectors(self) -> NDArray[np.float32]:
@@ -135,7 +168,8 @@ def join(
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
     matrix, names = _matrix(store, table, array, cut)
     is_of_frames = matrix.values.ndim > 2
-    if frames not in (None, is_of_frames) or (is_of_frames and data.scale != "none"):
+    is_changed = data.scale != "none" or bool(data.erase)
+    if frames not in (None, is_of_frames) or (is_of_frames and is_changed):
         wanted = "unscaled frames" if frames else "one vector"
         raise FixInput(
             f"this protocol reads {wanted} of each clip, "

@@ -163,11 +163,11 @@ def fit_perceptrons(
         return [
             _fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds
         ]
-    if features.scales_by_fold:
+    if features.depend_on_fold:
         fits = []
         for fold in folds:
-            scaling, scaled = features.scaled_as(fold.split.train)
-            (fit,) = fit_perceptrons(model, [fold], scaled)
+            scaling, changed = features.fitted_to(fold.split.train)
+            (fit,) = fit_perceptrons(model, [fold], changed)
             fits.append(replace(fit, scaling=scaling))
         return fits
     labels = folds[0].labels.astype(np.int64)[features.present]
@@ -230,15 +230,17 @@ def _perceptron(
 
 
 def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
-    if registry.find_kind(model.kind).head:
-        return _fit_bottleneck(model, data, banks)
-    if banks.features.scales_by_fold:
-        scaling, scaled = banks.features.scaled_as(data.fit_rows)
-        fit = _fit(model, data, replace(banks, features=scaled, found={}))
+    features = banks.features
+    has_head = bool(registry.find_kind(model.kind).head)
+    # Concept vectors of heads are found on more rows, and scaled as those.
+    if features.erasing is not None or (features.scales_by_fold and not has_head):
+        scaling, changed = features.fitted_to(data.fit_rows)
+        fit = _fit(model, data, replace(banks, features=changed, found={}))
         return replace(fit, scaling=scaling)
+    if has_head:
+        return _fit_bottleneck(model, data, banks)
     if model.kind == "svm":
         return _fit_svm(model.settings, data, banks)
-    features = banks.features
     if model.kind == "bags":
         return _fit_bags(model.settings, data, features)
     probe = registry.build(model.kind, model.settings, seed=banks.seed)

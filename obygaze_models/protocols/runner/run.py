@@ -26,6 +26,7 @@ from obygaze_models.models.registry import KINDS, find_kind, further_baselines
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.argmax import argmax_records
+from obygaze_models.protocols.runner.banks import with_erasing
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.code import (
@@ -213,6 +214,7 @@ def gather(
         features = [
             with_windows(f, stores[f.name], table, protocol.data.rule) for f in features
         ]
+    features = [with_erasing(f, table, protocol.data) for f in features]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
 
@@ -406,7 +408,9 @@ def _jobs(
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     concepts: list[Callable[[], Any]] = []
     noise: list[Callable[[], Any]] = []
-    for store in stores:
+    # Concept vectors of this analysis are found on the features as they are.
+    analysed = [] if protocol.data.erase else stores
+    for store in analysed:
         concepts += concept_jobs(store)
         noise += noise_jobs(store)
     of_cells = [

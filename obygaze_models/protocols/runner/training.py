@@ -75,6 +75,11 @@ def training_protocol(
     honest = load_protocol("honest", changes)
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
+    if honest.data.erase:
+        raise FixUsage(
+            "a saved model reads features without erasing",
+            hint="omit data.erase",
+        )
     if kind == CAV:
         return _concepts_protocol(honest, manifest)
     if task not in honest.tasks:

@@ -1,0 +1,107 @@
+"""`data.erase` removes concepts as the training clips of each fit have them, and no others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.models.erasure import Leace
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.training import training_protocol
+
+FAST = (
+    'grid.train=["ENHN_S"]',
+    'grid.test=["ENHN_S"]',
+    "grid.baselines=[]",
+    "report.contrast=[]",
+    "report.compare=false",
+    "fit.seeds=1",
+)
+ERASE = 'data.erase=["Look", "Body"]'
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return films(4, 40, seed=1)
+
+
+def run_of(
+    path: Path, manifest: Manifest, X: NDArray[np.float32], *changes: str
+) -> Run:
+    number = len(list(path.glob("store-*")))
+    store = store_of(path / f"store-{number}", manifest, X)
+    protocol = quick("honest", *FAST, *changes, replicates=2)
+    return run_on(path, protocol, manifest, {"x": store})
+
+
+def scores_of(run: Run) -> dict[str, float]:
+    return {row["clip_id"]: row["score"] for row in run.predictions}
+
+
+@pytest.mark.parametrize("scale", ["none", "standard"])
+def test_each_fold_erases_as_its_training_clips(
+    tmp_path: Path, manifest: Manifest, scale: str
+) -> None:
+    X = planted(manifest)
+    kind = ("models.mine.kind=logistic", 'grid.models=["mine"]', "models.mine.C=0.1")
+    run = run_of(tmp_path, manifest, X, *kind, ERASE, f"data.scale={scale}")
+    levels = np.array([clip.level for clip in manifest])
+    films_of = np.array([clip.movie_id for clip in manifest])
+    concepts = np.array(
+        [["Look" in clip.concepts, "Body" in clip.concepts] for clip in manifest]
+    )
+    in_task = np.isin(levels, ["EN", "HN", "S"])
+    expected = {}
+    for film in np.unique(films_of):
+        rows = np.flatnonzero(in_task & (films_of != film))
+        tested = np.flatnonzero(in_task & (films_of == film))
+        features = X.astype(np.float64)
+        if scale == "standard":
+            features = (features - features[rows].mean(axis=0)) / features[rows].std(
+                axis=0
+            )
+        eraser = Leace().fit(features[rows], concepts[rows])
+        logistic = LogisticRegression(
+            C=0.1, class_weight="balanced", tol=1e-10, max_iter=10_000
+        )
+        logistic.fit(eraser.transform(features[rows]), levels[rows] == "S")
+        scores = logistic.predict_proba(eraser.transform(features[tested]))[:, 1]
+        ids = [manifest.clip_ids[row] for row in tested]
+        expected |= dict(zip(ids, scores.tolist(), strict=True))
+    assert scores_of(run) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("model", ["ridge", "svm", "mlp", "pcbm-lr"])
+def test_a_test_clip_changes_no_score_of_another_test_clip(
+    tmp_path: Path, manifest: Manifest, model: str
+) -> None:
+    X = planted(manifest)
+    changed = X.copy()
+    changed[0] += 1000
+    first = manifest.clip_ids[0]
+    film = manifest.clips[0].movie_id
+    kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
+    before = scores_of(run_of(tmp_path, manifest, X, *kind, ERASE))
+    after = scores_of(run_of(tmp_path, manifest, changed, *kind, ERASE))
+    others = [clip for clip in before if clip.startswith(film) and clip != first]
+    assert len(others) > 20
+    assert all(before[clip] == after[clip] for clip in others)
+    plain = scores_of(run_of(tmp_path, manifest, X, *kind))
+    assert any(plain[clip] != before[clip] for clip in others)
+
+
+def test_settings_that_cannot_be_met_are_errors(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    X = planted(manifest)
+    ridge = 'grid.models=["ridge"]'
+    with pytest.raises(FixInput, match="unknown concept 'Lok'") as error:
+        run_of(tmp_path, manifest, X, ridge, 'data.erase=["Lok"]')
+    assert "Look" in str(error.value)
+    with pytest.raises(FixUsage, match="without erasing"):
+        training_protocol("ridge", "EN_S", manifest, ['data.erase=["Look"]'])
