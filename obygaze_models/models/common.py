@@ -27,6 +27,9 @@ class FixTraining(FixInput, ValueError):
 
 @functools.cache
 def _pools() -> ThreadpoolController:
+    # A library that is loaded later would keep all of its threads: SciPy has its own BLAS.
+    import scipy.linalg.blas  # noqa: F401
+
     return ThreadpoolController()
 
 

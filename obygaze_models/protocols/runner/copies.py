@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.results.whole_run import CopiedClips
 
 # Neighbours that calibrate the nearest one.
@@ -75,7 +76,8 @@ def find_copies(
     names = np.array([clip_of[clip] for clip in ids], dtype=np.str_)
     codes = np.unique(np.array(row_hashes), return_inverse=True)[1].astype(np.intp)
     equal = _with_several_clips(codes, names)
-    pairs = near_pairs(X, np.array(films, dtype=np.str_))
+    with one_thread():
+        pairs = near_pairs(X, np.array(films, dtype=np.str_))
     joined = codes
     for first, second in pairs or ():
         joined = np.where(joined == joined[second], joined[first], joined)
@@ -122,7 +124,9 @@ def near_pairs(X: Any, films: NDArray[np.str_]) -> list[tuple[int, int]] | None:
         squared[codes[rows, None] == codes] = np.inf
         around = np.argpartition(squared, OUTER - 1, axis=1)[:, :OUTER]
         # Products of large numbers lose the small distances: those are computed again.
-        exact = np.linalg.norm(values[rows, None] - values[around], axis=2)
+        apart = values[around]
+        apart -= values[rows, None]
+        exact = np.sqrt(np.einsum("ijk,ijk->ij", apart, apart))
         exact[np.isinf(np.take_along_axis(squared, around, axis=1))] = np.inf
         order = np.argsort(exact, axis=1, kind="stable")
         ordered = np.take_along_axis(exact, order, axis=1)
