@@ -287,10 +287,14 @@ def _train_together(
         _EarlyStop(stopped_job, rows, weights, fit)
         for stopped_job, fit in zip(jobs, probes, strict=True)
     ]
+    # Kept from epoch to epoch: megabytes of new memory cost more than the copy.
+    ordered_rows = np.empty((len(codes), rows.shape[1]), dtype=np.float32)
     with one_thread():
         while any(stop.running for stop in stops):
             order = rng.permutation(len(codes))
-            data = rows[job.train[order]], target[order], weight[order]
+            # The row numbers were checked; with "raise", NumPy would copy once more.
+            rows.take(job.train[order], axis=0, out=ordered_rows, mode="clip")
+            data = ordered_rows, target[order], weight[order]
             train_loss = _epoch(network, data, probe, rng)
             for stop in stops:
                 if stop.running:
