@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,12 +15,12 @@ from benchmarks.timing import OBYGAZE, Comparison, Contestant, Settings, compare
 from benchmarks.zoo.plain_loop import SETTINGS, count_steps
 from benchmarks.zoo.workspace import NAME, write_workspace
 from obygaze_features.core.lazy import need
-from obygaze_features.core.machine import duration
 from obygaze_models.protocols.runner.records import read_run
 
 OURS = "obygaze run, stores to tables"
 EVERY = 16
 QUICK_EVERY = 64
+ROUNDS = 3
 # The contrast of Table 2 re-trains every perceptron with four more seeds, which the loop does not.
 SAME_FITS = ("--set", "report.contrast=[]")
 RUNS = (
@@ -40,72 +42,93 @@ class Loop:
     every: int
     max_epochs: int = SETTINGS.max_epochs
 
+    @property
+    def title(self) -> str:
+        """The name, with what is run of it."""
+        part = "every fit" if self.every == 1 else f"1 fit in {self.every}"
+        return f"{self.name}, {part}"
+
     def words(self) -> list[str]:
         """The arguments that start it."""
         return [str(self.every), self.source, str(self.workers), str(self.max_epochs)]
 
 
-def plain_loops(every: int) -> list[Loop]:
-    """Return the loop at its fastest, without workers, and as released (very slow, so few fits)."""
+def plain_loops(quick: bool = False) -> list[Loop]:
+    """Return the loops, what a careful user writes first, and as released (very slow) last."""
+    every = QUICK_EVERY if quick else EVERY
     return [
-        Loop("plain loop, clips in memory", "memory", 0, every),
-        Loop("plain loop, a file a clip", "files", 0, every),
-        Loop("plain loop as released, 19 workers", "files", 19, 1000, max_epochs=3),
+        Loop("loop over rows of a tensor", "matrix", 0, every if quick else 1),
+        Loop("loop with a DataLoader", "memory", 0, every),
+        Loop("loop with a DataLoader, a file a clip", "files", 0, every),
+        Loop("loop as released, 19 workers", "files", 19, 1000, max_epochs=3),
     ]
 
 
 def measure(settings: Settings) -> Comparison:
-    """Time both runs from process start to table, and a sample of the plain loop's fits.
+    """Time both runs from process start to table, and the plain loops.
 
-    The time of `obygaze run` includes everything: start-up, reading stores, splits, fits,
-    baselines, intervals, files. The loop's time for all fits is an estimate: its time for one
-    optimisation step, start-up not counted, times the steps of all fits. Where two fits of
+    `obygaze run` is timed with everything: start-up, reading stores, splits, fits, baselines,
+    intervals, files. Of a loop that trains some of the fits only, the CPU time for all of them is
+    an estimate: that of one optimisation step, times the steps of all fits. Where two fits of
     `obygaze run` share steps, the loop takes them twice.
     """
     need("torch", "mlp", "the plain PyTorch loop")
-    loops = plain_loops(QUICK_EVERY if settings.quick else EVERY)
+    loops = plain_loops(settings.quick)
     with TemporaryDirectory(prefix="obygaze-bench-") as name:
         workspace = Path(name)
         write_workspace(workspace)
-        files = [workspace / f"{i}.json" for i in range(len(loops))]
+        files = [workspace / f"{i}.jsonl" for i in range(len(loops))]
         contestants = [Contestant(OURS, ["sh", "-c", _both_runs(workspace)])]
         for loop, file in zip(loops, files, strict=True):
             argv = ["-m", "benchmarks.zoo.plain_loop", name, *loop.words(), str(file)]
-            title = f"{loop.name}, 1 fit in {loop.every}"
-            contestants.append(Contestant(title, [sys.executable, *argv]))
+            contestants.append(Contestant(loop.title, [sys.executable, *argv]))
         result = compare(
             "Table 2 (two backbones) and Table 4: 122 perceptrons, baselines and intervals",
             contestants,
             reference=OURS,
-            rounds=settings.rounds_or(1),
+            rounds=settings.rounds_or(ROUNDS),
             warmups=0,
             packages=("numpy", "scikit-learn", "torch"),
         )
-        samples = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        samples = [_rounds_of(file) for file in files]
         steps = count_steps(workspace)
         parts = {
             folder.name: read_run(folder).about["seconds"]
             for folder in sorted((workspace / "runs").iterdir())
         }
-    facts: dict[str, object] = {"optimisation steps of all fits": steps}
+    facts: dict[str, object] = {"processes": "one of each, with one thread"}
+    facts["optimisation steps of all fits of obygaze run"] = steps
     for title, seconds in parts.items():
         text = ", ".join(f"{part} {value:.1f}" for part, value in seconds.items())
         facts[f"seconds of {title}"] = text
-    facts["every fit of a loop"] = (
-        "an estimate: the time of one of its steps, times the steps of all fits"
-    )
-    for loop, sample in zip(loops, samples, strict=True):
-        whole_s = sample["seconds"] / sample["steps"] * steps
-        times = whole_s / result.timing(OURS).median_s
-        facts[f"{loop.name}, every fit"] = (
-            f"{duration(whole_s)}, {times:.0f} times that of obygaze run"
-        )
+    ours_s = statistics.median(result.timing(OURS).cpu_s)
+    for loop, rounds in zip(loops, samples, strict=True):
+        facts[loop.name] = _costs(loop, rounds, steps, ours_s)
     return replace(result, facts=facts)
+
+
+def _rounds_of(file: Path) -> list[dict[str, float]]:
+    """Return what the loop wrote in each round."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _costs(
+    loop: Loop, rounds: Sequence[dict[str, float]], steps: int, ours_s: float
+) -> str:
+    """Return what was run of a loop, its CPU time a step, and the estimate for all fits."""
+    step_s = statistics.median(costs["cpu_s"] / costs["steps"] for costs in rounds)
+    ran = f"ran {rounds[0]['fits']:,} fits of {rounds[0]['steps']:,} steps"
+    text = f"{ran}, {step_s * 1e6:,.0f} CPU us a step"
+    if loop.every == 1:
+        return text
+    whole_s = step_s * steps
+    return f"{text}; all fits, extrapolated: {whole_s:,.0f} CPU s, {whole_s / ours_s:.0f} times"
 
 
 def _both_runs(workspace: Path) -> str:
     """Return the two commands as one line of a shell."""
     start = [*OBYGAZE, "-C", str(workspace), "run"]
-    same = ["--manifest", NAME, "--json"]
+    same = ["--manifest", NAME, "--jobs", "1", "--json"]
     lines = [[*start, name, *stores, *same, "-o", name] for name, stores in RUNS]
     return " && ".join(shlex.join(line) for line in lines)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.zoo import plain_loop
-from benchmarks.zoo.comparison import plain_loops
+from benchmarks.zoo.comparison import _costs, plain_loops
 from benchmarks.zoo.workspace import write_workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_models.models.mlp import MLPProbe, fit_many
@@ -50,7 +50,7 @@ def test_the_tables_have_the_published_fits(workspace: Path) -> None:
         assert not np.intersect1d(job.train, job.validation).size
 
 
-@pytest.mark.parametrize("source", ["memory", "files"])
+@pytest.mark.parametrize("source", ["matrix", "memory", "files"])
 def test_the_plain_loop_counts_its_steps(
     source: str, workspace: Path, tmp_path: Path
 ) -> None:
@@ -66,14 +66,45 @@ def test_the_plain_loop_learns_what_ours_learns(workspace: Path) -> None:
     torch = pytest.importorskip("torch")
     table = plain_loop.tables(workspace)[1]
     job = table.jobs[0]
-    epochs = plain_loop._plain_fit(torch, table.X, job, None, 0, 100)
+    batches = plain_loop._of_matrix(torch, table.X, job)
+    epochs = plain_loop._plain_fit(torch, table.X, job, batches, 100)
     (fit,) = fit_many(table.X, [job], MLPProbe(double_softmax=True, keep="last"))
     assert 6 <= epochs < 100  # patience 5: both end early, after other draws
     assert 6 <= fit.n_epochs < 100
 
 
-def test_the_loop_is_timed_at_its_fastest_and_as_released() -> None:
-    loops = plain_loops(16)
+def test_the_loop_of_a_careful_user_comes_first_and_trains_every_fit() -> None:
+    loops = plain_loops()
     assert [(loop.source, loop.workers) for loop in loops] == [
-        *(("memory", 0), ("files", 0), ("files", 19))
+        ("matrix", 0),
+        ("memory", 0),
+        ("files", 0),
+        ("files", 19),
     ]
+    assert [loop.every for loop in loops] == [1, 16, 16, 1000]
+
+
+def test_what_is_extrapolated_is_said() -> None:
+    whole, sampled, *_ = plain_loops()
+    rounds = [{"fits": 4, "steps": 1000, "cpu_s": cpu_s} for cpu_s in (1.0, 2.0, 9.0)]
+    assert _costs(whole, rounds, 50_000, 10.0) == (
+        "ran 4 fits of 1,000 steps, 2,000 CPU us a step"
+    )
+    # The median round, 50,000 steps of 2 ms, beside 10 CPU s.
+    assert _costs(sampled, rounds, 50_000, 10.0).endswith(
+        "; all fits, extrapolated: 100 CPU s, 10 times"
+    )
+
+
+def test_rows_of_a_tensor_are_the_rows_of_the_fit(workspace: Path) -> None:
+    torch = pytest.importorskip("torch")
+    table = plain_loop.tables(workspace)[1]
+    job = table.jobs[0]
+    train, validation = plain_loop._of_matrix(torch, table.X, job)
+    batches = [*train()]
+    assert {len(rows) for rows, _ in batches[:-1]} == {16}
+    taken = np.concatenate([rows.numpy() for rows, _ in batches])
+    assert sorted(taken[:, 0].tolist()) == sorted(table.X[job.train, 0].tolist())
+    ((rows, targets),) = validation()
+    assert np.array_equal(rows.numpy(), table.X[job.validation])
+    assert np.array_equal(targets.numpy().argmax(axis=1), job.labels[job.validation])
