@@ -100,12 +100,13 @@ BENCHMARKS = {
     ),
     "zoo": Benchmark(
         "benchmarks.zoo.comparison:measure",
-        "The same fits by `obygaze run`, with start, baselines, intervals and files, and by PyTorch"
-        " loops that only train. The first loop is what a careful user writes: the rows of a fit in"
-        " one tensor, batches by row numbers, the fused Adam; it trains every fit. Of the others,"
-        " which are slower and slower, only some fits are run (the released code with 19 workers a"
-        " loader: three epochs of three fits). What is extrapolated to all fits is the CPU time of"
-        " one step, times their steps, without the start of PyTorch, which the table has.",
+        "The same fits by `obygaze run`, with its start, baselines, intervals and files, and by"
+        " PyTorch loops that only train. The first loop is what a careful user would write: the"
+        " rows of a fit in one tensor, batches by row numbers, the fused Adam. It trains every fit."
+        " The others read clip after clip through a DataLoader and train some of the fits only; the"
+        " last one, as the released code has it, three fits for three epochs. Their CPU time for"
+        " all fits is an estimate: that of one step, times the steps of all fits, without the start"
+        " of PyTorch.",
         limit_s=2 * LIMIT_S,
     ),
     "audits": Benchmark(
