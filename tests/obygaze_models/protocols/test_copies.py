@@ -9,9 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import films, quick, run_on, store_of
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.copies import deciding_column, near_pairs
+from obygaze_models.protocols.runner import copies
+from obygaze_models.protocols.runner.copies import (
+    deciding_column,
+    find_copies,
+    near_pairs,
+)
 from obygaze_models.protocols.runner.features import COPY
 from obygaze_models.protocols.runner.table import result_text
 
@@ -106,6 +112,21 @@ def test_distances_of_thousands_of_clips_take_little_memory() -> None:
     tracemalloc.stop()
     assert pairs == [(7, 3001), (3001, 7)]
     assert peak < 100_000_000  # all distances take 128 million bytes
+
+
+def test_distances_are_computed_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def near(*_: object) -> None:
+        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+        threads.extend(pool["num_threads"] for pool in pools)
+
+    monkeypatch.setattr(copies, "near_pairs", near)
+    with threadpool_limits(2, "blas"):
+        find_copies(
+            noise(2), [b"a", b"b"], ["x", "y"], ["f", "f"], {"x": "x", "y": "y"}
+        )
+    assert set(threads) == {1}
 
 
 def test_it_is_not_known_of_frames_and_of_few_clips() -> None:
