@@ -1,0 +1,245 @@
+"""Intervals, differences and p of twenty random cells, against a second, plain computation.
+
+The plain one draws films by the rule of docs/design/0009 and computes metrics with scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.metrics import average_precision_score
+from support.experiments import quick
+
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.runner import cell_records
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
+from obygaze_models.protocols.runner.comparisons import compare_cells
+
+N_REPLICATES = 30
+NO_LEAK = Leak("", 0, 0, 0, 0, 0, None, None, ())
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The test of one fit: the film, label and score of each clip."""
+
+    films: NDArray[np.intp]
+    y: NDArray[np.bool_]
+    scores: Floats
+
+
+@dataclass(frozen=True)
+class Made:
+    """A cell that was drawn, for both computations."""
+
+    cell: Cell
+    folds: list[Fold]
+    film_of_clip: NDArray[np.str_]
+    y: NDArray[np.bool_]
+    n_films: int
+    is_averaged: bool
+
+
+def made(seed: int, scores_seed: int = 0) -> Made:
+    """Films of different sizes and shares, tested in folds of films or all by several runs."""
+    rng = np.random.default_rng(seed)
+    n_films = int(rng.choice([3, 5, 6, 8, 9, 10, 12, 14]))
+    is_averaged = bool(seed % 2)
+    sizes = rng.integers(8, 40, size=n_films)
+    film_of_clip = np.repeat(np.arange(n_films), sizes)
+    y = rng.random(len(film_of_clip)) < np.repeat(rng.beta(1, 1.5, n_films), sizes)
+    films_of_fold = np.array_split(rng.permutation(n_films), rng.integers(2, n_films))
+    if is_averaged:
+        films_of_fold = [np.arange(n_films)] * 3
+    scores_rng = np.random.default_rng((seed, scores_seed))
+    tested = []
+    folds = []
+    for number, films in enumerate(films_of_fold):
+        rows = np.flatnonzero(np.isin(film_of_clip, films))
+        # Rounded, so that some scores are tied.
+        scores = np.round(scores_rng.random(len(rows)) + 0.3 * y[rows], 1) / 1.3
+        predictions = Predictions.of(y[rows], scores)
+        tested.append(TestedFold(str(number), 0, rows, predictions, 300, 30, NO_LEAK))
+        folds.append(Fold(film_of_clip[rows], y[rows], scores))
+    cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", tested)
+    if is_averaged:
+        cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", tested, averaged=True)
+    names = np.array([f"f{film:02d}" for film in film_of_clip])
+    return Made(cell, folds, names, y, n_films, is_averaged)
+
+
+def plain_ap(fold: Fold, weight_of_film: Floats) -> float:
+    weights = weight_of_film[fold.films]
+    if not weights @ fold.y:
+        return np.nan
+    return float(average_precision_score(fold.y, fold.scores, sample_weight=weights))
+
+
+def plain_pairs(fold: Fold, weight_of_film: Floats) -> tuple[float, float]:
+    """The pairs of a positive and a negative clip that are in order, and all pairs."""
+    weights = weight_of_film[fold.films]
+    both = np.outer(weights[fold.y], weights[~fold.y])
+    steps = np.subtract.outer(fold.scores[fold.y], fold.scores[~fold.y])
+    won = both[steps > 0].sum() + both[steps == 0].sum() / 2
+    return float(won), float(both.sum())
+
+
+def plain_value(metric: str, drawn: Made, weight_of_film: Floats) -> float:
+    """The value of a metric of all folds, if films count as often as their weights say."""
+    values = []
+    shares = []
+    won_of_folds = 0.0
+    pairs_of_folds = 0.0
+    for fold in drawn.folds:
+        n_drawn = weight_of_film[fold.films].sum()
+        if n_drawn == 0:
+            continue
+        won, pairs = plain_pairs(fold, weight_of_film)
+        if metric == "auc" and not drawn.is_averaged:
+            won_of_folds += won / n_drawn
+            pairs_of_folds += pairs / n_drawn
+            continue
+        value = plain_ap(fold, weight_of_film)
+        if metric == "auc":
+            value = won / pairs if pairs else np.nan
+        if np.isfinite(value):
+            values.append(value)
+            shares.append(n_drawn / len(fold.y))
+    if metric == "auc" and not drawn.is_averaged:
+        return won_of_folds / pairs_of_folds if pairs_of_folds else np.nan
+    return float(np.average(values, weights=shares)) if values else np.nan
+
+
+def plain_draws(drawn: Made, seed: Sequence[int]) -> list[Floats]:
+    """How often each film is in each replicate."""
+    rng = np.random.default_rng(tuple(seed))
+    counts = []
+    for films in rng.integers(0, drawn.n_films, size=(N_REPLICATES, drawn.n_films)):
+        counts.append(np.bincount(films, minlength=drawn.n_films).astype(float))
+    return counts
+
+
+def inflation_of(drawn: Made) -> float:
+    if drawn.is_averaged:
+        return 1 + len(drawn.y) / 330
+    n_sets = len(drawn.folds)
+    return 1 + n_sets / (n_sets - 1)
+
+
+def logit(values: Floats) -> Floats:
+    inside = np.clip(values, 1e-6, 1 - 1e-6)
+    return np.log(inside / (1 - inside))
+
+
+def ends(values: Floats, k: float) -> tuple[float, float]:
+    """The quantiles at which normal draws have the width of Student's interval of k films."""
+    width = stats.t.ppf(0.025, k - 1) * (k / (k - 1)) ** 0.5
+    tail = stats.norm.cdf(width)
+    return float(np.quantile(values, tail)), float(np.quantile(values, 1 - tail))
+
+
+def plain_interval(metric: str, drawn: Made) -> tuple[float, float]:
+    """The interval of a metric of a model, step by step."""
+    weights = plain_draws(drawn, (0, 0))
+    values = np.array([plain_value(metric, drawn, w) for w in weights])
+    codes = np.unique(drawn.film_of_clip, return_inverse=True)[1]
+    inflation = inflation_of(drawn)
+    finite = np.isfinite(values)
+    if drawn.n_films >= 10:
+        # What the share of positives explains, by a straight line, is not widened below.
+        shares = np.array([w[codes] @ drawn.y / w[codes].sum() for w in weights])[
+            finite
+        ]
+        slope = np.polyfit(shares, logit(values[finite]), 1)[0]
+        explained = slope * (shares - shares.mean())
+        back = logit(values[finite]) + (inflation**-0.5 - 1) * explained
+        draws = 1 / (1 + np.exp(-back))
+    else:
+        draws = values[finite]
+    middle = logit(np.array([np.median(draws)]))[0]
+    wide = middle + inflation**0.5 * (logit(draws) - middle)
+    k = drawn.n_films
+    if k < 6:
+        half = stats.t.ppf(0.975, k - 1) * wide.std() * (k / (k - 1)) ** 0.5
+        both = np.median(wide) + np.array([-half, half])
+        low, high = 1 / (1 + np.exp(-both))
+        return float(low), float(high)
+    sizes = np.bincount(codes)
+    positives = np.bincount(codes, weights=drawn.y)
+    effective = {
+        "ap": positives.sum() ** 2 / (positives**2).sum(),
+        "auc": (k * sizes.sum() ** 2 / (sizes**2).sum()) ** 0.5,
+    }
+    return ends(1 / (1 + np.exp(-wide)), effective[metric])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_interval_is_that_of_plain_code(seed: int) -> None:
+    drawn = made(seed)
+    protocol = quick(replicates=N_REPLICATES)
+    labels = drawn.y.astype(np.int8)
+    record = cell_records.cell_record(
+        drawn.cell, protocol, drawn.film_of_clip, labels, "made up"
+    )
+    for metric in ("ap", "auc"):
+        everything = np.ones(drawn.n_films)
+        value = plain_value(metric, drawn, everything)
+        assert record[metric]["value"] == pytest.approx(value, abs=1e-12)
+        # Values next to 0 and 1 are rounded there.
+        assert record[metric]["ci"] == pytest.approx(
+            plain_interval(metric, drawn), abs=2e-5
+        )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_difference_is_that_of_plain_code(seed: int) -> None:
+    """Its interval over films; and p by all signs of the differences of films."""
+    first = made(seed)
+    second = made(seed, scores_seed=1)
+    protocol = quick("honest", "report.primary=auc", replicates=N_REPLICATES)
+    record = compare_cells(first.cell, second.cell, protocol, first.film_of_clip).record
+    differences = []
+    for weights in plain_draws(first, (0, 2)):
+        ours = plain_value("auc", first, weights)
+        differences.append(ours - plain_value("auc", second, weights))
+    draws = np.array(differences)
+    draws = draws[np.isfinite(draws)]
+    middle = np.median(draws)
+    wide = middle + inflation_of(first) ** 0.5 * (draws - middle)
+    k = first.n_films
+    if k < 6:
+        half = stats.t.ppf(0.975, k - 1) * wide.std() * (k / (k - 1)) ** 0.5
+        expected = (np.median(wide) - half, np.median(wide) + half)
+    else:
+        expected = ends(wide, k)
+    assert record["ci"] == pytest.approx(expected, abs=1e-9)
+    if first.is_averaged:
+        assert record["p_sign_flip"] == pytest.approx(plain_sign_flip(first, second))
+    else:
+        assert record["p_sign_flip"] is None or np.isnan(record["p_sign_flip"])
+
+
+def plain_sign_flip(first: Made, second: Made) -> float:
+    """The share of all patterns of signs whose mean is as far from 0."""
+    by_film = []
+    for film in range(first.n_films):
+        alone = np.zeros(first.n_films)
+        alone[film] = 1.0
+        ours = plain_value("auc", first, alone)
+        by_film.append(ours - plain_value("auc", second, alone))
+    known = [value for value in by_film if np.isfinite(value)]
+    observed = abs(sum(known))
+    n_extreme = 0
+    patterns = list(product((-1, 1), repeat=len(known)))
+    for signs in patterns:
+        flipped = abs(sum(s * d for s, d in zip(signs, known, strict=True)))
+        n_extreme += flipped >= observed - 1e-9
+    return n_extreme / len(patterns)
