@@ -229,7 +229,7 @@ def measure_section(name: str, settings: Settings, page: Path | None = None) -> 
     except FixInput as error:
         measured = {
             "failed": True,
-            "why_not": f"{error.what}: {error.hint or ''}".rstrip(": "),
+            "why_not": f"{error.message}: {error.hint or ''}".rstrip(": "),
         }
     figure = None
     if benchmark.has_figure and settings.figure is not None and "text" in measured:

@@ -422,7 +422,7 @@ def _of_contrast(record: Record) -> Iterator[tuple[str, bool]]:
 
 def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
     """What has an interval, with a name; what has the same name estimates the same truth."""
-    of_cells = {} if run.of("anatomy") else COVERED
+    of_cells = {} if run.of("concept-model") else COVERED
     for kind, names in of_cells.items():
         for record in (item for item in run.of(kind) if item["feature"]):
             for name in (name for name in names if name in record):
@@ -434,7 +434,7 @@ def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
 
 def _concepts(run: Run) -> Iterator[Record]:
     """The quality of each concept of a run."""
-    for record in run.of("anatomy"):
+    for record in run.of("concept-model"):
         yield from record.get("concepts", []) if record["part"] == "concepts" else []
 
 

@@ -188,7 +188,7 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
     """Print an error below its details; with --json as one line, a JSON document."""
     if "--json" in options:
         document = {
-            key: getattr(error, key) for key in ("what", "where", "hint", "details")
+            key: getattr(error, key) for key in ("message", "where", "hint", "details")
         }
         document = {"error": document, "exit_code": error.exit_code}
         click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
@@ -273,12 +273,15 @@ def _warnings_in_a_line() -> Iterator[None]:
         show_as_python = warnings.showwarning
 
         def show(
-            message: Warning | str, category: type[Warning], *place: Any, **more: Any
+            message: Warning | str,
+            category: type[Warning],
+            *position: Any,
+            **output: Any,
         ) -> None:
             if issubclass(category, ObygazeWarning):
                 Console().warn(str(message))
             else:
-                show_as_python(message, category, *place, **more)
+                show_as_python(message, category, *position, **output)
 
         warnings.showwarning = show
         yield

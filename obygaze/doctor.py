@@ -277,9 +277,9 @@ def _plugin_error(plugin: Plugin, check: str) -> str | None:
     try:
         getattr(importlib.import_module(module), function)(plugin)
     except ObygazeError as error:
-        if plugin.where in error.what:
-            return error.what
-        return f"{error.what} ({plugin.where})"
+        if plugin.where in error.message:
+            return error.message
+        return f"{error.message} ({plugin.where})"
     except ImportError as error:  # a package of obygaze that is missing, and reported
         return f"{plugin.where} cannot be checked: {first_line(error)}"
     return None

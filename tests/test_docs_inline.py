@@ -223,7 +223,7 @@ def check_changes(span: Span, words: list[str]) -> list[str]:
         else:
             load_protocol(name if name in SHIPPED else "honest", changes)
     except ObygazeError as error:
-        return [f"{kind} {name}: {error.what} {' '.join(error.details)}"]
+        return [f"{kind} {name}: {error.message} {' '.join(error.details)}"]
     return []
 
 

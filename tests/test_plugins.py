@@ -250,7 +250,7 @@ def said(function):
     try:
         function()
     except ObygazeError as error:
-        print(error.what)
+        print(error.message)
 
 X, y = np.eye(6), np.array([0, 1] * 3)
 said(lambda: registry.build("nearest-mean", {"package": "gaze-plugins 2"}))

@@ -66,7 +66,7 @@ def measure(settings: Settings) -> GrowthTables:
         try:
             tables[name] = measure_one(settings)
         except InstallExtra as error:
-            absent[name] = error.what
+            absent[name] = error.message
     growth_tables = GrowthTables(tables, absent)
     if settings.figure is not None:
         draw_growth(growth_tables.growths, figure_stem(Path(settings.figure)))

@@ -76,7 +76,7 @@ class StoreComparison:
         if self.link:
             costs = [
                 [
-                    cost.what,
+                    cost.part,
                     str(cost.n_requests),
                     human(cost.n_bytes),
                     duration(cost.seconds),

@@ -25,7 +25,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 class LinkCost:
     """The cost of reading one part of a store."""
 
-    what: str
+    part: str
     n_requests: int
     n_bytes: int
     seconds: float

@@ -56,7 +56,7 @@ class BackboneList:
     @property
     def warnings(self) -> list[str]:
         """Return what is wrong with card files."""
-        return [f"{problem.where}: {problem.what}" for problem in self.problems]
+        return [f"{problem.where}: {problem.message}" for problem in self.problems]
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings of each card."""

@@ -54,11 +54,11 @@ DIFFERS = "differs"
 
 @dataclass(frozen=True)
 class CheckLine:
-    """One check: its name, its state (ok, failed, skipped or differs), and what was found."""
+    """One check: its name, its state (ok, failed, skipped or differs), and its details."""
 
     name: str
     state: str
-    found: str
+    detail: str
 
 
 @dataclass(repr=False)
@@ -84,7 +84,7 @@ class CheckReport:
         shown = {FAILED: "FAILED", SKIPPED: "-"}
         rows = []
         for line in self.lines:
-            rows.append([shown.get(line.state, line.state), line.name, line.found])
+            rows.append([shown.get(line.state, line.state), line.name, line.detail])
         return table(["", "check", "found"], rows)
 
     def require_ok(self) -> None:
@@ -115,7 +115,7 @@ def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckR
         files = find_weights(card, weights) if card.family.needs_weights else NO_WEIGHTS
     except NotFound as error:
         report.no_weights = error
-        report.lines.append(CheckLine("weights", FAILED, error.what))
+        report.lines.append(CheckLine("weights", FAILED, error.message))
         return report
     names = ", ".join(path.name for path in files.files)
     weights_found = "none needed"
@@ -128,7 +128,7 @@ def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckR
         raise
     except ObygazeError as error:
         name = "card" if isinstance(error, WrongWeights) else "complete"
-        reasons = "; ".join([error.what, *map(str.strip, error.details)])
+        reasons = "; ".join([error.message, *map(str.strip, error.details)])
         report.lines.append(CheckLine(name, FAILED, reasons))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"

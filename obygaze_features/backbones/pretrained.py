@@ -72,7 +72,7 @@ def from_pretrained(
             return kind.from_pretrained(source, **options)
         except Exception as reason:
             # Every exception here means that the files are wrong or cannot be reached.
-            problem = f"{error.what}: {first_line(reason)}"
+            problem = f"{error.message}: {first_line(reason)}"
             raise type(error)(problem, where=error.where, hint=error.hint) from reason
 
 

@@ -27,7 +27,7 @@ class ObygazeError(Exception):
     """An error that the user can act on: what happened, where, and what to type next.
 
     Args:
-        what: What is wrong, in one line.
+        message: What is wrong, in one line.
         where: The file, store or option it is about.
         hint: What to do or type next.
         details: Lines printed before the error: each violation of a file, each failed clip.
@@ -38,14 +38,14 @@ class ObygazeError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         where: str | None = None,
         hint: str | None = None,
         details: Sequence[str] = (),
     ) -> None:
-        self.what = _line(what)
-        super().__init__(self.what)
+        self.message = _line(message)
+        super().__init__(self.message)
         self.where = where and _line(where)
         self.hint = _line(hint) if hint else self.usual_hint
         self.details = tuple(map(_line, details))
@@ -56,7 +56,7 @@ class ObygazeError(Exception):
 
     def __str__(self) -> str:
         """Return the error in at most three lines."""
-        lines = [self.what]
+        lines = [self.message]
         if self.where:
             lines.append(f"  in: {self.where}")
         if self.hint:

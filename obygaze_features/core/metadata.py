@@ -52,7 +52,7 @@ class Publication:
         citation: What to cite for it.
         created: The day it was made, as 2026-01-31.
         creators: Who made it, each as "Family, Given" or the name of an institution.
-        more: Further facts that the templates use.
+        facts: Further facts that the templates use.
     """
 
     kind: Literal["store", "model"]
@@ -64,7 +64,7 @@ class Publication:
     citation: str = ""
     created: str = ""
     creators: Sequence[str] = ()
-    more: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] | None = None
 
     def document(self, name: str, package: str = CORE, **facts: Any) -> bytes:
         """Return the document of a name, such as `CROISSANT_FILE`.

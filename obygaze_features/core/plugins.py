@@ -73,7 +73,7 @@ class Plugin:
             if self.where in str(error):
                 raise
             raise FixInput(
-                f"{self.where} {failure}: {error.what}",
+                f"{self.where} {failure}: {error.message}",
                 where=error.where,
                 hint=error.hint,
                 details=error.details,
@@ -209,7 +209,7 @@ def _points(group: str) -> list[EntryPoint]:
                 read, f"the entry points of {_package(distribution)}"
             )
         except ObygazeError as error:
-            warn_once(f"a package is skipped: {error.what}")
+            warn_once(f"a package is skipped: {error.message}")
             continue
         points.update(dict.fromkeys(of_package))
     return [*points]
@@ -236,7 +236,7 @@ def short_value(value: object) -> str:
 def skip(error: ObygazeError) -> None:
     """Warn that a plugin is skipped, once in a process; the error names it."""
     where = f" ({error.where})" if error.where else ""
-    warn_once(f"a plugin is skipped: {error.what}{where}")
+    warn_once(f"a plugin is skipped: {error.message}{where}")
 
 
 @cache

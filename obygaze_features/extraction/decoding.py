@@ -277,4 +277,4 @@ def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStat
 
 
 def _failed(error: BadVideo) -> RowStatus:
-    return RowStatus.failed(error.stage, error.reason, error.what)
+    return RowStatus.failed(error.stage, error.reason, error.message)

@@ -308,7 +308,7 @@ def _timed(
     except FixUsage:
         raise
     except ObygazeError as error:
-        why = "; ".join([error.what, *map(str.strip, error.details)])
+        why = "; ".join([error.message, *map(str.strip, error.details)])
         return replace(store, why=store.why or why)
     return replace(store, forward_s=forward["median_s"] / batch)
 
@@ -345,7 +345,7 @@ def _weights_of(target: Target, card: Card) -> _Weights:
         status = "not found" if is_local else "not cached"
         return _Weights(card, status, n_bytes)
     except ObygazeError as error:
-        why = "; ".join([f"{error.what} ({error.where})", *error.details])
+        why = "; ".join([f"{error.message} ({error.where})", *error.details])
         return _Weights(card, "unusable", n_bytes, why)
     return _Weights(card, "local" if is_local else "cached", n_bytes)
 

@@ -68,7 +68,7 @@ def make_windows(
     with DecodePool(workers, timeout_s=timeout_s) as pool:
         errors = [result.error for result in pool.map(jobs) if result.error is not None]
     if errors:
-        lines = [f"{error.where}: {error.what}" for error in errors]
+        lines = [f"{error.where}: {error.message}" for error in errors]
         hint = "move these files away, or repair them"
         raise FixInput(
             f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines

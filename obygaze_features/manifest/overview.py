@@ -111,7 +111,7 @@ def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> Manife
         try:
             manifest = read_manifest(opened_workspace.manifest(name))
         except ObygazeError as error:
-            broken[name] = error.what
+            broken[name] = error.message
         except OSError as error:
             broken[name] = str(error.strerror)
         else:
@@ -350,5 +350,7 @@ def check_manifests(
             read_manifest(name, workspace=workspace)
             violations[name] = []
         except (FixInput, NotFound, Mismatch) as error:
-            violations[name] = list(error.details) or [f"{error.where}: {error.what}"]
+            violations[name] = list(error.details) or [
+                f"{error.where}: {error.message}"
+            ]
     return ManifestCheck(violations)

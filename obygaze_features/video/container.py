@@ -78,8 +78,10 @@ class BadVideo(FixInput):
     `stage` is where it happened (open, decode, worker), `reason` a key of `REASONS`.
     """
 
-    def __init__(self, what: str, *, path: Path | str, stage: str, reason: str) -> None:
-        super().__init__(what, where=str(path), hint=REASONS[reason])
+    def __init__(
+        self, message: str, *, path: Path | str, stage: str, reason: str
+    ) -> None:
+        super().__init__(message, where=str(path), hint=REASONS[reason])
         self.stage = stage
         self.reason = reason
 

@@ -104,7 +104,7 @@ def _decode(
         return _packed(clips)
     except Exception as error:  # noqa: BLE001 - no file may end the worker
         message = (
-            error.what
+            error.message
             if isinstance(error, ObygazeError)
             else f"{type(error).__name__}: {error}"
         )
@@ -114,7 +114,12 @@ def _decode(
             stage = error.stage
             reason = error.reason
         return {
-            "error": {"what": message, "path": path, "stage": stage, "reason": reason}
+            "error": {
+                "message": message,
+                "path": path,
+                "stage": stage,
+                "reason": reason,
+            }
         }
 
 

@@ -126,7 +126,7 @@ def analyse(
         fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
-        return replace(empty, note=error.what)
+        return replace(empty, note=error.message)
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
     note = ""

@@ -126,7 +126,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
                 except FixTraining as error:
                     where = f"concept {name}"
                     raise FixTraining(
-                        error.what, where=where, hint=error.hint
+                        error.message, where=where, hint=error.hint
                     ) from error
         return self
 

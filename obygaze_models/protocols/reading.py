@@ -292,7 +292,7 @@ def _check_expression(document: Document, text: str, place: str) -> None:
     try:
         parse(text, vocabulary=concepts())
     except BadExpression as error:
-        reason = error.what.removeprefix("label expression, ")
+        reason = error.message.removeprefix("label expression, ")
         document.add(place, f"{reason}: {text}")
 
 

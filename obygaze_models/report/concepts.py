@@ -50,7 +50,7 @@ def bank_name(bank: ConceptVectors) -> str:
 
 def concepts(run: ReportRun) -> Part:
     """Yield how concepts are evaluated, the tables of concept vectors, then those of the heads."""
-    if run.of("anatomy"):
+    if run.of("concept-model"):
         yield sentence("concepts")
     for bank in run.banks:
         yield from _bank_sentences(bank)

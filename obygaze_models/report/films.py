@@ -247,11 +247,11 @@ def _clip_rows(run: ReportRun, lines: Timelines) -> list[Row | Heading]:
     return rows
 
 
-def surest_errors(found: Timelines) -> dict[str, list[Bar]]:
+def surest_errors(timelines: Timelines) -> dict[str, list[Bar]]:
     """Return for each model the clips that it is surest and wrong about, the surest first."""
-    bars = list(chain.from_iterable(found.films.values()))
+    bars = list(chain.from_iterable(timelines.films.values()))
     errors = {}
-    for model in found.models:
+    for model in timelines.models:
         errors[model] = _surest_errors_of(model, bars)
     return errors
 

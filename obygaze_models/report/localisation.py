@@ -82,7 +82,7 @@ def _draw_film_windows(
     """Draw the score along one film; below it what the model found, then each annotator."""
     axes.fill_between(windows.time_s, windows.low, windows.high, color=PALE, lw=0)
     axes.plot(windows.time_s, windows.score, color=MODEL, lw=0.6)
-    intervals = [(start, end, WRONG) for start, end, _ in windows.found]
+    intervals = [(start, end, WRONG) for start, end, _ in windows.intervals]
     rows = [intervals, *annotated]
     for row, strips in enumerate(rows):
         spans = [(start, end - start) for start, end, _ in strips]

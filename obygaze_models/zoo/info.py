@@ -258,7 +258,7 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
         reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
         return _training_clips_of(list(reader))
     except FixInput as error:
-        raise Corrupt(error.what, where=where) from error
+        raise Corrupt(error.message, where=where) from error
     except (ValueError, IndexError, csv.Error) as error:
         raise Corrupt(f"not a table of training clips: {error}", where=where) from error
 

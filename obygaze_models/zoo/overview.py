@@ -80,7 +80,7 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
         try:
             info = read_document(path.parent).info
         except ObygazeError as error:
-            broken[name] = error.what
+            broken[name] = error.message
         else:
             models.append(_summary(name, info))
     return ModelList(tuple(models), broken)

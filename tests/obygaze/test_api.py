@@ -257,7 +257,7 @@ def test_unknown_names_list_the_known_ones(here):
     assert "films" in str(manifest.value.hint)
     with pytest.raises(NotFound) as run:
         og.read_run("nothing")
-    assert run.value.what == "no run called 'nothing'"
+    assert run.value.message == "no run called 'nothing'"
     with pytest.raises(
         FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"
     ):

@@ -325,8 +325,8 @@ def test_an_error_is_json_with_json(tmp_path):
             code,
             1,
         )
-        assert what in document["error"]["what"]
-        assert set(document["error"]) == {"what", "where", "hint", "details"}
+        assert what in document["error"]["message"]
+        assert set(document["error"]) == {"message", "where", "hint", "details"}
     result = call_obygaze("manifest", "import", "csv", "t.csv", "--json", cwd=tmp_path)
     assert "unknown level 'X'" in json.loads(result.stderr)["error"]["details"][0]
 

@@ -232,7 +232,7 @@ def test_a_bare_name_stays_in_its_folder_of_the_workspace(name: str, kind: str) 
     try:
         path = places[kind]()
     except ObygazeError as error:
-        assert error.what
+        assert error.message
         return
     is_path = "/" in name or name.endswith((".toml", ".csv", ".zip"))
     if not is_path or (kind in ("runs", "models") and "/" not in name):
@@ -273,7 +273,7 @@ def test_a_name_in_a_manifest_comes_back_unchanged_or_is_refused(
         try:
             write_manifest(manifest, path)
         except ObygazeError as error:
-            assert error.what
+            assert error.message
             assert list(Path(folder).rglob("*")) == [path.parent]
             return
         assert read_manifest(path) == manifest
@@ -301,7 +301,7 @@ def test_a_name_in_a_store_comes_back_unchanged_or_is_refused(
             values = np.arange(6, dtype=np.float32).reshape(2, 3)
             fill_store(path, {names["level"]: values}).seal()
         except ObygazeError as error:
-            assert error.what
+            assert error.message
             files = [file for file in Path(folder).rglob("*") if file.is_file()]
             assert all(file.is_relative_to(path) for file in files)
             return
@@ -331,7 +331,7 @@ def test_a_name_in_a_protocol_comes_back_unchanged_or_is_refused(name: str) -> N
     try:
         protocol = parse_protocol(text.encode("utf-8", "surrogatepass"), "x.toml")
     except ObygazeError as error:
-        assert error.what
+        assert error.message
         return
     assert list(protocol.tasks) == [name]
     assert protocol.model_names == [name]

@@ -199,7 +199,7 @@ class Copying:
         try:
             return str(work().n_files_kept)
         except ObygazeError as error:
-            return error.what
+            return error.message
 
     def clear(self) -> None:
         """Remove the copy, and what is beside it."""
@@ -407,7 +407,7 @@ def push_at_once(folder: Path, bucket: Bucket, rounds: int) -> Counter[str]:
             try:
                 push(open_store(path), bucket.url)
             except ObygazeError as error:
-                return error.what
+                return error.message
             return "sent"
 
         return work

@@ -112,7 +112,7 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "stability": {"mean": 0.9375, "least": 0.6875, "without": "tt2"},
     }
     return {
-        "kind": "anatomy",
+        "kind": "concept-model",
         "part": "concepts",
         "feature": "clip",
         "models": ["pcbm-dt"],
@@ -150,7 +150,7 @@ def head(model: str = "pcbm-dt", names: tuple[str, ...] = ("Look", "Body")) -> R
     }
     is_tree = model == "pcbm-dt"
     return {
-        "kind": "anatomy",
+        "kind": "concept-model",
         "part": "head",
         "feature": "clip",
         "model": model,

@@ -98,7 +98,7 @@ class Media:
         except InstallExtra:
             return MediaFacts()
         except ObygazeError as error:
-            return MediaFacts(refused=error.what)
+            return MediaFacts(refused=error.message)
 
     def playable(self, name: str) -> Path:
         """Return the file to play: the copy, if browsers do not play the video and it was made."""

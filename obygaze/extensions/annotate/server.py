@@ -59,8 +59,8 @@ class Reply:
 class Refused(ObygazeError):
     """A request that is answered with a status and a reason."""
 
-    def __init__(self, status: int, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -242,7 +242,7 @@ def _reply_of(error: Exception) -> Reply:
     if isinstance(error, ObygazeError):
         status = getattr(error, "status", 404 if isinstance(error, NotFound) else 400)
         facts = getattr(error, "facts", {})
-        return Reply.of({"error": error.what, "hint": error.hint, **facts}, status)
+        return Reply.of({"error": error.message, "hint": error.hint, **facts}, status)
     if isinstance(error, OSError):
         status = (
             507

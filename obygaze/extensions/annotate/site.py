@@ -217,7 +217,7 @@ class Site:
                 document["explanation"] = self.explainer.explain(clip_id, switched)
             document["nearest"] = self._nearest(clip_id)
         except ObygazeError as error:
-            document["notes"].append(error.what)
+            document["notes"].append(error.message)
         return document
 
     def agreement(self, cell: int = 0) -> list[Document]:
@@ -416,7 +416,7 @@ class Site:
             try:
                 segments = read_segments(path)
             except ObygazeError as error:
-                notes.append(f"{path.name} is not shown: {error.what}")
+                notes.append(f"{path.name} is not shown: {error.message}")
                 continue
             yield from _marked(segments)
 

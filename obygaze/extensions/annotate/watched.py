@@ -29,12 +29,12 @@ Stretch = tuple[int, int]
 
 @dataclass(frozen=True)
 class WatchedRow:
-    """A row of the table; `more` has the cells of the columns that others added."""
+    """A row of the table; `other_cells` has the cells of the columns that others added."""
 
     first: int
     last: int
     framerate: str
-    more: Mapping[str, str]
+    other_cells: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class WatchedTable:
                 for row in of_film:
                     line = [film, self.annotator, row.first, row.last, WATCHED, ""]
                     line.append(row.framerate)
-                    line += [row.more.get(name, "") for name in further_columns]
+                    line += [row.other_cells.get(name, "") for name in further_columns]
                     lines.append(line)
             write_atomic(self.path, csv_bytes((*COLUMNS, *further_columns), lines))
         return watched
@@ -120,7 +120,7 @@ def _joined_cells(rows: Iterable[WatchedRow], first: int, last: int) -> dict[str
     for row in rows:
         if row.last < first or row.first > last:
             continue
-        for name, cell in row.more.items():
+        for name, cell in row.other_cells.items():
             texts = cells.setdefault(name, [])
             if cell and cell not in texts:
                 texts.append(cell)
@@ -152,5 +152,5 @@ def _further_columns(rows: Mapping[str, Sequence[WatchedRow]]) -> list[str]:
     names: dict[str, None] = {}
     for rows_of_film in rows.values():
         for row in rows_of_film:
-            names.update(dict.fromkeys(row.more))
+            names.update(dict.fromkeys(row.other_cells))
     return list(names)

@@ -380,7 +380,7 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
         woman = score("lm_woman", "sim_woman", "prob")
         return gender_estimate(row["caption"], man, woman)
     except FixInput as error:
-        row.add(None, error.what)
+        row.add(None, error.message)
         return None
 
 

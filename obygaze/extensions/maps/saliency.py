@@ -205,7 +205,7 @@ def write_saliency(
             try:
                 frames = exact_pictures(opened_workspace, opened, clip).frames
             except BadVideo as error:
-                yield RowStatus.failed(error.stage, error.reason, error.what)
+                yield RowStatus.failed(error.stage, error.reason, error.message)
                 continue
             pixels = backbone.normalise(frames)[None]
             if wanted:

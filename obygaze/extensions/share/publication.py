@@ -217,7 +217,7 @@ def publication_of(
         citation=store.citation,
         created=plan.created[:10],
         creators=creators,
-        more={
+        facts={
             "recipe": explain_recipe(plan.recipe).splitlines(),
             "n_clips": plan.n_clips,
             "n_absent": plan.n_clips - counts["ok"],

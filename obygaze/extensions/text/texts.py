@@ -60,7 +60,7 @@ def add_texts(store: Path, table: TextTable) -> Path:
         writer.add_text(table)
     except AlreadyThere as error:
         hint = "-o FILE.npz instead of --store, and --text FILE.npz with the audit"
-        raise AlreadyThere(error.what, where=error.where, hint=hint) from error
+        raise AlreadyThere(error.message, where=error.where, hint=hint) from error
     return store
 
 

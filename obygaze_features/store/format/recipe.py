@@ -160,7 +160,7 @@ class Recipe:
         other: Self,
         *,
         where: str,
-        what: str = "another recipe",
+        message: str = "another recipe",
         places: tuple[str, str] = ("here", "there"),
         hint: str = "choose another store name",
     ) -> None:
@@ -170,7 +170,7 @@ class Recipe:
             keys = ", ".join(difference.key for difference in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
             raise Mismatch(
-                f"{what}: {keys}{more} differ",
+                f"{message}: {keys}{more} differ",
                 where=where,
                 hint=hint,
                 details=[str(difference) for difference in differences],

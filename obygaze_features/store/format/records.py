@@ -456,7 +456,7 @@ class Plan(Record):
         self.recipe.require(
             marker.recipe,
             where=where,
-            what=f"block {block} was committed with another recipe",
+            message=f"block {block} was committed with another recipe",
         )
         # A store with a `plan_id` is of a version whose markers name their plan.
         is_unbound = not marker.plan and not self.plan_id

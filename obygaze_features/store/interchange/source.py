@@ -132,7 +132,7 @@ class FeatureSource:
         try:
             return use(opener())
         except Corrupt as error:
-            raise BadRow(error.what) from error
+            raise BadRow(error.message) from error
         except DAMAGE as error:
             raise BadRow(f"{array} cannot be read: {error}") from error
 

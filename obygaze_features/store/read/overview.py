@@ -82,7 +82,7 @@ def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList
             store = open_store(name, workspace=workspace)
             stores.append({"name": name, **summary(store)})
         except ObygazeError as error:
-            broken[name] = error.what
+            broken[name] = error.message
         except OSError as error:
             broken[name] = str(error.strerror)
     return StoreList(folder, tuple(stores), broken)

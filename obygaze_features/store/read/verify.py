@@ -66,11 +66,11 @@ class Problem:
     """A file that is not as it was committed."""
 
     name: str
-    what: str
+    message: str
 
     def __str__(self) -> str:
         """Return one line."""
-        return f"{self.name}: {self.what}"
+        return f"{self.name}: {self.message}"
 
 
 @dataclass
@@ -110,7 +110,7 @@ class VerifyReport:
         except Unreachable:
             raise
         except ObygazeError as error:
-            self.add(name, error.what)
+            self.add(name, error.message)
         except OSError as error:
             self.add(name, f"unreadable: {error.strerror}")
 
@@ -328,7 +328,7 @@ def _opened(files: Files, report: VerifyReport, expect: str) -> Store | None:
         damaged = mark is not None and mark.sha256 != sha256_bytes(data)
         if isinstance(error, Mismatch) and not damaged:
             raise
-        report.add(Plan.FILE, error.what)
+        report.add(Plan.FILE, error.message)
         return None
     if not report.problems:
         store.commits.require_expected()

@@ -109,7 +109,7 @@ def stop_when_unreachable() -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        raise Stopped(error.what, where=error.where, hint=AGAIN) from error
+        raise Stopped(error.message, where=error.where, hint=AGAIN) from error
 
 
 def object_store(url: str, **client: Any) -> Any:

@@ -391,7 +391,7 @@ def _require_same_store(
     existing_plan.recipe.require(
         Plan.from_bytes(ours, selection.source.location).recipe,
         where=where,
-        what="a store of another recipe is here",
+        message="a store of another recipe is here",
     )
     if existing_plan.origins or selection.derived is not None:
         raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)

@@ -136,7 +136,7 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
         plan.recipe.require(
             recipe,
             where=str(path),
-            what="this store has another recipe",
+            message="this store has another recipe",
             places=("in the store", "asked for"),
         )
     return plan

@@ -265,7 +265,7 @@ def merge(
         first.recipe.require(
             other_store.recipe,
             where=other_store.location,
-            what="only stores of the same recipe can be merged",
+            message="only stores of the same recipe can be merged",
             hint="files of the same model become one store if one `store import` names all of them",
         )
         if other_store.held_arrays != first.held_arrays:

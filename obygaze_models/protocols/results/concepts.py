@@ -90,7 +90,7 @@ class Leakage(Record):
 class ConceptVectors(RunRecord):
     """The concept vectors of one store and some settings; without vectors, `note` says why."""
 
-    kind: str = "anatomy"
+    kind: str = "concept-model"
     feature: str
     # Those that use these vectors.
     models: Sequence[str]
@@ -156,7 +156,7 @@ class Corrections(Record):
 class Head(RunRecord):
     """A head on the margins of concepts, fitted on all clips of a task."""
 
-    kind: str = "anatomy"
+    kind: str = "concept-model"
     part: str = "head"
     feature: str
     model: str
@@ -200,7 +200,7 @@ class ConceptSlope(Record):
 class Sensitivity(RunRecord):
     """How the score of a probe changes along the concept vectors; `n` clips are of class 1."""
 
-    kind: str = "anatomy"
+    kind: str = "concept-model"
     part: str = "sensitivity"
     feature: str
     model: str

@@ -34,7 +34,9 @@ KINDS: dict[str, type[RunRecord]] = {
     "analysis": SuccessRegression,
     "remark": Remark,
 }
-# The parts of records of the kind "anatomy".
+CONCEPT_MODEL = "concept-model"
+EARLIER_CONCEPT_MODEL = "anatomy"  # what runs of earlier versions call it
+# The parts of records of the kind `CONCEPT_MODEL`.
 CONCEPT_PARTS: dict[str, type[RunRecord]] = {
     "concepts": ConceptVectors,
     "head": Head,
@@ -62,7 +64,10 @@ class UnknownRecord(RunRecord):
 def read_record(document: Any) -> RunRecord:
     """Return the record of an object in results.json; ValueError says what is invalid."""
     kind = str(document["kind"])
-    if kind == "anatomy":
+    if kind == EARLIER_CONCEPT_MODEL:
+        kind = CONCEPT_MODEL
+        document = {**document, "kind": kind}
+    if kind == CONCEPT_MODEL:
         part = str(document.get("part"))
         return CONCEPT_PARTS.get(part, UnknownRecord).from_json(document)
     return KINDS.get(kind, UnknownRecord).from_json(document)

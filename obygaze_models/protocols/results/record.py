@@ -61,8 +61,12 @@ class Record(Mapping[str, Any]):
                     if key not in types and has_form(value)
                 }
                 values[name] = _from_json(types[name], inline)
-            elif name in document:
-                values[name] = _from_json(types[name], document[name])
+                continue
+            key = name
+            if name not in document:
+                key = item.metadata.get("earlier_key", name)
+            if key in document:
+                values[name] = _from_json(types[name], document[key])
             elif item.default is MISSING and item.default_factory is MISSING:
                 raise ValueError(f"the key {name!r} is missing")
         return cls(**values)
@@ -94,6 +98,11 @@ class RunRecord(Record):
 def optional_key() -> Any:
     """Return a field that is left out of the file where it is None."""
     return field(default=None, metadata={"is_optional": True})
+
+
+def renamed_key(earlier_key: str) -> Any:
+    """Return a field that runs of earlier versions have under another key."""
+    return field(metadata={"earlier_key": earlier_key})
 
 
 def inline(has_form: Callable[[Any], bool]) -> Any:

@@ -123,7 +123,9 @@ class Banks:
     grouped: bool
     seed: int
     files: Mapping[str, IntArray] = field(default_factory=dict)
-    found: dict[bytes, tuple[ConceptBank, FloatArray]] = field(default_factory=dict)
+    banks_by_key: dict[bytes, tuple[ConceptBank, FloatArray]] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def gram(self) -> Gram:
@@ -143,9 +145,9 @@ class Banks:
         of_bank = {name: settings[name] for name in BANK}
         folds = self.files.get(data.task, NO_FOLDS)
         key = canonical_json(of_bank) + rows.tobytes() + b"|" + folds.tobytes()
-        if key not in self.found:
-            self.found[key] = self._find(of_bank, rows, data.groups, folds)
-        bank, fitted = self.found[key]
+        if key not in self.banks_by_key:
+            self.banks_by_key[key] = self._find(of_bank, rows, data.groups, folds)
+        bank, fitted = self.banks_by_key[key]
         return bank, fitted[self.features.row_of[data.fit_rows]], rows
 
     def bank_rows(self, data: FoldData) -> IntArray:

@@ -127,7 +127,7 @@ def _bank_records(
         )
     except FixTraining as error:
         without_vectors = ConceptVectors(
-            feature=feature, models=models, concepts=[], note=error.what
+            feature=feature, models=models, concepts=[], note=error.message
         )
         return BankRecords(without_vectors)
     of_vectors = ConceptVectors(

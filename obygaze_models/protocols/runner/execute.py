@@ -310,7 +310,7 @@ def try_fit(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
         return data.problem or fit()
     except FixTraining as error:
         # `where` names the concept, if it is about one of several.
-        return f"{error.where}: {error.what}" if error.where else error.what
+        return f"{error.where}: {error.message}" if error.where else error.message
 
 
 def _test_perceptrons(

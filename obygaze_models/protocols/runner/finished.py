@@ -31,7 +31,7 @@ class FinishedTests:
     """The finished tests of each store and its splits; without a file, nothing is kept."""
 
     path: Path | None = None
-    found: Mapping[str, Outcomes] = field(default_factory=dict)
+    by_splits: Mapping[str, Outcomes] = field(default_factory=dict)
 
     @classmethod
     def beside(cls, folder: Path, identity: str) -> Self:
@@ -55,7 +55,7 @@ class FinishedTests:
 
     def of(self, splits: str) -> Outcomes:
         """Return the tests on one store with the same splits."""
-        return dict(self.found.get(splits, {}))
+        return dict(self.by_splits.get(splits, {}))
 
     def add(self, splits: str, outcomes: Outcomes) -> None:
         """Append tests to the file."""

@@ -139,7 +139,7 @@ def _test_fold(
             width=rule.width,
             threshold=rule.threshold,
             gap=rule.gap,
-            found=_rounded(intervals),
+            intervals=_rounded(intervals),
             time_s=_rounded(times.mean(axis=1)[shown]),
             score=_rounded(smooth(scores, rule.width)[shown]),
             low=_rounded(band.min(axis=0)[shown]),
@@ -236,16 +236,16 @@ def find_intervals(times: FloatArray, scores: FloatArray, rule: Rule) -> FloatAr
     return np.array(rows)
 
 
-def precisions(found: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
+def precisions(intervals: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
     """Return the average precision of intervals at each of `TIOUS`, averaged over annotators."""
-    intervals = found[np.argsort(-found[:, 2], kind="stable")]
+    ranked = intervals[np.argsort(-intervals[:, 2], kind="stable")]
     values = []
     for segments in marked:
-        start = np.maximum(intervals[:, :1], segments[:, 0])
-        end = np.minimum(intervals[:, 1:2], segments[:, 1])
+        start = np.maximum(ranked[:, :1], segments[:, 0])
+        end = np.minimum(ranked[:, 1:2], segments[:, 1])
         shared = np.maximum(end - start, 0)
         lengths = segments[:, 1] - segments[:, 0]
-        interval_lengths = (intervals[:, 1] - intervals[:, 0])[:, None]
+        interval_lengths = (ranked[:, 1] - ranked[:, 0])[:, None]
         shares = shared / (lengths + interval_lengths - shared)
         values.append([_precision(shares, least) for least in TIOUS])
     return np.mean(values, axis=0) if values else np.full(len(TIOUS), np.nan)

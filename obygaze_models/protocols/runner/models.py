@@ -235,7 +235,7 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     # Concept vectors of heads are found on more rows, and scaled as those.
     if features.erasing is not None or (features.scales_by_fold and not has_head):
         scaling, changed = features.fitted_to(data.fit_rows)
-        fit = _fit(model, data, replace(banks, features=changed, found={}))
+        fit = _fit(model, data, replace(banks, features=changed, banks_by_key={}))
         return replace(fit, scaling=scaling)
     if has_head:
         return _fit_bottleneck(model, data, banks)
@@ -301,60 +301,64 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     )
 
 
-def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
+def _fit_bottleneck(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
-    kind = own.kind
-    settings = own.settings
+    kind = model.kind
+    settings = model.settings
     bank, margins, found_on = banks.margins(settings, data)
     if settings["tolerance"] == "folds":
         settings = {**settings, "tolerance": tolerances_of(bank)}
-    model = registry.build(kind, settings, concepts=bank.concepts, seed=banks.seed)
-    model.bank_ = bank
-    model.n_features_in_ = bank.n_features_in_
+    bottleneck = registry.build(kind, settings, concepts=bank.concepts, seed=banks.seed)
+    bottleneck.bank_ = bank
+    bottleneck.n_features_in_ = bank.n_features_in_
     # An ordinal head learns the levels, whatever the task.
     targets = data.table.levels[data.fit_rows] if kind == "ordinal" else data.y
     groups = data.groups[data.fit_rows]
-    model.head_ = clone(model.head).fit(margins, targets, groups=groups)
-    positive = np.isin(model.head_.classes_, targets[data.y == 1])
-    model.classes_ = model.head_.classes_
+    bottleneck.head_ = clone(bottleneck.head).fit(margins, targets, groups=groups)
+    positive = np.isin(bottleneck.head_.classes_, targets[data.y == 1])
+    bottleneck.classes_ = bottleneck.head_.classes_
     chosen = {}
-    if model.residual is not None:
-        offset = model.head_.decision_function(margins)
+    if bottleneck.residual is not None:
+        offset = bottleneck.head_.decision_function(margins)
         rows = banks.gram.X[banks.features.row_of[data.fit_rows]]
-        model.residual_ = _fit_residual(
-            model.residual, rows, data.y, offset, scales=banks.features.scales_by_fold
+        bottleneck.residual_ = _fit_residual(
+            bottleneck.residual,
+            rows,
+            data.y,
+            offset,
+            scales=banks.features.scales_by_fold,
         )
-        chosen = {"residual_share": model.residual_.share_}
+        chosen = {"residual_share": bottleneck.residual_.share_}
 
     def vectors(clips: IntArray) -> Any:
         return banks.features.by_frame[banks.features.row_of[clips]]
 
     def score(clips: IntArray) -> FloatArray:
-        probabilities = model.predict_proba(vectors(clips))[:, positive]
+        probabilities = bottleneck.predict_proba(vectors(clips))[:, positive]
         return np.asarray(np.clip(probabilities.sum(axis=1), 0.0, 1.0))
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
         """Return scores of rows by a head of others, on the margins of all."""
         fitted_on = np.searchsorted(data.fit_rows, train)
         scored = np.searchsorted(data.fit_rows, rows)
-        head = clone(model.head)
+        head = clone(bottleneck.head)
         head.fit(margins[fitted_on], targets[fitted_on], groups=groups[fitted_on])
         wanted = np.isin(head.classes_, targets[data.y == 1])
         probabilities = head.predict_proba(margins[scored])[:, wanted]
         return np.asarray(probabilities.sum(axis=1))
 
     def levels(clips: IntArray) -> FloatArray:
-        probabilities = model.predict_proba(vectors(clips))
-        learnt = [LEVELS.index(level) for level in model.classes_.tolist()]
+        probabilities = bottleneck.predict_proba(vectors(clips))
+        learnt = [LEVELS.index(level) for level in bottleneck.classes_.tolist()]
         return np.asarray(probabilities @ np.eye(len(LEVELS))[learnt])
 
     inner = None
-    if model.residual is None and data.join_validation:
+    if bottleneck.residual is None and data.join_validation:
         inner = _over_inner_splits(data, score_inside)
     ordered = levels if kind == "ordinal" else None
-    return FoldFit(model, score, 0.5, chosen, found_on, inner, ordered)
+    return FoldFit(bottleneck, score, 0.5, chosen, found_on, inner, ordered)
 
 
 def _fit_residual(

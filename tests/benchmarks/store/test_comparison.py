@@ -64,7 +64,7 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
     made = layouts.make_up(200, 2, 16)
     readers = layouts.write_all(tmp_path, made)
-    costs = {cost.what: cost for cost in measure_link(tmp_path / "store", 0.0)}
+    costs = {cost.part: cost for cost in measure_link(tmp_path / "store", 0.0)}
     documents = sum(
         (tmp_path / "store" / name).stat().st_size
         for name in ("store.json", "seal.json")

@@ -62,7 +62,7 @@ def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
         "batch invariance": "ok",
         "own processor": "ok",
     }
-    told = {line["name"]: line["found"] for line in report["checks"]}
+    told = {line["name"]: line["detail"] for line in report["checks"]}
     assert told["own processor"] == "the same bits"
     text = call_obygaze("backbones", "check", *words).ok()
     assert "clips do not mix" in text.stdout

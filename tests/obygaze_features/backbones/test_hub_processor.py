@@ -156,7 +156,7 @@ def lines_of(name: str, folder: Path, **processor: Any) -> dict[str, tuple[str, 
     report = call_obygaze(*words).json()
     failed = any(line["state"] == "failed" for line in report["checks"])
     assert report["ok"] is not failed
-    return {line["name"]: (line["state"], line["found"]) for line in report["checks"]}
+    return {line["name"]: (line["state"], line["detail"]) for line in report["checks"]}
 
 
 @pytest.fixture(scope="module")

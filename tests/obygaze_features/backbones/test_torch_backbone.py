@@ -99,7 +99,7 @@ def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
     assert done.code == 4
     lines = {line["name"]: line for line in done.json()["checks"]}
     assert lines["card"]["state"] == "failed"
-    assert "width: expected 1024, got 32" in lines["card"]["found"]
+    assert "width: expected 1024, got 32" in lines["card"]["detail"]
 
     keep_manifest(film_folder(tmp_path, 1), tmp_path)
     words = ("films", "-b", name, "--weights", f"{name}={toy}")
@@ -148,7 +148,7 @@ def test_a_local_copy_is_not_called_the_checkpoint(tmp_path: Path) -> None:
     line = next(one for one in done.json()["checks"] if one["name"] == "checkpoint")
     sha256 = sha256_file(folder / "model.safetensors")
     assert line["state"] == "skipped"
-    assert line["found"] == (
+    assert line["detail"] == (
         f"not verified to be {NAME}: {folder}, model.safetensors sha256 {sha256}"
     )
     # A card of one's own that names no checkpoint claims nothing.
@@ -172,7 +172,9 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint_wherever_it_is_read(
         write_tiny_card("clip", tmp_path / "cards", NAME),
         "--json",
     ).ok()
-    assert {"name": "checkpoint", "state": "ok", "found": NAME} in done.json()["checks"]
+    assert {"name": "checkpoint", "state": "ok", "detail": NAME} in done.json()[
+        "checks"
+    ]
     # Of another checkpoint the cache says nothing.
     other = save_tiny("clip", tmp_path / "other", seed=1)
     assert backbone_of(card, other)["unverified_checkpoint"] == NAME

@@ -82,6 +82,6 @@ def test_an_error_reads_as_at_most_three_lines():
 )
 def test_messages_have_no_secrets_of_urls(text: str, shown: str) -> None:
     error = FixInput(text, where=text, hint=text, details=[text])
-    assert {error.what, error.where, error.hint, *error.details, error.args[0]} == {
+    assert {error.message, error.where, error.hint, *error.details, error.args[0]} == {
         shown
     }

@@ -353,7 +353,7 @@ def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> N
     ]:
         error = copied("npz", "a", "-o", "t", *words).exception
         assert isinstance(error, FixUsage)
-        assert error.what.startswith(what)
+        assert error.message.startswith(what)
         assert error.hint == "copy --help"
 
 

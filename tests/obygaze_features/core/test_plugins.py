@@ -115,7 +115,7 @@ def test_a_broken_backbone_is_skipped_with_one_warning_and_the_others_work(
     # Who names the plugin itself gets the reason as an error.
     with pytest.raises(FixInput) as named:
         og.load_backbone("mine")
-    assert reason in named.value.what
+    assert reason in named.value.message
     assert "gaze-cards 1.5" in str(named.value)
 
 
@@ -254,7 +254,7 @@ def test_what_a_data_set_returns_is_checked_at_the_door(
     install(site, DATASETS, "mine", "broken_data:read", source, "gaze-data")
     with pytest.raises(FixInput) as caught:
         read_mine(tmp_path)
-    assert told in caught.value.what
+    assert told in caught.value.message
     assert "gaze-data 1.5" in str(caught.value)
 
 
@@ -329,7 +329,7 @@ def test_what_a_model_returns_is_checked_at_the_door(
         model = build("mine").fit(X, np.array(["EN", "S", "EN", "S"]))
         model.predict(X)
         model.decision_function(X)
-    assert told in caught.value.what
+    assert told in caught.value.message
     assert "gaze-models 1.5" in str(caught.value)
 
 
@@ -353,7 +353,7 @@ def test_a_model_that_is_no_classifier_is_refused_by_name(
     install(site, MODELS, "mine", "broken_model:Mine", source, "gaze-models")
     with pytest.raises(ObygazeError) as caught:
         default_settings("mine")
-    assert told in caught.value.what
+    assert told in caught.value.message
     assert "gaze-models 1.5" in str(caught.value)
 
 
@@ -384,7 +384,7 @@ def test_a_card_is_checked_at_the_door(site: Path, arguments: str, told: str) ->
     install(site, BACKBONES, "mine", "broken_card:card", source, "gaze-cards")
     with pytest.raises(FixInput) as caught:
         og.load_backbone("mine")
-    assert told in caught.value.what
+    assert told in caught.value.message
     assert "gaze-cards 1.5" in str(caught.value)
 
 

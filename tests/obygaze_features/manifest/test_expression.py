@@ -130,8 +130,8 @@ def test_by_hand(text: str, rows: list[int]) -> None:
 def test_an_error_points_at_the_column(text: str, column: int, what: str) -> None:
     with pytest.raises(BadExpression) as error:
         parse(text)
-    assert f"column {column}:" in error.value.what
-    assert what in error.value.what
+    assert f"column {column}:" in error.value.message
+    assert what in error.value.message
     shown, caret = error.value.details
     assert (shown, caret.index("^")) == (text, column - 1)
 
@@ -316,9 +316,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         holds(text)
     except BadExpression as error:
-        assert "column" in error.what
+        assert "column" in error.message
     except UnknownName as error:
-        assert error.what.startswith("no column ")
+        assert error.message.startswith("no column ")
 
 
 @pytest.mark.parametrize("column", ["concept", "concepts"])

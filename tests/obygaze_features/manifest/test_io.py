@@ -199,7 +199,7 @@ def test_a_broken_header_is_named_with_its_place(tmp_path: Path) -> None:
         read_manifest(pair(tmp_path, toml=TOML.replace('"Tiny"', "Tiny")))
     with pytest.raises(FixInput) as caught:
         read_manifest(pair(tmp_path, toml='schema = "other"\n'))
-    assert "not a manifest" in caught.value.what
+    assert "not a manifest" in caught.value.message
     (tmp_path / "tiny.toml").write_bytes(b"schema = 1\nx = '\xe9'\n")
     with pytest.raises(FixInput) as caught:
         read_manifest(tmp_path / "tiny.toml")

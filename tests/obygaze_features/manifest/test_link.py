@@ -315,7 +315,7 @@ def test_what_is_no_time_in_the_film_is_an_error_that_names_clip_and_column(
     manifest = manifest_of(named("a-1", "", extra=cells), columns=tuple(cells))
     with pytest.raises(FixInput) as caught:
         link(manifest, touch(tmp_path, "tt01.mp4"))
-    assert caught.value.what == f"a-1: {what}"
+    assert caught.value.message == f"a-1: {what}"
 
 
 def test_the_report_as_json(tmp_path: Path) -> None:

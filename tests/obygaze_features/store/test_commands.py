@@ -129,7 +129,7 @@ def test_verify_says_whole_or_names_the_file(workspace: Path) -> None:
     assert found.json()["problems"] == [
         {
             "name": "data.zarr/clip/c.3.0",
-            "what": "its sha256 is not the one that was committed",
+            "message": "its sha256 is not the one that was committed",
         }
     ]
     assert "data.zarr/clip/c.3.0" in found.stderr

@@ -190,7 +190,7 @@ def test_a_crash_costs_one_clip(
         error = future.result().error
         assert error is not None
         assert (error.stage, error.reason) == ("worker", "crashed")
-        assert "signal 11" in error.what
+        assert "signal 11" in error.message
         after = pool.submit(DecodeJob(films[1], VIEWS)).result()
         assert after.clips is not None
         assert read_numbers(after.clips[VIEWS[0]].frames)[0] == 100

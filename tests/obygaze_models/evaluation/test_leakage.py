@@ -64,7 +64,7 @@ class TestCheck:
     def test_a_leak_is_an_error(self) -> None:
         with pytest.raises(FixInput) as error:
             check_leaks([self.clean, self.bad, self.worse])
-        assert "2 of 3 cells" in error.value.what
+        assert "2 of 3 cells" in error.value.message
         assert "worse, 1 of 1" in str(error.value)
         assert [line.split(":")[0] for line in error.value.details] == ["bad", "worse"]
         assert len(str(error.value).splitlines()) == 3

@@ -232,7 +232,11 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
         run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
         for _ in range(2)
     ]
-    assert [r["part"] for r in runs[0].of("anatomy")] == ["concepts", "head", "head"]
+    assert [r["part"] for r in runs[0].of("concept-model")] == [
+        "concepts",
+        "head",
+        "head",
+    ]
     first, second = ((run.folder / "results.json").read_bytes() for run in runs)
     assert first == second
 

@@ -96,13 +96,13 @@ def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
         for m in ("mean", "pcbm-time")
     }
     assert ap["pcbm-time"]["value"] > 0.9 and ap["mean"]["value"] < 0.65
-    head, binary = (r for r in run.of("anatomy") if r["part"] == "head")
+    head, binary = (r for r in run.of("concept-model") if r["part"] == "head")
     rules = dict(zip(head["concepts"], head["rules"], strict=True))
     assert rules == {"Look": "before Body", "Body": "before Look"}
     assert head["weights"]["coef"][head["concepts"].index("Look")] > 0
     assert head["interventions"] == []  # every clip of the task has both concepts
     assert [curve["order"] for curve in binary["interventions"]] == ["greedy", "random"]
-    (bank,) = [r for r in run.of("anatomy") if r["part"] == "concepts"]
+    (bank,) = [r for r in run.of("concept-model") if r["part"] == "concepts"]
     for concept in bank["concepts"]:  # found, and not from random frames
         assert concept["auc"]["value"] > 0.8 > concept["noise"]["auc"]
     text = "".join(

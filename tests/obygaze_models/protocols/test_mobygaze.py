@@ -307,7 +307,7 @@ def test_segments_are_found_in_films_that_a_model_has_not_seen(
         )
         for name in ("ada", "ben")
     ]
-    assert precisions(np.array(one["found"]), marked) == pytest.approx(
+    assert precisions(np.array(one["intervals"]), marked) == pytest.approx(
         one["precisions"][0]
     )
     assert one["n_segments"] == sum(map(len, marked))
@@ -336,7 +336,7 @@ def test_films_that_are_tested_choose_nothing(planted, tmp_path: Path) -> None:
         run_on(tmp_path, protocol, m, {"w": store}).of("localisation")[0]["films"][last]
         for m in (manifest, replace(manifest, clips=moved))
     ]
-    for key in ("found", "score", "low", "high", "threshold", "width", "gap"):
+    for key in ("intervals", "score", "low", "high", "threshold", "width", "gap"):
         assert films[0][key] == films[1][key]
     assert films[0]["precisions"] != films[1]["precisions"]
 

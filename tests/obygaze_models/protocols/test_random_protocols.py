@@ -47,8 +47,8 @@ def test_every_cell_of_a_random_protocol_is_what_plain_code_computes(
     try:
         run = run_drawn(one, tmp_path)
     except (FixInput, NotFound) as error:
-        assert unjustified(one, error.what, error.details) == []
-        pytest.skip(f"refused: {error.what}")
+        assert unjustified(one, error.message, error.details) == []
+        pytest.skip(f"refused: {error.message}")
     assert differences(one, run) == []
 
 
@@ -59,7 +59,7 @@ def test_a_refusal_has_a_reason_that_a_plain_count_confirms(
     one = draw_experiment(seed)
     with pytest.raises(FixInput) as raised:
         run_drawn(one, tmp_path)
-    assert unjustified(one, raised.value.what, raised.value.details) == []
+    assert unjustified(one, raised.value.message, raised.value.details) == []
 
 
 def test_a_protocol_with_one_thing_wrong_is_refused_with_its_place() -> None:
@@ -70,6 +70,6 @@ def test_a_protocol_with_one_thing_wrong_is_refused_with_its_place() -> None:
             parse_protocol(data, "made-up.toml")
             found[seed] = f"{place}: read"
         except ObygazeError as error:
-            if not any(place in text for text in (error.what, *error.details)):
-                found[seed] = f"{place}: {error.what}, {error.details}"
+            if not any(place in text for text in (error.message, *error.details)):
+                found[seed] = f"{place}: {error.message}, {error.details}"
     assert found == {}

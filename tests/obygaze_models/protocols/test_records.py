@@ -23,6 +23,7 @@ from obygaze_models.protocols.results.cells import CellRecord, Estimate
 from obygaze_models.protocols.results.concepts import ConceptVectors
 from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
 from obygaze_models.protocols.results.levels import LevelOrder
+from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.runner.records import read_run
 
 
@@ -162,5 +163,31 @@ def test_each_kind_writes_its_own_name() -> None:
         assert record is CellRecord or defaults["kind"] == kind
     for part, record in CONCEPT_PARTS.items():
         defaults = {item.name: item.default for item in fields(record)}  # type: ignore[arg-type]
-        assert (defaults["kind"], defaults["part"]) == ("anatomy", part)
-    assert {record["kind"] for record in usual()} <= {"anatomy", *KINDS}
+        assert (defaults["kind"], defaults["part"]) == ("concept-model", part)
+    assert {record["kind"] for record in usual()} <= {"concept-model", *KINDS}
+
+
+def test_records_of_earlier_versions_are_read_under_their_new_names() -> None:
+    logistic = head("pcbm-lr")
+    earlier = read_record({**logistic, "kind": "anatomy"})
+    assert earlier == read_record(logistic)
+    assert earlier["kind"] == "concept-model"
+
+    windows = {
+        "n_segments": 1,
+        "precisions": [[1.0, 0.5]],
+        "width": 1,
+        "threshold": 0.5,
+        "gap": 0,
+        "time_s": [1.0],
+        "score": [0.9],
+        "low": [0.8],
+        "high": [1.0],
+    }
+    intervals = [[0.5, 1.5, 0.9]]
+    film = FilmWindows.from_json({**windows, "found": intervals})
+    assert film.intervals == intervals
+    assert FilmWindows.from_json(film.to_json()).intervals == intervals
+    assert "found" not in film.to_json()
+    with pytest.raises(ValueError, match="'intervals' is missing"):
+        FilmWindows.from_json(windows)

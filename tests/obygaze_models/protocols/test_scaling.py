@@ -147,7 +147,7 @@ def test_the_analysis_of_concepts_is_that_of_scaled_features(
     slopes = []
     for features in (X, wide):
         run = run_of(tmp_path, manifest, features, *concepts, "data.scale=standard")
-        found = {record["part"]: record for record in run.of("anatomy")}
+        found = {record["part"]: record for record in run.of("concept-model")}
         qualities.append(
             [concept["auc"]["value"] for concept in found["concepts"]["concepts"]]
         )

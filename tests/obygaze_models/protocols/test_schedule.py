@@ -201,7 +201,9 @@ class TestTasks:
         with pytest.raises(FixInput) as caught:
             plan(protocol, films())
         expression = "level == S and not concept"
-        assert caught.value.what == f"the task X has no clip of class 1 ({expression})"
+        assert (
+            caught.value.message == f"the task X has no clip of class 1 ({expression})"
+        )
         levels = [clip.level for clip in films()]
         assert f"{levels.count('S')} S" in (caught.value.hint or "")
         with pytest.raises(

@@ -60,7 +60,7 @@ def records_of(folder: Path, train: str, test: str) -> list[dict[str, Any]]:
     run = run_on(
         folder, quick("honest", *changes, replicates=20), manifest, {"x": store}
     )
-    return [r for r in run.of("anatomy") if r["part"] == "sensitivity"]
+    return [r for r in run.of("concept-model") if r["part"] == "sensitivity"]
 
 
 @pytest.fixture(scope="module")

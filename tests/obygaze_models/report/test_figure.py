@@ -507,7 +507,7 @@ def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
         width=1,
         threshold=0.5,
         gap=0,
-        found=[[30.0, 90.0, 0.9]],
+        intervals=[[30.0, 90.0, 0.9]],
         time_s=[0.0, 60.0, 120.0],
         score=[0.1, 0.9, 0.3],
         low=[0.0, 0.8, 0.2],

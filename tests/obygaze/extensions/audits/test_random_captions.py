@@ -172,7 +172,7 @@ def test_two_groups_of_one_name_are_not_counted_as_one() -> None:
     ]
     with pytest.raises(FixInput) as raised:
         audit_captions(rows, group="who,how", words=WORDS)
-    assert raised.value.what == (
+    assert raised.value.message == (
         "two groups have the name 'x y z': 'x y' + 'z' and 'x' + 'y z'"
     )
 

@@ -79,7 +79,7 @@ def test_what_is_missing_is_named_and_the_same_call_adds_it(
     (folder / "wheels").mkdir()  # as a call leaves it that pip was done with
     (missing,) = make_bundle(plan, folder)
     assert (
-        missing.what
+        missing.message
         == "no weights for tiny-clip, and the environment forbids the network"
     )
     assert not list(folder.rglob("*.safetensors"))

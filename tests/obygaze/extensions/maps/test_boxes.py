@@ -89,7 +89,7 @@ def test_a_box_that_is_none_is_named_with_its_line(
     path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{store.clip_ids[0]},{cells}\n")
     with pytest.raises(FixInput) as error:
         read_boxes(path, store)
-    assert error.value.what == f"line 2: {reason}"
+    assert error.value.message == f"line 2: {reason}"
 
 
 def test_a_box_of_an_unknown_clip_is_an_error(

@@ -178,7 +178,7 @@ def test_metadata_stay_valid() -> None:
         citation=HOSTILE,
         created="2026-01-01",
         creators=[HOSTILE.replace(", ", ",")],
-        more={"seal": "sha256:00"},
+        facts={"seal": "sha256:00"},
     )
     cff = yaml.safe_load(publication.document(CITATION_FILE, HERE))
     assert set(cff) >= {"title", "authors", "message"} and "license" not in cff

@@ -541,7 +541,7 @@ def test_two_files_whose_films_would_have_one_id_are_refused(tmp_path: Path) -> 
         path.write_text(one_cue("Sure"))
     with pytest.raises(FixInput) as raised:
         import_segments(paths, "made-up", 25)
-    assert raised.value.what == "two films would have the id 'a_b'"
+    assert raised.value.message == "two films would have the id 'a_b'"
 
 
 def test_one_film_may_have_several_files_however_its_accents_are_coded(

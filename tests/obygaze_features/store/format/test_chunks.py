@@ -178,7 +178,7 @@ def test_a_store_with_a_wrong_header_is_an_error_to_verify_and_to_read(
     forged(path, name, with_crc(bytes(data)).tobytes(), {0: -4})
     [problem] = verify(path, hashes=True).problems
     assert problem.name == name
-    assert "1073741824 compressed bytes" in problem.what
+    assert "1073741824 compressed bytes" in problem.message
     with pytest.raises(Corrupt, match="1073741824 compressed bytes"):
         open_store(path).matrix("clip")
 

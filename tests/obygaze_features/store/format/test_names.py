@@ -114,7 +114,7 @@ def test_no_way_out_of_a_store_takes_a_file_that_its_seal_should_not_list(
     path = with_listed(tmp_path / "s", name, b"[core]\nfsmonitor = touch pwned\n")
     report = verify(path, hashes=True)
     assert [problem.name for problem in report.problems] == ["seal.json"]
-    assert repr(name) in report.problems[0].what
+    assert repr(name) in report.problems[0].message
     ways = {
         "read": lambda target: open_store(path).matrix("clip"),
         "pull": lambda target: pull(path, target),

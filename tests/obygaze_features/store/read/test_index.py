@@ -200,7 +200,7 @@ def test_an_index_that_differs_from_the_seal_is_found_by_verify(
     a_store(tmp_path / "s")
     lie(tmp_path / "s")
     (problem,) = verify(tmp_path / "s", hashes=True).problems
-    assert "does not say what the seal and the ids say" in problem.what
+    assert "does not say what the seal and the ids say" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_a_seal_cannot_make_a_check_look_outside(
     (path / "seal.json").write_bytes(with_checksum(value))
     report = verify(path, hashes=True)
     assert [problem.name for problem in report.problems] == ["seal.json"]
-    assert repr(bad) in report.problems[0].what
+    assert repr(bad) in report.problems[0].message
     assert report.warnings == []
     with pytest.raises(Corrupt, match="invalid file name"):
         open_store(path).matrix("clip")

@@ -775,7 +775,8 @@ def test_a_bucket_without_keys_is_said_to_want_them() -> None:
     assert "AWS_ACCESS_KEY_ID" in str(error.hint)
     line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
     assert (
-        explained(RuntimeError(line), "http://x").what == "the connection failed: gone"
+        explained(RuntimeError(line), "http://x").message
+        == "the connection failed: gone"
     )
 
 
@@ -868,7 +869,7 @@ def test_a_partial_copy_has_the_arrays_that_it_holds(partial_copies: Path) -> No
     for ask in (lambda: copy["pooled"], lambda: copy.matrix("pooled")):
         with pytest.raises(NotFound) as caught:
             ask()
-        assert "partial" in caught.value.what and "store pull" in caught.value.hint
+        assert "partial" in caught.value.message and "store pull" in caught.value.hint
         assert "extract" not in caught.value.hint
 
 

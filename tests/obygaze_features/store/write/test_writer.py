@@ -577,7 +577,7 @@ def test_a_number_outside_the_type_of_its_array_is_refused(
     writer, block = StoreWriter(tmp_path / "s"), {"clip": np.zeros((3, 2), np.float32)}
     with pytest.raises(FixInput, match="row 1") as caught:
         writer.commit_block(0, {**block, "counts": given[:, None]})
-    assert str(given[1]) in caught.value.what and dtype in caught.value.what
+    assert str(given[1]) in caught.value.message and dtype in caught.value.message
     given[1] = fitting
     assert writer.commit_block(0, {**block, "counts": given[:, None]})
     assert open_store(tmp_path / "s").matrix("counts").values.tolist() == [
