@@ -127,14 +127,15 @@ _UNWEIGHTED = Setting(_WEIGHT, "none")
 METHODS = ("svm", "mean-difference")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
-# is chosen over them, and `elect` takes the best of the vectors that were found without each fold.
+# is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
+# each fold.
 BANK = {
     "method": Setting(choice(METHODS), "svm"),
     "tolerance": Setting(
         any_of(choice((PUBLISHED, "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
         "inner",
     ),
-    "elect": Setting(boolean, False),
+    "best_of_folds": Setting(boolean, False),
     "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
     "unit_norm": Setting(boolean, True),
     "against": Setting(choice(("EN", "absent", "HN+S")), "absent"),

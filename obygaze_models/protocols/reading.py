@@ -48,6 +48,9 @@ from obygaze_models.protocols.schemes import (
 )
 
 MAX_BYTES = 1_000_000
+BOTTLENECKS = [name for name, kind in KINDS.items() if kind.head]
+BEST_OF_FOLDS = "best_of_folds"
+OLD_BEST_OF_FOLDS = "elect"  # what this setting of bottlenecks was called before
 
 
 def protocol_names() -> list[str]:
@@ -115,20 +118,24 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
 
 def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Protocol:
     """Return the protocol that a file of these bytes is."""
-    parsed = [_today(*_parse_change(change)) for change in changes]
-    sources = {place: f"--set {place}" for place, _ in parsed}
-    document = read_toml(data, where, overrides=sources, max_bytes=MAX_BYTES)
+    parsed = [_parse_change(change) for change in changes]
+    document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
     _rename_scheme(document.tree.get("splits"))
     _rename_level(document.tree.get("data"))
     _rename_levels(document.tree.get("features"))
-    for place, value in parsed:
-        _set(document.tree, place, value)
+    models = _models_in(document.tree)
+    for model in models.values():
+        _rename_settings(model)
+    overrides = {}
+    for old_key, value in parsed:
+        key, today = _today(old_key, value, models)
+        overrides[key] = f"--set {key}"
+        _set(document.tree, key, today)
+    document.overrides = overrides
     _rename_film(document.tree.get("paper"))
     document.tree.setdefault("name", Path(where).stem)
-    models = document.tree.get("models")
-    if not isinstance(models, dict):
-        models = {}
+    models = _models_in(document.tree)
     for model in models.values():
         _replace_old_words(model)
     table = table_of(Protocol, models=_models_table(models))
@@ -147,7 +154,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
 
 
 def _parse_change(change: str) -> tuple[str, Any]:
-    """Return the place and the value, read as TOML, or as a string where it is not valid TOML."""
+    """Return the key and the value, read as TOML, or as a string where it is not valid TOML."""
     key, equals, value = change.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > 4:
@@ -163,8 +170,8 @@ def _parse_change(change: str) -> tuple[str, Any]:
         return ".".join(parts), value.strip()
 
 
-def _set(tree: dict[str, Any], place: str, value: Any) -> None:
-    *sections, key = place.split(".")
+def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
+    *sections, key = key_path.split(".")
     # A grid in place of the value that a setting has.
     if key == GRID and len(sections) > 2:
         *sections, key = sections
@@ -172,18 +179,40 @@ def _set(tree: dict[str, Any], place: str, value: Any) -> None:
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
-            raise FixUsage(f"--set {place}: {section!r} is a value, not a table")
+            raise FixUsage(f"--set {key_path}: {section!r} is a value, not a table")
     tree[key] = value
 
 
-def _today(place: str, value: Any) -> tuple[str, Any]:
+def _today(key: str, value: Any, models: Mapping[str, Any]) -> tuple[str, Any]:
     """Return a change under the name that its key has today."""
-    if place == f"splits.{OLD_KEY}":
+    if key == f"splits.{OLD_KEY}":
         return "splits.scheme", today_name(str(value))
-    section, _, key = place.rpartition(".")
-    if key == "level" and section.split(".")[0] in ("data", "features"):
+    section, _, setting = key.rpartition(".")
+    if setting == "level" and section.split(".")[0] in ("data", "features"):
         return f"{section}.array", value
-    return place, value
+    model = models.get(section.removeprefix("models."))
+    if setting == OLD_BEST_OF_FOLDS and _has_concept_vectors(model):
+        return f"{section}.{BEST_OF_FOLDS}", value
+    return key, value
+
+
+def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tables of models of a protocol; none where they are not tables."""
+    models = tree.get("models")
+    return models if isinstance(models, dict) else {}
+
+
+def _has_concept_vectors(model: Any) -> bool:
+    """Return whether a table of a protocol is that of a bottleneck of obygaze."""
+    return isinstance(model, dict) and model.get("kind") in BOTTLENECKS
+
+
+def _rename_settings(model: Any) -> None:
+    """Give a setting of an older protocol the name that it has today."""
+    if not _has_concept_vectors(model) or BEST_OF_FOLDS in model:
+        return
+    if OLD_BEST_OF_FOLDS in model:
+        model[BEST_OF_FOLDS] = model.pop(OLD_BEST_OF_FOLDS)
 
 
 def _rename_scheme(splits: Any) -> None:
@@ -269,31 +298,31 @@ def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
     return replace(protocol, models=models, balancing=balancing)
 
 
-def _check_task(document: Document, task: Task, place: str) -> None:
+def _check_task(document: Document, task: Task, key_path: str) -> None:
     """Check that a task defines its classes in exactly one way, with valid expressions."""
     ways = [bool(task.classes), bool(task.positive), bool(task.column)]
     if sum(ways) != 1:
-        document.add(place, "needs one of classes, positive and column")
+        document.add(key_path, "needs one of classes, positive and column")
     if task.negative and not task.positive:
-        document.add(f"{place}.negative", "needs positive beside it")
+        document.add(f"{key_path}.negative", "needs positive beside it")
     if bool(task.column) != bool(task.values):
-        document.add(place, "column and values go together")
+        document.add(key_path, "column and values go together")
     for key, values in (("classes", task.classes), ("values", task.values)):
         if values and set(values.values()) != {0, 1}:
-            document.add(f"{place}.{key}", "must name a class 0 and a class 1")
-    _check_known(document, f"{place}.classes", task.classes, LEVELS, "level")
-    _check_expression(document, task.positive, f"{place}.positive")
-    _check_expression(document, task.negative, f"{place}.negative")
+            document.add(f"{key_path}.{key}", "must name a class 0 and a class 1")
+    _check_known(document, f"{key_path}.classes", task.classes, LEVELS, "level")
+    _check_expression(document, task.positive, f"{key_path}.positive")
+    _check_expression(document, task.negative, f"{key_path}.negative")
 
 
-def _check_expression(document: Document, text: str, place: str) -> None:
+def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
         parse(text, vocabulary=concepts())
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
-        document.add(place, f"{reason}: {text}")
+        document.add(key_path, f"{reason}: {text}")
 
 
 def _check_references(document: Document, protocol: Protocol) -> None:
@@ -337,14 +366,14 @@ def _check_questions(document: Document, protocol: Protocol) -> None:
 
 def _check_known(
     document: Document,
-    place: str,
+    key_path: str,
     names: Iterable[str],
     known: Collection[str],
-    what: str,
+    noun: str,
 ) -> None:
     for name in names:
         if name not in known:
-            document.unknown(place, name, known, what)
+            document.unknown(key_path, name, known, noun)
 
 
 def _check_splits(document: Document, protocol: Protocol) -> None:
@@ -381,7 +410,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
             document.add(f"models.{name}", "is the name of a baseline; another name")
     if protocol.splits.follow_scheme:
         return
-    needs_scheme = {"elect": True, "tolerance": "folds"}
+    needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for name, model in protocol.models.items():
         if not find_kind(model.kind).head:
             continue

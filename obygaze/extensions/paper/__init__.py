@@ -41,7 +41,7 @@ CODE = Scheme(
             **_VECTORS_OF_BOTH,
             "balance": "weights",
             "unit_norm": False,
-            "elect": True,
+            "best_of_folds": True,
         },
     },
     old_name="authors",

@@ -56,6 +56,10 @@ class RecipeDifference:
 ABSENT = "(absent)"
 
 
+# The section of an unknown recipe with the facts that the importer was given.
+FACTS = "told"
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How features were made. Equal recipes have equal fingerprints, whatever the key order.
@@ -85,9 +89,9 @@ class Recipe:
         )
 
     @classmethod
-    def unknown(cls, source: str, stated: Mapping[str, Any]) -> Self:
-        """Return the recipe of imported features: marked unknown, with the `stated` facts."""
-        return cls.from_json({"unknown": True, "source": source, "told": dict(stated)})
+    def unknown(cls, source: str, facts: Mapping[str, Any]) -> Self:
+        """Return the recipe of imported features: marked unknown, with the facts."""
+        return cls.from_json({"unknown": True, "source": source, FACTS: dict(facts)})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -101,7 +105,7 @@ class Recipe:
         is_unknown = value.get("unknown") is True
         if is_unknown:
             # An unknown recipe may be without facts.
-            _check_section("told", value.get("told", {}))
+            _check_section(FACTS, value.get(FACTS, {}))
             return cls(text)
         for key in SECTIONS:
             if key not in value:
@@ -123,6 +127,12 @@ class Recipe:
     def is_unknown(self) -> bool:
         """Whether the features were imported, and how they were made is not known."""
         return self.to_json().get("unknown") is True
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts that the importer of unknown features was given; none in a known recipe."""
+        facts: Mapping[str, Any] = self.to_json().get(FACTS, {})
+        return facts
 
     @property
     def title(self) -> str:

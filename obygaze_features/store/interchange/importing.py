@@ -120,7 +120,7 @@ def import_features(
     backbone: Annotated[str, Option(group=FACTS)] = "",
     facts: Annotated[
         Mapping[str, str] | None,
-        Option("--fact --told", metavar="KEY=VALUE", group=FACTS),
+        Option("--fact", metavar="KEY=VALUE", group=FACTS),
     ] = None,
     licence: Annotated[str, Option(group=FACTS)] = "",
     citation: Annotated[str, Option(group=FACTS)] = "",

@@ -199,9 +199,9 @@ class Banks:
         tolerances: Tolerances = None
         if settings["tolerance"] == "folds":
             tolerances = _best_tolerances(examples, rows, folds[clips])
-        if settings["elect"]:
+        if settings["best_of_folds"]:
             banks, scores = _by_fold(examples, tolerances, rows, folds[clips])
-            bank = _elected(banks, scores)
+            bank = _best_of_folds(banks, scores)
         else:
             bank = examples.find(rows, tolerances)
         margins = examples.margins(bank, slice(None))
@@ -268,13 +268,13 @@ def _by_fold(
     return banks, np.array(scores)
 
 
-def _elected(banks: Sequence[ConceptBank], scores: FloatArray) -> ConceptBank:
+def _best_of_folds(banks: Sequence[ConceptBank], scores: FloatArray) -> ConceptBank:
     """Return the vectors with the best score, each from its bank; of equal ones the first."""
-    elected = banks[0]
+    best_bank = banks[0]
     for column, best in enumerate(np.argmax(scores, axis=0)):
         for name in ("coef_", "intercept_", "C_", "length_"):
-            getattr(elected, name)[column] = getattr(banks[best], name)[column]
-    return elected
+            getattr(best_bank, name)[column] = getattr(banks[best], name)[column]
+    return best_bank
 
 
 def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np.int64]:

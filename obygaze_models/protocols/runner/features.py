@@ -234,8 +234,8 @@ def join(
 
 def _backbone(name: str, store: Store, feature: Feature) -> str:
     """Return the backbone of a store; an error where the protocol needs another one."""
-    stated = store.recipe.to_json().get("told", {}).get("backbone")
-    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
+    imported = store.recipe.facts.get("backbone")
+    backbone = f"{imported}{IMPORTED}" if imported else store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(
             f"the protocol needs features of {feature.backbone!r} as {name!r}, "

@@ -12,9 +12,9 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.runner.banks import (
     TOLERANCES,
     Banks,
+    _best_of_folds,
     _best_tolerances,
     _by_fold,
-    _elected,
     findable,
 )
 
@@ -88,7 +88,7 @@ def test_each_concept_has_the_tolerance_with_the_best_mean_f1() -> None:
     }
 
 
-def test_of_each_concept_the_vector_of_the_best_fold_is_elected() -> None:
+def test_of_each_concept_the_vector_of_the_best_fold_is_taken() -> None:
     def bank(number: float) -> Any:
         return SimpleNamespace(
             coef_=np.full((2, 3), number),
@@ -98,10 +98,10 @@ def test_of_each_concept_the_vector_of_the_best_fold_is_elected() -> None:
         )
 
     scores = np.array([[0.5, 0.2], [0.5, 0.1], [0.4, 0.7]])
-    elected = _elected([bank(0.0), bank(1.0), bank(2.0)], scores)
-    assert elected.coef_.tolist() == [[0.0] * 3, [2.0] * 3]
+    best_bank = _best_of_folds([bank(0.0), bank(1.0), bank(2.0)], scores)
+    assert best_bank.coef_.tolist() == [[0.0] * 3, [2.0] * 3]
     for name in ("intercept_", "C_", "length_"):
-        assert getattr(elected, name).tolist() == [0.0, 2.0]
+        assert getattr(best_bank, name).tolist() == [0.0, 2.0]
 
 
 def test_a_concept_needs_three_examples_of_each_kind() -> None:

@@ -296,6 +296,21 @@ class TestOldNames:
             read(f'{MINIMAL}\n[data]\nlevel = ["a"]\narray = ["b"]\n')
         assert "data.level: unknown key 'level'" in str(caught.value.details)
 
+    def test_elect_is_best_of_folds(self) -> None:
+        old = 'bottleneck = { kind = "pcbm-lr", elect = false }'
+        text = MINIMAL.replace("[models.ridge]", f"[models]\n{old}\n[models.ridge]")
+        assert read(text).models["bottleneck"].settings["best_of_folds"] is False
+        for name in ("elect", "best_of_folds"):
+            change = f"models.bottleneck.{name}=true"
+            (violation,) = violations(text, change)
+            key = "models.bottleneck.best_of_folds"
+            assert violation == f"--set {key}: needs published splits and a scheme"
+
+        change = "models.pcbm-lr.elect=[true, false]"
+        settings = load_protocol("paper-pcbm", [change]).models["pcbm-lr"].settings
+        assert settings["best_of_folds"] == (True, False)
+        assert "elect" not in settings
+
     def test_the_word_paper_is_the_word_published(self) -> None:
         new = load_protocol("paper-pcbm")
         keys = ("max_depth", "min_samples_leaf")

@@ -46,7 +46,7 @@ def test_features_are_imported_as_by_the_command(workspace: Path) -> None:
         "films",
         "--backbone",
         "x-clip",
-        "--told",
+        "--fact",
         "note=mine",
     )
     typed = call_obygaze("-C", workspace, "store", "import", *words)
