@@ -106,7 +106,7 @@ def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]
     if weights is not None:
         backbones += " -b {card} --weights {card}={weights}"
         stores += " --store untrained=films.{card}"
-    places = {"folder": folder, "card": CARD, "weights": weights}
+    paths = {"folder": folder, "card": CARD, "weights": weights}
     for step in tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))["steps"]:
         if weights is not None or "{card}" not in step["run"]:
             line = (
@@ -114,7 +114,7 @@ def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]
                 .replace("{backbones}", backbones)
                 .replace("{stores}", stores)
             )
-            yield step["why"], [word.format(**places) for word in shlex.split(line)]
+            yield step["why"], [word.format(**paths) for word in shlex.split(line)]
 
 
 def _has_command(program: click.Command, words: Sequence[str]) -> bool:

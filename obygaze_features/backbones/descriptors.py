@@ -114,8 +114,8 @@ def _shares(values: Array, weights: Array, n: int) -> Array:
     """Return the weighted shares [T, n] of values 0..1 in n equal bins; 0 if all weights are 0."""
     steps = np.clip((values * n).astype(np.int64), 0, n - 1)
     n_frames = len(values)
-    places = (steps + n * np.arange(n_frames)[:, None, None]).ravel()
-    sums = np.bincount(places, weights=weights.ravel(), minlength=n * n_frames)
+    bins = (steps + n * np.arange(n_frames)[:, None, None]).ravel()
+    sums = np.bincount(bins, weights=weights.ravel(), minlength=n * n_frames)
     sums = sums.reshape(n_frames, n)
     total = sums.sum(axis=1, keepdims=True)
     return np.asarray(

@@ -147,7 +147,7 @@ class TorchBackbone(Backbone):
         self.hashes = hashes
         self.verified = is_verified(card, files, hashes)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
-        self.module = place(module, placement.device, self.dtype).eval()
+        self.module = move_module(module, placement.device, self.dtype).eval()
         # A TorchScript module has no requires_grad_.
         for parameter in self.module.parameters():
             parameter.requires_grad_(False)
@@ -176,7 +176,9 @@ class TorchBackbone(Backbone):
         return self.pixels.recipe()
 
 
-def place(module: torch.nn.Module, device: str, dtype: torch.dtype) -> torch.nn.Module:
+def move_module(
+    module: torch.nn.Module, device: str, dtype: torch.dtype
+) -> torch.nn.Module:
     """Move a module to a device, and its weights to a precision.
 
     Buffers that no checkpoint stores keep theirs, as in transformers: rotary frequencies are

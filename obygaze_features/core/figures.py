@@ -90,7 +90,7 @@ def _printed(write: Callable[..., Any], *left_out: str) -> bytes:
 
 def draw_bars(
     axes: Any,
-    places: Iterable[float],
+    middles: Iterable[float],
     heights: Iterable[float],
     colors: Sequence[str] | str,
     *,
@@ -102,7 +102,7 @@ def draw_bars(
 
     Args:
         axes: The matplotlib axes; its limits are not changed.
-        places: The middle of each bar.
+        middles: The middle of each bar.
         heights: The height of each bar.
         colors: One colour, or one for each bar.
         bottom: Where all bars begin.
@@ -112,7 +112,7 @@ def draw_bars(
     from matplotlib.collections import PolyCollection
 
     corners = []
-    for middle, height in zip(places, heights, strict=True):
+    for middle, height in zip(middles, heights, strict=True):
         left = middle - width / 2
         top = bottom + height
         right = left + width

@@ -259,9 +259,9 @@ def find_plugin(group: str, name: str) -> Plugin:
         hint = f"install its package; installed are {', '.join(names) or 'none'}"
         raise NotFound(f"no plugin {name!r}{near(name, names)}", where=group, hint=hint)
     if len(with_name) > 1:
-        places = " and ".join(plugin.where for plugin in with_name)
+        packages = " and ".join(plugin.where for plugin in with_name)
         raise FixInput(
-            f"two packages add {name!r}", where=places, hint="uninstall one of them"
+            f"two packages add {name!r}", where=packages, hint="uninstall one of them"
         )
     return with_name[0]
 

@@ -79,7 +79,7 @@ class Violations:
         return len(self.lines)
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
-        """Add one violation; `line` and `column` are None where it has no such place."""
+        """Add one violation; `line` and `column` are None where it has none."""
         where = self.path if line is None else f"{self.path}:{line}"
         if len(message) > MAX_MESSAGE:
             message = f"{message[:80]} ... {message[-150:]}"
@@ -161,8 +161,8 @@ class Converted:
 class Document:
     """One TOML or JSON file while it is checked: its tree and the violations found in it.
 
-    A place is a key with the tables it is in: `splits.folds`, `sources[1].sha256`. `overrides`
-    maps places whose value is not from the file to where it is from, such as an option.
+    A key path is a key with the tables it is in: `splits.folds`, `sources[1].sha256`. `overrides`
+    maps key paths whose value is not from the file to where it is from, such as an option.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ def read_json(
 
 
 def line_numbers(toml: str) -> dict[str, int]:
-    """Return the line of each table and key of a TOML file, by its place."""
+    """Return the line of each table and key of a TOML file, by its key path."""
     line_of: dict[str, int] = {}
     rows: dict[str, int] = {}
     section = ""

@@ -243,8 +243,10 @@ def planned_clips(manifest: Manifest) -> Sequence[PlannedClip]:
     folder = manifest.header.video_root
     if isinstance(manifest.clips, Windows):
         films = manifest.clips.films
-        placed = (replace(film, video=str(Path(folder, film.video))) for film in films)
-        return PlannedWindows(tuple(placed), manifest.clips.grid)
+        in_folder = (
+            replace(film, video=str(Path(folder, film.video))) for film in films
+        )
+        return PlannedWindows(tuple(in_folder), manifest.clips.grid)
     return tuple(
         PlannedClip(
             clip.clip_id,

@@ -308,7 +308,7 @@ class _Sweep:
     def _clip(self, window: _Window, view: View) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""
         sampled = window.samples[view]
-        wanted, places = np.unique(sampled.index, return_inverse=True)
+        wanted, inverse = np.unique(sampled.index, return_inverse=True)
         pieces = []
         for part in self.parts:
             inside = wanted[np.isin(wanted, part.ranks)]
@@ -335,7 +335,7 @@ class _Sweep:
         clip = DecodedClip(
             path=Path(self.job.path),
             pictures=pictures,
-            rows=rows[places],
+            rows=rows[inverse],
             index=np.where(mask, sampled.index, -1),
             time_s=np.where(mask, times_s[sampled.index], np.nan),
             asked_s=np.where(mask, times_s[sampled.asked], np.nan),

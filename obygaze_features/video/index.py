@@ -216,8 +216,8 @@ class FrameIndex:
             )
         # Each lost picture takes its place before the first that has a later position.
         order = np.array(out, dtype=np.int64)
-        places = np.searchsorted(np.maximum.accumulate(order), lost)
-        return self.without_times().with_order(np.insert(order, places, lost))
+        insert_at = np.searchsorted(np.maximum.accumulate(order), lost)
+        return self.without_times().with_order(np.insert(order, insert_at, lost))
 
     def agrees_with(self, out: Sequence[int]) -> bool:
         """Return whether pictures came out of the decoder in the order of their times."""

@@ -67,7 +67,7 @@ def count_leak(
     test: Iterable[str],
     *,
     concepts: Iterable[str] = (),
-    places: Mapping[str, tuple[str, int]] | None = None,
+    scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
     cell: str = "",
     clip_of: Mapping[str, str] | None = None,
     copies: Mapping[str, int] | None = None,
@@ -79,7 +79,7 @@ def count_leak(
         validation: The validation clips.
         test: The test clips.
         concepts: The clips that concept vectors were found on, in any fit of the model.
-        places: The film and scene of each clip; scenes beside each other are neighbours.
+        scene_of_clip: The film and scene of each clip; scenes beside each other are neighbours.
         cell: The name of the cell, for messages.
         clip_of: What is read for each id, where several ids are rows about one clip.
         copies: The number of its group for each clip whose features another clip has too.
@@ -89,12 +89,17 @@ def count_leak(
     tested = _distinct(test, "test", cell)
     found_on = _distinct(concepts, "concepts", cell)
     ids = sorted(trained | chosen | tested | found_on)
-    if places is not None:
-        unplaced = [clip for clip in ids if clip not in places]
-        if unplaced:
-            message = f"{len(unplaced)} clips have no film and scene, the first is {unplaced[0]}"
-            raise FixInput(message, where=cell)
-    index = LeakIndex.of(ids, places=places, clip_of=clip_of, copies=copies)
+    if scene_of_clip is not None:
+        without_scene = [clip for clip in ids if clip not in scene_of_clip]
+        if without_scene:
+            raise FixInput(
+                f"{len(without_scene)} clips have no film and scene, the first is "
+                f"{without_scene[0]}",
+                where=cell,
+            )
+    index = LeakIndex.of(
+        ids, scene_of_clip=scene_of_clip, clip_of=clip_of, copies=copies
+    )
     row_of = {clip: row for row, clip in enumerate(ids)}
     rows = []
     for subset in (trained, chosen, tested, found_on):
@@ -107,20 +112,20 @@ class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
 
     Of each clip: the number of what is read for it; of its group of copies, -1 for none; and the
-    places, where scenes are known.
+    scenes, where they are known.
     """
 
     ids: Sequence[str]
     clips: IntArray
     copies: IntArray
-    places: PlaceNumbers | None = None
+    scenes: SceneNumbers | None = None
 
     @classmethod
     def of(
         cls,
         ids: Sequence[str],
         *,
-        places: Mapping[str, tuple[str, int]] | None = None,
+        scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
         clip_of: Mapping[str, str] | None = None,
         copies: Mapping[str, int] | None = None,
     ) -> Self:
@@ -132,10 +137,10 @@ class LeakIndex:
         for group in groups:
             number_of_group.setdefault(group, len(number_of_group) - 1)
         copied = np.array([number_of_group[group] for group in groups], dtype=np.intp)
-        if places is None:
+        if scene_of_clip is None:
             return cls(ids, clips, copied)
-        own_places = [places[clip] for clip in ids]
-        return cls(ids, clips, copied, PlaceNumbers.of(own_places))
+        scenes = [scene_of_clip[clip] for clip in ids]
+        return cls(ids, clips, copied, SceneNumbers.of(scenes))
 
     def count(
         self,
@@ -157,8 +162,8 @@ class LeakIndex:
         leaked = test[is_leaked]
         near = None
         same = None
-        if self.places is not None:
-            near, same = self.places.count(fresh, seen)
+        if self.scenes is not None:
+            near, same = self.scenes.count(fresh, seen)
         return Leak(
             cell=cell,
             n_test=len(test),
@@ -177,7 +182,7 @@ class LeakIndex:
 
 
 @dataclass(frozen=True, eq=False)
-class PlaceNumbers:
+class SceneNumbers:
     """The numbers of the film and of the scene of each clip, and of the scenes beside it.
 
     `beside` has the scene before, the scene itself and the one after it; -1 for one without a clip.
@@ -188,16 +193,16 @@ class PlaceNumbers:
     beside: IntArray
 
     @classmethod
-    def of(cls, places: Sequence[tuple[str, int]]) -> Self:
-        """Return the numbers of the places of clips, which are film and scene."""
+    def of(cls, scenes: Sequence[tuple[str, int]]) -> Self:
+        """Return the numbers of the films and scenes of clips."""
         number_of_scene: dict[tuple[str, int], int] = {}
-        for film_and_scene in places:
+        for film_and_scene in scenes:
             number_of_scene.setdefault(film_and_scene, len(number_of_scene))
-        beside = np.empty((len(places), 3), dtype=np.intp)
-        for row, (film, scene) in enumerate(places):
+        beside = np.empty((len(scenes), 3), dtype=np.intp)
+        for row, (film, scene) in enumerate(scenes):
             around = [(film, scene + step) for step in (-1, 0, 1)]
             beside[row] = [number_of_scene.get(neighbour, -1) for neighbour in around]
-        return cls(_numbers([film for film, _ in places]), beside[:, 1], beside)
+        return cls(_numbers([film for film, _ in scenes]), beside[:, 1], beside)
 
     def count(self, clips: IntArray, seen: IntArray) -> tuple[int, int]:
         """Return how many clips are beside a clip that was seen, and how many in its film."""

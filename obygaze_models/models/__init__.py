@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from obygaze_models.models.baselines import Neighbour as Neighbour
     from obygaze_models.models.baselines import Prevalence as Prevalence
     from obygaze_models.models.baselines import RandomBaseline as RandomBaseline
+    from obygaze_models.models.baselines import film_and_scene as film_and_scene
     from obygaze_models.models.baselines import oracle as oracle
-    from obygaze_models.models.baselines import places as places
     from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
     from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
     from obygaze_models.models.bottleneck import TrueValues as TrueValues
@@ -58,7 +58,7 @@ else:
             "Prevalence",
             "RandomBaseline",
             "oracle",
-            "places",
+            "film_and_scene",
         ),
         "obygaze_models.models.bottleneck": (
             "Bottleneck",

@@ -38,8 +38,8 @@ def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)
 
 
-def places(films: ArrayLike, scenes: ArrayLike) -> Floats:
-    """Return the film and scene of each clip as the two columns that the place baselines take.
+def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
+    """Return the film and scene of each clip as the two columns that the baselines of scenes take.
 
     Films are numbered over the whole table: make it once and then take the rows of a split.
     """
@@ -130,7 +130,7 @@ class FilmPrior(Baseline):
 class Neighbour(Baseline):
     """Averages the labels of the training clips of the same film, weighted by nearness of scene.
 
-    X is film and scene (`places`); a weight is `exp(-|scene distance| / 2)`. A film without
+    X is film and scene (`film_and_scene`); a weight is `exp(-|scene distance| / 2)`. A film without
     training clips gets the overall prevalence.
     """
 

@@ -284,8 +284,8 @@ def intervene(
         raise FixTraining(f"unknown order {order!r}", hint="one of random, greedy")
     steps = range(rows.shape[1] + 1)
     scores_of_orders = []
-    for places in orders:
-        scores_of_orders.append([score(places < step) for step in steps])
+    for ranks in orders:
+        scores_of_orders.append([score(ranks < step) for step in steps])
     f1, ap = np.array(scores_of_orders).mean(axis=0).T
     return InterventionCurve(f1, ap, sequence)
 

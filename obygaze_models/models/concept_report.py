@@ -131,9 +131,9 @@ def ranking_quality(scores: Floats, target: Ints) -> dict[str, Floats]:
     hits = (target[labelled] == 1)[order]
     n = len(hits)
     n_positive = int(hits[:, 0].sum())
-    places = np.arange(1, n + 1)[:, None]
-    ap = (hits * hits.cumsum(axis=0) / places).sum(axis=0) / n_positive
-    ranks = (hits * (n + 1 - places)).sum(axis=0)
+    positions = np.arange(1, n + 1)[:, None]
+    ap = (hits * hits.cumsum(axis=0) / positions).sum(axis=0) / n_positive
+    ranks = (hits * (n + 1 - positions)).sum(axis=0)
     auc = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
     return {"ap": ap, "auc": auc}
 

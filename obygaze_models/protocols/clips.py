@@ -107,21 +107,21 @@ class ClipTable:
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
-        """The two columns that baselines of places read; without positions all scenes are 0."""
+        """The two columns that baselines of scenes read; without positions all scenes are 0."""
         # Late: it loads scikit-learn.
-        from obygaze_models.models.baselines import places
+        from obygaze_models.models.baselines import film_and_scene
 
         if self.scenes is None:
-            return places(self.films, np.zeros(len(self)))
-        return places(self.films, self.scenes)
+            return film_and_scene(self.films, np.zeros(len(self)))
+        return film_and_scene(self.films, self.scenes)
 
     @cached_property
-    def places(self) -> Mapping[str, tuple[str, int]] | None:
+    def scene_of_clip(self) -> Mapping[str, tuple[str, int]] | None:
         """The film of each clip and its position there, or None as for `scenes`."""
         if self.scenes is None:
             return None
-        places = zip(self.films.tolist(), self.scenes.tolist(), strict=True)
-        return dict(zip(self.ids, places, strict=True))
+        scenes = zip(self.films.tolist(), self.scenes.tolist(), strict=True)
+        return dict(zip(self.ids, scenes, strict=True))
 
     @cached_property
     def others(self) -> list[list[Clip]]:

@@ -203,7 +203,7 @@ def train(
     """
     from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.training import fit_final, training_protocol
-    from obygaze_models.zoo.saving import check_place, load_folder
+    from obygaze_models.zoo.saving import check_target, load_folder
 
     trust_code([model, *changes])
     clips, path = named_manifest(manifest, workspace)
@@ -213,7 +213,7 @@ def train(
     resolved_workspace = Workspace.of(workspace)
     folder = _named_folder(resolved_workspace, name)
     model_folder = resolved_workspace.folder("models") / folder.name
-    check_place(model_folder, model_folder.name)
+    check_target(model_folder, model_folder.name)
     finished = run_protocol(
         inputs,
         folder,

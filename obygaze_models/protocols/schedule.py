@@ -214,7 +214,10 @@ def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
 def leak_index(table: ClipTable, copies: Mapping[str, int] | None = None) -> LeakIndex:
     """Return the clips of a table by number; `copies` is as in `count_leak`."""
     return LeakIndex.of(
-        table.ids, places=table.places, clip_of=table.clip_of, copies=copies
+        table.ids,
+        scene_of_clip=table.scene_of_clip,
+        clip_of=table.clip_of,
+        copies=copies,
     )
 
 

@@ -34,7 +34,7 @@ from obygaze_models.report.tables import (
 )
 
 MAX_TREE_DEPTH = 4
-Place = tuple[int, float]
+Position = tuple[int, float]
 ORDER_COLORS = {"greedy": MODEL, "random": BASELINE}
 
 
@@ -245,22 +245,22 @@ def _draw_corrections(head: Head, name: str, key: str, figures: FigureSet) -> No
 
 def _draw_tree(head: Head, tree: Tree, name: str, key: str, figures: FigureSet) -> None:
     """Draw a tree from left to right; "no" is above "yes" (Figure 5 of the paper)."""
-    placed = place_nodes(tree, 0, 0, count())
-    depth = max(x for x, _ in placed.values())
-    n_rows = max(y for _, y in placed.values()) + 1
+    position_of = node_positions(tree, 0, 0, count())
+    depth = max(x for x, _ in position_of.values())
+    n_rows = max(y for _, y in position_of.values()) + 1
     names: dict[str, Any] = {
         "name": name,
         "n": head.n,
         "n_positive": head.n_positive,
     }
     with figures.draw("tree", key, 0.3 + 0.32 * n_rows, **names) as (_, axes):
-        for node, position in placed.items():
+        for node, position in position_of.items():
             for child_node in (tree.left[node], tree.right[node]):
-                child = placed.get(child_node)
+                child = position_of.get(child_node)
                 if child:
                     x, y = zip(position, child, strict=True)
                     axes.plot(x, y, color=MUTED, lw=0.8, zorder=0)
-            is_inner = tree.left[node] in placed
+            is_inner = tree.left[node] in position_of
             _draw_node(axes, head, tree, node, position, is_inner)
         axes.set(
             xlim=(-0.45, max(depth, 2) + 0.45),
@@ -271,21 +271,21 @@ def _draw_tree(head: Head, tree: Tree, name: str, key: str, figures: FigureSet) 
         hide_ticks(axes)
 
 
-def place_nodes(
+def node_positions(
     tree: Tree, node: int, depth: int, rows: Iterator[int]
-) -> dict[int, Place]:
+) -> dict[int, Position]:
     """Return depth and row by node: leaves in rows, other nodes in the middle of their branches."""
     left = tree.left[node]
     right = tree.right[node]
     if left < 0 or depth == MAX_TREE_DEPTH:
         return {node: (depth, next(rows))}
-    below = place_nodes(tree, left, depth + 1, rows)
-    below |= place_nodes(tree, right, depth + 1, rows)
+    below = node_positions(tree, left, depth + 1, rows)
+    below |= node_positions(tree, right, depth + 1, rows)
     return {node: (depth, (below[left][1] + below[right][1]) / 2), **below}
 
 
 def _draw_node(
-    axes: Any, head: Head, tree: Tree, node: int, position: Place, is_inner: bool
+    axes: Any, head: Head, tree: Tree, node: int, position: Position, is_inner: bool
 ) -> None:
     import matplotlib
 

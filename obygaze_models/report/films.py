@@ -60,12 +60,12 @@ class Bar(NamedTuple):
     """A clip, where it is in its film, and the score of each model that tested it."""
 
     clip: Clip
-    place: str
+    position: str
     scores: Mapping[str, ClipScore]
 
 
 class Timelines(NamedTuple):
-    """The films of a pair of tasks, the clips of each in order; `unit` is that of their places."""
+    """The films of a pair of tasks, the clips of each in order, `unit` that of their positions."""
 
     pair: str
     unit: str
@@ -114,7 +114,7 @@ def timelines(run: ReportRun) -> Timelines | None:
     rows = [row for row in run.predictions if (row["train"], row["test"]) == pair]
     scores = _scores_of_best_models(run, pair, rows)
     clips = _clips_in_order(run, rows)
-    unit = place_unit(clips)
+    unit = position_unit(clips)
     clips_by_film = grouped(clips, lambda clip: clip.movie_id)
     films = {}
     for film, film_clips in sorted(clips_by_film.items()):
@@ -155,7 +155,7 @@ def _scores_of_best_models(
 def _bars_of(
     clips: Sequence[Clip], unit: str, scores: Mapping[str, Mapping[str, ClipScore]]
 ) -> list[Bar]:
-    """Return the clips of a film with their places and the scores of each model."""
+    """Return the clips of a film with their positions and the scores of each model."""
     bars = []
     for number, clip in enumerate(clips, 1):
         clip_id = clip.clip_id
@@ -164,7 +164,7 @@ def _bars_of(
             for model, by_clip in scores.items()
             if clip_id in by_clip
         }
-        bars.append(Bar(clip, _place(clip, unit, number), scores_of_clip))
+        bars.append(Bar(clip, _position(clip, unit, number), scores_of_clip))
     return bars
 
 
@@ -228,7 +228,7 @@ def _error_rows(run: ReportRun, lines: Timelines) -> list[Row | Heading]:
             concepts = ", ".join(bar.clip.concepts) or None
             score = Number(bar.scores[model].score)
             rows.append(
-                (film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score)
+                (film, bar.clip.clip_id, bar.position, bar.clip.level, concepts, score)
             )
     return rows
 
@@ -243,7 +243,7 @@ def _clip_rows(run: ReportRun, lines: Timelines) -> list[Row | Heading]:
                 continue
             level = bar.clip.level or None
             decisions = (_decision(bar.scores.get(model)) for model in lines.models)
-            rows.append((bar.clip.clip_id, bar.place, level, *decisions))
+            rows.append((bar.clip.clip_id, bar.position, level, *decisions))
     return rows
 
 
@@ -280,7 +280,7 @@ def _clips_in_order(run: ReportRun, rows: Sequence[Prediction]) -> list[Clip]:
     """Return the clips of the manifest in film order; without it, the tested clips by id."""
     if run.manifest is not None:
         clips = list(run.manifest)
-        if place_unit(clips) == TIME:
+        if position_unit(clips) == TIME:
             return sorted(
                 clips, key=lambda clip: (clip.movie_id, _start_s(clip) or 0.0)
             )
@@ -293,8 +293,8 @@ def _clips_in_order(run: ReportRun, rows: Sequence[Prediction]) -> list[Clip]:
     return clips
 
 
-def place_unit(clips: Sequence[Clip]) -> str:
-    """Return what places the clips in their films: time, scene or number of the clip."""
+def position_unit(clips: Sequence[Clip]) -> str:
+    """Return the unit of positions of clips in their films: time, scene or number of the clip."""
     starts = [_start_s(clip) for clip in clips]
     if None not in starts and len(set(starts)) > 1:
         return TIME
@@ -309,7 +309,7 @@ def _start_s(clip: Clip) -> float | None:
     return clip.start_s if in_film is None else in_film
 
 
-def _place(clip: Clip, unit: str, number: int) -> str:
+def _position(clip: Clip, unit: str, number: int) -> str:
     if unit == TIME:
         return clock(_start_s(clip) or 0.0)
     if unit == SCENE:
@@ -397,7 +397,7 @@ def _draw_timeline(
     axes.set_yticks([bottom + 0.5 for bottom in bottoms], labels, fontsize=4.5)
     axes.set(xlim=(-0.6, longest - 0.4), ylim=(bottoms[-1] - 0.05, 0.05))
     ticks = range(0, len(bars), _tick_step(longest))
-    axes.set_xticks(ticks, [bars[i].place for i in ticks], fontsize=4, color=MUTED)
+    axes.set_xticks(ticks, [bars[i].position for i in ticks], fontsize=4, color=MUTED)
     hide_ticks(axes)
     axes.tick_params(axis="x", pad=1)
 

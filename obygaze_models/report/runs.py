@@ -68,9 +68,9 @@ def report(
     """
     from obygaze_models.report.page import FIGURES, FORMATS, write_report
 
-    place = Workspace.of(workspace)
+    its_workspace = Workspace.of(workspace)
     folders = [
-        run.folder if isinstance(run, Run) else place.existing("runs", run)
+        run.folder if isinstance(run, Run) else its_workspace.existing("runs", run)
         for run in runs
     ]
     page = None if output is None else Path(output)

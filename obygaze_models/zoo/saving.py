@@ -141,7 +141,7 @@ def save_model(
 
     from obygaze_models.models.estimator import save_state
 
-    check_place(folder, info.name)
+    check_target(folder, info.name)
     unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
     if unknown:
         raise FixInput(
@@ -345,7 +345,7 @@ def pull_model(
     return load_folder(folder)
 
 
-def check_place(folder: Path, name: str) -> None:
+def check_target(folder: Path, name: str) -> None:
     """Raise an error, before anything is trained, if a model cannot have this name or folder."""
     if not _NAME.fullmatch(name):
         raise FixUsage(

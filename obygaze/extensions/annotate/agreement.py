@@ -410,13 +410,13 @@ def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> 
     tables = np.zeros((times, n_levels, n_levels), dtype=np.int64)
     left = columns.copy()
     for i in range(n_levels - 1):
-        to_place = rows[:, i].copy()
+        unassigned = rows[:, i].copy()
         others = left.sum(axis=1)
         for j in range(n_levels - 1):
             others -= left[:, j]
-            tables[:, i, j] = generator.hypergeometric(left[:, j], others, to_place)
-            to_place -= tables[:, i, j]
-        tables[:, i, -1] = to_place
+            tables[:, i, j] = generator.hypergeometric(left[:, j], others, unassigned)
+            unassigned -= tables[:, i, j]
+        tables[:, i, -1] = unassigned
         left -= tables[:, i]
     tables[:, -1] = left
     return tables

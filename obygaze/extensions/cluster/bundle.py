@@ -46,8 +46,8 @@ def make_bundle(
     workspace = Workspace(Path(plan.workspace))
     missing = list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
-    placed = _placed(plan, cards)
-    _write_plan(placed, folder)
+    bundled = _bundled(plan, cards)
+    _write_plan(bundled, folder)
     card_files = list(workspace.folder("backbones").glob("*.toml"))
     for target in plan.targets:
         card_file = _card_file(target.backbone)
@@ -60,7 +60,7 @@ def make_bundle(
     write_atomic(folder / "README.md", readme.encode())
     extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
     _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
-    for card, target, copied in zip(cards, plan.targets, placed.targets, strict=True):
+    for card, target, copied in zip(cards, plan.targets, bundled.targets, strict=True):
         try:
             if copied.weights is not None:
                 _copy_weights(card, target.weights, folder / copied.weights)
@@ -71,7 +71,7 @@ def make_bundle(
     return missing
 
 
-def _placed(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
+def _bundled(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
     """Return the plan with its stores, weights and cards in the current folder.
 
     Different stores and different weights keep different names, also where the last parts of their

@@ -136,9 +136,9 @@ def _publish(
             raise FixUsage(
                 f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder"
             )
-        place = HubTarget(target)
-        send_packed(select_files(store.files), place, documents, progress=progress)
-        return {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
+        repository = HubTarget(target)
+        send_packed(select_files(store.files), repository, documents, progress=progress)
+        return {name: mark.n_bytes for name, mark in repository.hub.listing("").items()}
     folder = Path(target)
     zip_name = f"{folder.name}.zip"
 

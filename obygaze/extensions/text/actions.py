@@ -44,8 +44,8 @@ class EmbeddedTexts:
     def __str__(self) -> str:
         n_texts, width = self.table.embeddings.shape
         names = ", ".join(self.attributes)
-        places = " and ".join(self.written)
-        return f"{n_texts} texts of {width} numbers: {names}\nin {places}"
+        paths = " and ".join(self.written)
+        return f"{n_texts} texts of {width} numbers: {names}\nin {paths}"
 
     def __repr__(self) -> str:
         return short_repr("EmbeddedTexts", *self.written)

@@ -132,7 +132,7 @@ class ChunkLayout:
         """The bytes of the index at the end of a shard."""
         return self.n_chunks * _ENTRY_BYTES + CRC_BYTES
 
-    def places(self, data: Bytes, n_bytes: int) -> list[tuple[int, int] | None]:
+    def spans(self, data: Bytes, n_bytes: int) -> list[tuple[int, int] | None]:
         """Return the first byte of each chunk, and the one after it, from a file or its index.
 
         None for a chunk that a shard does not have, whose rows are all fill values. The chunks of a
@@ -147,37 +147,37 @@ class ChunkLayout:
             return [(0, n_bytes)]
         index = _without_crc32c(data[-self.index_bytes :]).tobytes()
         entries = np.frombuffer(index, "<u8").reshape(self.n_chunks, 2).tolist()
-        places: list[tuple[int, int] | None] = []
+        spans: list[tuple[int, int] | None] = []
         end = 0
         for start, length in entries:
             if start == length == _ABSENT:
-                places.append(None)
+                spans.append(None)
                 continue
             if start != end or length < CRC_BYTES:
                 raise ValueError(
                     "the chunks of a shard are not in the order of their rows"
                 )
             end = start + length
-            places.append((start, end))
+            spans.append((start, end))
         if end != n_bytes - self.index_bytes:
             raise ValueError("the chunks of a shard do not end at its index")
-        return places
+        return spans
 
     def n_present(self, data: Bytes, n_bytes: int) -> int:
         """Return how many chunks a file has; raise ValueError unless these are the first ones.
 
-        The arguments are those of `places`.
+        The arguments are those of `spans`.
         """
-        places = self.places(data, n_bytes)
-        n_present = len(places) - places.count(None)
-        if None in places[:n_present]:
+        spans = self.spans(data, n_bytes)
+        n_present = len(spans) - spans.count(None)
+        if None in spans[:n_present]:
             raise ValueError("a chunk of a shard is absent before another one")
         return n_present
 
     def crc32c(self, data: Bytes) -> str:
         """Return the CRC32C values in a whole file, one for each chunk, in their order in it."""
         n_present = self.n_present(data, len(data))
-        spans = self.places(data, len(data))[:n_present]
+        spans = self.spans(data, len(data))[:n_present]
         return "".join(crc32c_of(data[span[0] : span[1]]) for span in spans if span)
 
     def encode(
@@ -196,7 +196,7 @@ class ChunkLayout:
             fill = np.full(fill_shape, fill_value, self.dtype)
             rows = np.concatenate([rows, fill])
         pieces: list[Any] = []
-        places: list[int] = []
+        spans: list[int] = []
         start = 0
         for chunk in np.split(rows, n_chunks):
             data = (
@@ -205,12 +205,12 @@ class ChunkLayout:
                 else chunk.reshape(-1).view(np.uint8)
             )
             pieces += [data, _crc32c(data)]
-            places += [start, len(data) + CRC_BYTES]
-            start += places[-1]
+            spans += [start, len(data) + CRC_BYTES]
+            start += spans[-1]
         crc32c = "".join(piece.hex() for piece in pieces[1::2])
         if self.is_shard:
-            places += [_ABSENT] * 2 * (self.n_chunks - n_chunks)
-            index = np.array(places, "<u8").tobytes()
+            spans += [_ABSENT] * 2 * (self.n_chunks - n_chunks)
+            index = np.array(spans, "<u8").tobytes()
             pieces += [index, _crc32c(index)]
         return pieces, crc32c
 

@@ -45,11 +45,11 @@ class RecipeDifference:
     key: str
     ours: Any
     theirs: Any
-    places: tuple[str, str]
+    sides: tuple[str, str]
 
     def __str__(self) -> str:
         """Return the difference in one line."""
-        here, there = self.places
+        here, there = self.sides
         return f"{self.key}: {_shortened(self.ours)} {here}, {_shortened(self.theirs)} {there}"
 
 
@@ -160,10 +160,10 @@ class Recipe:
         return self.from_json({**ours, "backbone": {**without_claim, **claim}})
 
     def diff(
-        self, other: Self, places: tuple[str, str] = ("here", "there")
+        self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
-        """Return each key, as a dotted path, on which two recipes differ; `places` name them."""
-        return list(_differences("", self.to_json(), other.to_json(), places))
+        """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
+        return list(_differences("", self.to_json(), other.to_json(), sides))
 
     def require(
         self,
@@ -171,11 +171,11 @@ class Recipe:
         *,
         where: str,
         message: str = "another recipe",
-        places: tuple[str, str] = ("here", "there"),
+        sides: tuple[str, str] = ("here", "there"),
         hint: str = "choose another store name",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
-        differences = self.diff(other, places)
+        differences = self.diff(other, sides)
         if differences:
             keys = ", ".join(difference.key for difference in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
@@ -195,15 +195,15 @@ def _check_section(key: str, section: Any) -> None:
 
 
 def _differences(
-    path: str, ours: Any, theirs: Any, places: tuple[str, str]
+    path: str, ours: Any, theirs: Any, sides: tuple[str, str]
 ) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
             inner = f"{path}.{key}" if path else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
-            yield from _differences(inner, *pair, places)
+            yield from _differences(inner, *pair, sides)
     elif canonical_json(ours) != canonical_json(theirs):
-        yield RecipeDifference(path, ours, theirs, places)
+        yield RecipeDifference(path, ours, theirs, sides)
 
 
 def _shortened(value: Any) -> str:

@@ -44,7 +44,7 @@ def open_one(
 ) -> FeatureSource:
     """Open a file or a folder; without paths in `arrays`, a dataset for each clip, or ids."""
     # Other programs show paths from the root of the file: /features.
-    arrays = {name: place.lstrip("/") for name, place in arrays.items()}
+    arrays = {name: key.lstrip("/") for name, key in arrays.items()}
     id_key = None if id_key is None else id_key.lstrip("/")
     try:
         if path.is_dir():

@@ -152,8 +152,8 @@ class Arrays:
 
     def _read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         if (np.diff(rows) <= 0).any():
-            unique, places = np.unique(rows, return_inverse=True)
-            return self._read(spec, unique)[places]
+            unique, inverse = np.unique(rows, return_inverse=True)
+            return self._read(spec, unique)[inverse]
         out = self.reserve(spec, len(rows))
         layout = self.layout(spec.name)
         blocks = rows // self.plan.block_rows
@@ -234,7 +234,7 @@ class Arrays:
         """Yield some chunks of a file, which is only read in parts if not all are wanted."""
         if len(wanted) == layout.n_chunks:
             data = self._part(key, layout)
-            for bounds in layout.places(data, len(data)):
+            for bounds in layout.spans(data, len(data)):
                 if bounds is None:
                     yield None
                     continue
@@ -242,7 +242,7 @@ class Arrays:
                 yield data[start:stop]
             return
         index = self._piece(key, layout, -layout.index_bytes)
-        bounds_of = layout.places(index.data, index.total)
+        bounds_of = layout.spans(index.data, index.total)
         for number in wanted:
             bounds = bounds_of[number]
             if bounds is None:

@@ -456,7 +456,7 @@ def _problem_of_index(layout: ChunkLayout, index: Piece, crc32c: str | None) -> 
     """Return what is wrong with the index of a shard; "" if nothing is."""
     try:
         if not crc32c:
-            layout.places(index.data, index.total)
+            layout.spans(index.data, index.total)
         elif 8 * layout.n_present(index.data, index.total) != len(crc32c):
             return "it does not have the chunks that were committed"
     except ValueError as error:
@@ -468,7 +468,7 @@ def _problem_of_chunks(
     files: Files, name: str, expected: Expected, layout: ChunkLayout
 ) -> str:
     """Return why a file with the right sha256 cannot be decoded; "" if its headers are right."""
-    places: list[tuple[int, int] | None] = [(0, expected.mark.n_bytes)]
+    spans: list[tuple[int, int] | None] = [(0, expected.mark.n_bytes)]
     if layout.is_shard:
         index = files.read(name, -layout.index_bytes)
         if index is None:
@@ -476,10 +476,10 @@ def _problem_of_chunks(
         problem = _problem_of_index(layout, index, expected.crc32c)
         if problem:
             return problem
-        places = layout.places(index.data, index.total)
+        spans = layout.spans(index.data, index.total)
     if layout.codec is None:
         return ""
-    for bounds in places:
+    for bounds in spans:
         if bounds is None:
             continue
         start, stop = bounds

@@ -69,7 +69,7 @@ MODE = (stat.S_IFREG | 0o644) << 16
 UNIX = 3
 # At the target until all is sent: which store comes.
 CLAIM = "push.json"
-OTHER_PLACE = "another address"
+OTHER_ADDRESS = "another address"
 UNSEALED = (
     "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
     "store with failed clips"
@@ -269,7 +269,7 @@ class _Upload(Transfer):
             elif existing_document == store:
                 self._count(store)
             else:  # by a process that does not look for claims
-                existing_copy(target.files, selection, OTHER_PLACE)
+                existing_copy(target.files, selection, OTHER_ADDRESS)
             target.remove(CLAIM)
             target.settle(f"Features: {title}")
         return self.done(
@@ -286,7 +286,7 @@ class _Upload(Transfer):
         """
         files = self.target.files
         selection = self.selection
-        if existing_copy(files, selection, OTHER_PLACE) is not None:
+        if existing_copy(files, selection, OTHER_ADDRESS) is not None:
             return False
         claim = {
             "created_by": f"obygaze {__version__}",
@@ -301,7 +301,7 @@ class _Upload(Transfer):
                 hint="another address; if that push was given up, remove this file",
             )
         try:
-            return existing_copy(files, selection, OTHER_PLACE) is None
+            return existing_copy(files, selection, OTHER_ADDRESS) is None
         except (AlreadyThere, Mismatch):  # it was completed just before
             self.target.remove(CLAIM)
             raise

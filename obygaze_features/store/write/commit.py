@@ -145,7 +145,7 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
         is_open = not is_closed and _current_checksum(root, block) == marker.replaces
         try:
             if is_open and _decide(root, folder, marker, tag):
-                _place(root, folder, marker, tag)
+                _move_into_store(root, folder, marker, tag)
                 _publish(root, folder, marker, tag)
         except FileNotFoundError:
             if not is_listed(root / Seal.FILE):
@@ -325,7 +325,7 @@ def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
     return Marker.from_bytes(data, str(path)), path.name.removeprefix("marker.")
 
 
-def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
+def _move_into_store(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     for index, name in enumerate(sorted(marker.files)):
         try:
             (folder / f"{index}.{tag}").rename(root / name)

@@ -137,7 +137,7 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
             recipe,
             where=str(path),
             message="this store has another recipe",
-            places=("in the store", "asked for"),
+            sides=("in the store", "asked for"),
         )
     return plan
 

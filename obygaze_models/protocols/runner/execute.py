@@ -186,7 +186,7 @@ def run_baselines(context: FitContext) -> list[Cell]:
     table = context.table
     is_possible = {
         "oracle": table.has_concept.any(),
-        "neighbour": table.places is not None,
+        "neighbour": table.scene_of_clip is not None,
         "annotator": any(table.others),
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]

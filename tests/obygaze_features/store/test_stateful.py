@@ -468,7 +468,7 @@ class StoreMachine(RuleBasedStateMachine):
         if steps > 0:
             assert commit._decide(self.path, claim, marker, tag)
         if steps > 1:
-            commit._place(self.path, claim, marker, tag)
+            commit._move_into_store(self.path, claim, marker, tag)
         if steps > 2:
             commit._publish(self.path, claim, marker, tag)
         self.check_after_a_kill(chosen)

@@ -8,7 +8,7 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import check_leaks, count_leak
 
-PLACES = {
+SCENES = {
     "a1": ("a", 1),
     "a2": ("a", 2),
     "a4": ("a", 4),
@@ -19,7 +19,7 @@ PLACES = {
 
 def test_by_hand() -> None:
     leak = count_leak(
-        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x"
+        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], scene_of_clip=SCENES, cell="x"
     )
     assert leak.n_test == 4
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
@@ -38,9 +38,10 @@ def test_a_clip_in_train_and_validation_leaks_once() -> None:
 @settings(max_examples=60, deadline=None)
 @given(*[st.sets(st.integers(0, 25)) for _ in range(3)])
 def test_against_a_loop(train: set[int], validation: set[int], test: set[int]) -> None:
-    places = {str(i): (f"m{i % 2}", i // 2) for i in range(26)}
+    scene_of_clip = {str(i): (f"m{i % 2}", i // 2) for i in range(26)}
     leak = count_leak(
-        *[map(str, part) for part in (train, validation, test)], places=places
+        *[map(str, part) for part in (train, validation, test)],
+        scene_of_clip=scene_of_clip,
     )
     seen = train | validation
     fresh = [t for t in test if t not in seen]
@@ -73,7 +74,9 @@ class TestCheck:
         assert len(check_leaks([self.bad], allowed=True)) == 1
 
     def test_a_line_for_the_report(self) -> None:
-        leak = count_leak(["a1"], ["a4"], ["a2", "a4"], places=PLACES, cell="fold 3")
+        leak = count_leak(
+            ["a1"], ["a4"], ["a2", "a4"], scene_of_clip=SCENES, cell="fold 3"
+        )
         assert leak.text == (
             "fold 3: 1 of 2 test clips leaked (0 in train, 1 in validation), "
             "1 more beside a training scene"
@@ -87,7 +90,7 @@ class TestRefusals:
 
     def test_a_clip_without_a_place(self) -> None:
         with pytest.raises(FixInput, match="first is zz"):
-            count_leak(["a1"], [], ["zz"], places=PLACES)
+            count_leak(["a1"], [], ["zz"], scene_of_clip=SCENES)
 
 
 class TestPublished:
@@ -105,20 +108,20 @@ class TestPublished:
 
     def test_random_folds_have_their_neighbours_in_training(self) -> None:
         table = split_file("02_ENHN_S.csv")
-        places = dict(
+        scene_of_clip = dict(
             zip(table.ids, zip(table.films, table.scenes, strict=True), strict=True)
         )
         leak = count_leak(
             table.in_folds(*range(9)),
             [],
             table.in_folds(9),
-            places=places,
+            scene_of_clip=scene_of_clip,
             cell="ENHN_S",
         )
-        seen = {places[clip] for clip in table.in_folds(*range(9))}
+        seen = {scene_of_clip[clip] for clip in table.in_folds(*range(9))}
         beside = sum(
             (film, scene - 1) in seen or (film, scene + 1) in seen
-            for film, scene in (places[clip] for clip in table.in_folds(9))
+            for film, scene in (scene_of_clip[clip] for clip in table.in_folds(9))
         )
         assert leak.neighbours == beside > 60
         assert leak.same_film == 105, "all twelve films are on both sides"

@@ -21,8 +21,8 @@ from obygaze_models.models.baselines import (
     Neighbour,
     Prevalence,
     RandomBaseline,
+    film_and_scene,
     oracle,
-    places,
     random_ap,
 )
 from obygaze_models.models.common import FixTraining
@@ -204,7 +204,7 @@ class TestBlind:
 
 
 class TestFilmPrior:
-    X = places(["a", "a", "a", "b"], [1, 2, 3, 1])
+    X = film_and_scene(["a", "a", "a", "b"], [1, 2, 3, 1])
 
     def test_by_hand(self) -> None:
         # Two of three in a, none of one in b, one clip of the overall half added to each.
@@ -219,7 +219,7 @@ class TestFilmPrior:
 class TestNeighbour:
     def test_by_hand(self) -> None:
         # Scene 3 hears scene 1 (a positive, weight exp(-1)) and scene 4 (a negative, exp(-1/2)).
-        X = places(["a", "a", "a", "b"], [1, 4, 3, 3])
+        X = film_and_scene(["a", "a", "a", "b"], [1, 4, 3, 3])
         model = Neighbour().fit(X[[0, 1, 3]], [1, 0, 1])
         votes = np.exp([-1.0, -0.5])
         assert model.predict_proba(X[[2]])[0, 1] == pytest.approx(
@@ -227,12 +227,12 @@ class TestNeighbour:
         )
 
     def test_a_film_without_training_clips(self) -> None:
-        X = places(["a", "a", "a", "b"], [1, 2, 3, 1])
+        X = film_and_scene(["a", "a", "a", "b"], [1, 2, 3, 1])
         model = Neighbour().fit(X[:3], [1, 0, 1])
         assert model.predict_proba(X[3:])[0, 1] == pytest.approx(2 / 3)
 
     def test_far_scenes_still_vote(self) -> None:
-        X = places(["a", "a", "a"], [1, 2, 100_000])
+        X = film_and_scene(["a", "a", "a"], [1, 2, 100_000])
         model = Neighbour().fit(X[:2], [1, 0])
         assert model.predict_proba(X[2:])[0, 1] == pytest.approx(1 / (1 + np.exp(0.5)))
 
@@ -242,9 +242,9 @@ class TestNeighbour:
 
 
 def test_places() -> None:
-    assert places(["b", "a"], [3, 4]).tolist() == [[1, 3], [0, 4]]
+    assert film_and_scene(["b", "a"], [3, 4]).tolist() == [[1, 3], [0, 4]]
     with pytest.raises(FixInput, match="one film and one scene per clip"):
-        places(["a", "b"], [1])
+        film_and_scene(["a", "b"], [1])
 
 
 def over_folds(
@@ -268,7 +268,7 @@ class TestOnThePublishedFiles:
         self, name: str, metric: str, value: float
     ) -> None:
         table = split_file(name)
-        X = places(table.films, table.scenes)
+        X = film_and_scene(table.films, table.scenes)
         found = over_folds(table, table.folds, X, Neighbour())
         assert evaluate(found, [metric])[metric] == pytest.approx(value, abs=0.005)
 
@@ -277,7 +277,7 @@ class TestOnThePublishedFiles:
     ) -> None:
         """The interval of AUC excludes chance on the published folds, and holds it by film."""
         table = split_file("02_HN_S.csv")
-        X = places(table.films, table.scenes)
+        X = film_and_scene(table.films, table.scenes)
         published = over_folds(table, table.folds, X, Neighbour())
         found = estimate(published, table.films, ["auc"], n_folds=10)["auc"]
         assert found.by_film.low > 0.65

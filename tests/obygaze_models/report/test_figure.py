@@ -45,7 +45,7 @@ from obygaze_models.report.films import (
     _draw_timeline,
     _scores_of_best_models,
     clip_scores,
-    place_unit,
+    position_unit,
     timelines,
 )
 from obygaze_models.report.localisation import _draw_film_windows
@@ -275,11 +275,11 @@ def test_clips_are_placed_by_time_by_scene_or_by_number():
     by_time = [clip(i, start_s=1800.0 * i) for i in (1, 2)]
     in_film = [clip(i, start_s=0.0, extra={"film_start_s": str(i)}) for i in (1, 2)]
     each_its_own_file = [clip(i, start_s=0.0, scene=i) for i in (1, 2)]
-    assert [place_unit(clips) for clips in (by_time, in_film)] == [
+    assert [position_unit(clips) for clips in (by_time, in_film)] == [
         "start (h:mm:ss)"
     ] * 2
-    assert place_unit(each_its_own_file) == "scene"
-    assert place_unit([clip(1), clip(2)]) == "number of the clip"
+    assert position_unit(each_its_own_file) == "scene"
+    assert position_unit([clip(1), clip(2)]) == "number of the clip"
 
 
 def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
@@ -383,7 +383,7 @@ def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(
     vars(run)["manifest"] = Manifest("films", Header(dataset="made up"), clips)
     found = timelines(run)
     assert found is not None and found.unit == "start (h:mm:ss)"
-    bars = [(bar.clip.clip_id, bar.place) for bar in found.films["tt1"]]
+    bars = [(bar.clip.clip_id, bar.position) for bar in found.films["tt1"]]
     assert bars == [("tt1-001", "0:00:00"), ("tt1-002", place)]
 
 

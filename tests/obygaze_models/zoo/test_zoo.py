@@ -58,7 +58,7 @@ from obygaze_models.zoo.info import (
 from obygaze_models.zoo.overview import list_models, show_model, verify_models
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
-    check_place,
+    check_target,
     load_model,
     pull_model,
     push_model,
@@ -872,4 +872,4 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
         save_model(kept.estimator, kept.info, saved, force=True)
     assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="invalid model name"):
-        check_place(saved, "my model")
+        check_target(saved, "my model")

@@ -323,10 +323,10 @@ def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> No
     group["tokens"][:64] = rows
     data = (path / SHARD).read_bytes()
     layout = open_store(path).arrays.layout("tokens")
-    places = layout.places(np.frombuffer(data, np.uint8), len(data))
+    spans = layout.spans(np.frombuffer(data, np.uint8), len(data))
     n_bytes = 16 * 64 * 1024 * 2 + 4
     expected = [(0, n_bytes), None, (n_bytes, 2 * n_bytes), (2 * n_bytes, 3 * n_bytes)]
-    assert places == expected
+    assert spans == expected
     marker = path / "commits/block-00000.json"
     mark = {SHARD: [len(data), hashlib.sha256(data).hexdigest()]}
     changed(marker, files=mark, crc32c={})

@@ -195,7 +195,7 @@ def test_rows_of_a_lost_retry_are_not_mixed_with_their_old_features(
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(commit, "_place", place_one_file)
+        patch.setattr(commit, "_move_into_store", place_one_file)
         writer.replace_rows(0, [2], rows_of(new, [2]), [RowStatus()], sources=[film])
     forget_claims(tmp_path / "s")
     for _ in range(2):

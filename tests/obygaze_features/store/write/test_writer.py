@@ -326,7 +326,7 @@ def test_ok_rows_with_another_source_are_redone(tmp_path: Path) -> None:
     assert not verify(tmp_path / "s", hashes=True).problems
 
 
-@pytest.mark.parametrize("killed_in", ["_place", "_publish"])
+@pytest.mark.parametrize("killed_in", ["_move_into_store", "_publish"])
 def test_a_changed_row_that_is_killed_is_finished_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str
 ) -> None:
@@ -379,7 +379,7 @@ def test_a_sealed_store_is_not_redone(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("killed_in", ["_place", "_publish"])
+@pytest.mark.parametrize("killed_in", ["_move_into_store", "_publish"])
 def test_a_redo_that_is_killed_is_finished_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str
 ) -> None:
