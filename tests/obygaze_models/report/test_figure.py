@@ -29,7 +29,7 @@ from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.report.concepts import place_nodes
+from obygaze_models.report.concepts import node_positions
 from obygaze_models.report.figure import (
     MODEL,
     UNKNOWN_LEVEL,
@@ -232,7 +232,7 @@ def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
         share=unused,
         n=unused,
     )
-    placed = place_nodes(tree, 0, 0, itertools.count())
+    placed = node_positions(tree, 0, 0, itertools.count())
     assert max(depth for depth, _ in placed.values()) == 4
     assert len(placed) == 9
     assert placed[6][1] == (placed[8][1] + placed[7][1]) / 2 == 0.5
@@ -287,7 +287,7 @@ def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
     run = run_of(tmp_path / "run", usual(), manifest=about)
     found = timelines(run)
     assert found is not None
-    assert [bar.place for bar in found.films["tt1"]] == ["5", "6", "7", "8"]
+    assert [bar.position for bar in found.films["tt1"]] == ["5", "6", "7", "8"]
     made = drawn(run)["timelines"]
     texts = re.findall(r">([^<>]+)</text>", made.svg.read_text("utf-8"))
     assert texts.count("5") == texts.count("8") == 3  # once below each film
