@@ -175,7 +175,7 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
         _typical([cost for _, cost in pairs]),
         _mean(without),
         index,
-        sum(np.array_equal(decoded.frames, wanted.frames) for decoded, _ in pairs),
+        sum(np.array_equal(decoded.pictures, wanted.pictures) for decoded, _ in pairs),
         len(pairs),
     )
 

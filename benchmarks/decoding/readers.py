@@ -34,7 +34,7 @@ def _obygaze(sampling: Any) -> Read:
 
     def read(path: str, count: int) -> Found:
         clip = decode_clip(path, View(count, sampling))
-        return list(clip.frames), clip.index.tolist()
+        return list(clip.pictures), clip.index.tolist()
 
     return read
 

@@ -70,10 +70,10 @@ def _compared(film: Path, device: str, n_clips: int, workers: int) -> Row:
     """Return the pictures and colours that a device decodes beside ours, and both speeds."""
     of_cpu = decode_clip(film, View(COUNT))
     of_device = decode_on(device, film)
-    gaps = np.abs(of_cpu.frames.astype(int) - of_device.pictures)
+    gaps = np.abs(of_cpu.pictures.astype(int) - of_device.pictures)
     same = sum(
         read_stamp(a) == read_stamp(b)
-        for a, b in zip(of_cpu.frames, of_device.pictures, strict=True)
+        for a, b in zip(of_cpu.pictures, of_device.pictures, strict=True)
     )
     films = [film] * n_clips
     return {

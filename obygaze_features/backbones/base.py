@@ -318,10 +318,12 @@ class Backbone(ABC):
     def normalise(self, pictures: Any) -> Any:
         """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
 
-    def preprocess(self, frames: Any) -> Any:
-        """Return frames of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
-        frames = check_frames(frames)
-        return self.normalise(frames if self.resize is None else self.resize(frames))
+    def preprocess(self, pictures: Any) -> Any:
+        """Return pictures of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
+        pictures = check_pictures(pictures)
+        return self.normalise(
+            pictures if self.resize is None else self.resize(pictures)
+        )
 
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
@@ -436,10 +438,12 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
         )
 
 
-def check_frames(frames: Any) -> Any:
-    """Return frames, or raise an error unless they are an array or tensor uint8 [T, H, W, 3]."""
-    dtype = str(getattr(frames, "dtype", type(frames).__name__)).removeprefix("torch.")
-    shape = list(getattr(frames, "shape", ()))
+def check_pictures(pictures: Any) -> Any:
+    """Return pictures, or raise an error unless they are an array or tensor uint8 [T, H, W, 3]."""
+    dtype = str(getattr(pictures, "dtype", type(pictures).__name__)).removeprefix(
+        "torch."
+    )
+    shape = list(getattr(pictures, "shape", ()))
     if dtype != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
         raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
-    return frames
+    return pictures

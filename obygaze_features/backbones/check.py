@@ -179,10 +179,10 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
 
 def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     shape = (3, backbone.geometry.frames, 90, 120, 3)
-    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pixels = []
-    for frames_of_clip in frames:
-        arrays = as_arrays({"pixels": backbone.preprocess(frames_of_clip)})
+    for pictures_of_clip in pictures:
+        arrays = as_arrays({"pixels": backbone.preprocess(pictures_of_clip)})
         pixels.append(arrays["pixels"])
     clips = np.stack(pixels)
     # An array of another shape than the card's is an error of `forward`.
@@ -233,13 +233,13 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
     auto = library("models.auto.image_processing_auto").AutoImageProcessor
     t, y, x, c = np.ogrid[0:2, 0:270, 0:480, 0:3]
     value = (x * (2 + c) + y * (4 - c)) // 3 + ((x // 24 + y // 24) % 2) * 80 + t * 30
-    frames = np.asarray(value % 256, dtype=np.uint8)
+    pictures = np.asarray(value % 256, dtype=np.uint8)
     with silenced():
         processor = auto.from_pretrained(
             files.folder, use_fast=False, local_files_only=True
         )
         processor_pixels = np.asarray(
-            processor(list(frames), return_tensors="np")["pixel_values"]
+            processor(list(pictures), return_tensors="np")["pixel_values"]
         )
     processor_pixels = processor_pixels.reshape(
         -1, *processor_pixels.shape[-3:]
@@ -252,7 +252,7 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
         return
 
     def compare(preset: Preset) -> tuple[bool, str]:
-        ours = Preprocessor(preset, size, backbone.checkpoint_edge)(frames).numpy()
+        ours = Preprocessor(preset, size, backbone.checkpoint_edge)(pictures).numpy()
         if np.array_equal(ours, processor_pixels):
             return True, "the same bits"
         difference = np.abs(ours - processor_pixels)

@@ -17,7 +17,7 @@ from obygaze_features.backbones.base import (
     Card,
     Placement,
     Preset,
-    check_frames,
+    check_pictures,
 )
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weight_files import WeightFiles
@@ -57,9 +57,9 @@ class Preprocessor:
         self.table = np.asarray((scaled[None] - mean) / std, dtype=np.float32)
         self._tables: dict[str, Tensor] = {}
 
-    def __call__(self, frames: Any) -> Tensor:
-        """Return frames [T, H, W, 3] uint8 as pixels [T, 3, S, S] float32."""
-        return self.normalise(as_tensor(self.resize(frames)))
+    def __call__(self, pictures: Any) -> Tensor:
+        """Return pictures [T, H, W, 3] uint8 as pixels [T, 3, S, S] float32."""
+        return self.normalise(as_tensor(self.resize(pictures)))
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """Return resized pictures [T, S, S, 3] uint8, on any device, as pixels [T, 3, S, S]."""
@@ -157,7 +157,7 @@ class TorchBackbone(Backbone):
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
         return self.pixels.normalise(
-            on_device(check_frames(pictures), self.placement.device)
+            on_device(check_pictures(pictures), self.placement.device)
         )
 
     def outputs(

@@ -23,7 +23,7 @@ NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+STILL_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.1
 

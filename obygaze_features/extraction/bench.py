@@ -49,11 +49,9 @@ def decode_runs(videos: Sequence[Path], count: int) -> Iterator[Measurement]:
 
     for video in videos:
         for view in (View(count, "even"), View(count, "keyframes")):
-            frames = decode_clip(video, view).frames
-            name = (
-                f"{video.name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
-            )
-            yield _measure(name, partial(decode_clip, video, view), 1, frames.nbytes)
+            pictures = decode_clip(video, view).pictures
+            name = f"{video.name}, {pictures.shape[2]} x {pictures.shape[1]}, {view.sampling}"
+            yield _measure(name, partial(decode_clip, video, view), 1, pictures.nbytes)
 
 
 def forward_runs(
@@ -73,14 +71,14 @@ def forward_runs(
     size = model.geometry.size or SIZE_OF_ANY
     n_frames = model.geometry.frames
     shape = (n_frames, size, size, 3)
-    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    pictures = frames if model.resize is None else model.resize(frames)
+    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    resized = pictures if model.resize is None else model.resize(pictures)
     index = np.arange(n_frames)
     real = np.ones(n_frames, bool)
     facts = (index, index, index / 25, index / 25, ~real, real, n_frames, False, 0.0)
-    clip = DecodedClip(Path(), pictures, *facts)
-    prepare = partial(model.normalise, pictures)
-    measurements = [_measure("prepare frames", prepare, 1, frames.nbytes, rounds)]
+    clip = DecodedClip(Path(), resized, *facts)
+    prepare = partial(model.normalise, resized)
+    measurements = [_measure("prepare frames", prepare, 1, pictures.nbytes, rounds)]
     specs = [
         spec
         for spec in arrays_of(model, chosen_arrays(model, ()))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import obygaze_features
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.files import PICTURES
+from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.machine import cpu_name, is_out_of_memory, package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
@@ -175,7 +175,7 @@ class BlockMaker:
         block = self._block
         block.clock.add(seconds)
         if source is not None and isinstance(clip, DecodedClip):
-            source = replace(source, pictures=clip.total)
+            source = replace(source, n_frames=clip.total)
         block.sources.append(source)
         if isinstance(clip, RowStatus):
             block.statuses.append(clip)
@@ -322,7 +322,7 @@ def _status(clip: DecodedClip) -> RowStatus:
     if clip.substituted.any():
         n_real = int(clip.mask.sum())
         messages.append(f"{int(clip.substituted.sum())} of {n_real} frames substituted")
-    is_still = clip.path.suffix.lower() in PICTURES
+    is_still = clip.path.suffix.lower() in STILL_SUFFIXES
     if clip.total < len(clip.index) and clip.mask.all() and not is_still:
         messages.append(f"{clip.total} frames repeated to {len(clip.index)}")
     return RowStatus("ok", message="; ".join(messages)) if messages else OK

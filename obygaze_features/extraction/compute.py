@@ -79,12 +79,12 @@ class Computer(ABC):
         return [result() for result in results]
 
     def forward(
-        self, frames: Sequence[Any], masks: Sequence[Any], clock: Clock
+        self, pictures: Sequence[Any], masks: Sequence[Any], clock: Clock
     ) -> dict[str, Any]:
-        """Return the arrays of clips, given the frames and the mask of each."""
+        """Return the arrays of clips, given the pictures and the mask of each."""
         mask = None
         with clock.of("preprocess"):
-            pixels = [self.backbone.normalise(each) for each in frames]
+            pixels = [self.backbone.normalise(each) for each in pictures]
             if self.backbone.takes_mask:
                 pixels = [
                     blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
@@ -115,7 +115,7 @@ class ThreadComputer(Computer):
 
     def _compute(self, clip: DecodedClip) -> Computed:
         clock = Clock()
-        computed = self.forward([clip.frames], [clip.mask], clock)
+        computed = self.forward([clip.pictures], [clip.mask], clock)
         with np.errstate(over="ignore"):  # what overflows is not finite
             exact = as_arrays({name: computed[name] for name in self.dtypes})
             arrays = {
@@ -148,10 +148,10 @@ class BatchComputer(Computer):
         import torch
 
         clock = Clock()
-        frames: list[Any] = [clip.frames for clip in clips]
+        pictures: list[Any] = [clip.pictures for clip in clips]
         if self.backbone.resize is not None:  # else the user's own code takes arrays
-            frames = [self._upload(each) for each in frames]
-        computed = self.forward(frames, [clip.mask for clip in clips], clock)
+            pictures = [self._upload(each) for each in pictures]
+        computed = self.forward(pictures, [clip.mask for clip in clips], clock)
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
@@ -172,11 +172,11 @@ class BatchComputer(Computer):
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
 
-    def _upload(self, frames: npt.NDArray[np.uint8]) -> Tensor:
-        """Return frames on the device; the host does not wait for the copy."""
+    def _upload(self, pictures: npt.NDArray[np.uint8]) -> Tensor:
+        """Return pictures on the device; the host does not wait for the copy."""
         compute = self.cuda.current_stream(self.device)
         with self.cuda.stream(self.incoming):
-            tensor = on_device(frames, self.device)
+            tensor = on_device(pictures, self.device)
         compute.wait_stream(self.incoming)
         # The memory must not be used again before the computation that reads it has ended.
         tensor.record_stream(compute)

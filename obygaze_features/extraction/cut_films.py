@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 
 GRID = "Grid"
-Pictures: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
+Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
 Amount: TypeAlias = Annotated[float | None, Option(above=0, group=GRID)]
 
 
@@ -47,8 +47,8 @@ def write_windows(
     films: PathLike,
     name: Annotated[str, Option("-o")],
     *,
-    window: Pictures = None,
-    stride: Pictures = None,
+    window: Frames = None,
+    stride: Frames = None,
     fps: Amount = None,
     seconds: Amount = None,
     every: Amount = None,

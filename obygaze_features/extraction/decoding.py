@@ -51,7 +51,7 @@ class DecodedRow:
 
 
 @dataclass(frozen=True)
-class KeptFrames:
+class KeptPictures:
     """A store of pictures, and its rows that are those of the films: ok and without damage."""
 
     store: Store
@@ -101,14 +101,14 @@ class KeptFrames:
         rows = np.arange(0, len(pictures), len(pictures) // view.count)
         return DecodedClip(
             path=Path(planned.video),
-            pictures=pictures,
+            shared_pictures=pictures,
             rows=rows,
             index=np.full(view.count, -1),
             time_s=time_s[rows],
             asked_s=asked_s[rows],
             substituted=np.zeros(view.count, dtype=np.bool_),
             mask=~np.isnan(time_s[rows]),
-            total=self.source(row).pictures or 0,
+            total=self.source(row).n_frames or 0,
             damaged=False,
             missing=0.0,
             span_s=span_s,
@@ -121,7 +121,7 @@ class KeptFrames:
         return value
 
 
-def stores_of_frames(plan: ExtractPlan) -> list[Store]:
+def stores_of_pictures(plan: ExtractPlan) -> list[Store]:
     """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it."""
     stores_of_plan = {Path(target.store).resolve() for target in plan.targets}
     folder = Workspace(Path(plan.workspace)).folder("stores")
@@ -138,41 +138,41 @@ def stores_of_frames(plan: ExtractPlan) -> list[Store]:
     return stores
 
 
-def find_kept_frames(
+def find_kept_pictures(
     plan: ExtractPlan,
     rows: Iterable[int],
     views: Iterable[View],
     *,
     changed: bool = False,
-) -> dict[View, KeptFrames]:
+) -> dict[View, KeptPictures]:
     """Return the kept pictures of each view that some store has.
 
     Raise an error (exit code 5) if the times or the video of a wanted row changed since; with
     `changed`, leave these rows out instead, so that they are decoded.
     """
     wanted = frozenset(rows)
-    frames_of_view = dict[View, KeptFrames]()
-    candidates = [KeptFrames.of(store) for store in stores_of_frames(plan)]
+    pictures_of_view = dict[View, KeptPictures]()
+    candidates = [KeptPictures.of(store) for store in stores_of_pictures(plan)]
     for view in dict.fromkeys(views):
-        serving = [frames for frames in candidates if frames.serves(view, plan.grid)]
+        serving = [kept for kept in candidates if kept.serves(view, plan.grid)]
         if serving:
-            most_rows = max(serving, key=lambda frames: len(frames.rows & wanted))
-            frames_of_view[view] = most_rows
-    for view, frames in frames_of_view.items():
-        planned = {row: plan.rows[row] for row in sorted(wanted & frames.rows)}
-        differences = check_sources(frames.store, planned).changed
+            most_rows = max(serving, key=lambda kept: len(kept.rows & wanted))
+            pictures_of_view[view] = most_rows
+    for view, kept in pictures_of_view.items():
+        planned = {row: plan.rows[row] for row in sorted(wanted & kept.rows)}
+        differences = check_sources(kept.store, planned).changed
         if differences and not changed:
             lines = {}
             for row, changes in differences.items():
                 lines[plan.rows[row].clip_id] = ", ".join(changes)
             raise changed_error(
                 lines,
-                where=frames.store.location,
+                where=kept.store.location,
                 hint="remove this store of pictures, and extract -b frames:NAME again",
             )
-        rows = frames.rows.difference(differences)
-        frames_of_view[view] = replace(frames, rows=rows)
-    return frames_of_view
+        rows = kept.rows.difference(differences)
+        pictures_of_view[view] = replace(kept, rows=rows)
+    return pictures_of_view
 
 
 def decode_rows(
@@ -181,17 +181,17 @@ def decode_rows(
     pool: DecodePool,
     *,
     ahead: int,
-    kept_frames: Mapping[View, KeptFrames] = MappingProxyType({}),
+    kept_pictures: Mapping[View, KeptPictures] = MappingProxyType({}),
 ) -> Iterator[DecodedRow]:
     """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason.
 
-    Rows whose pictures are in `kept_frames` for all their views are read from there.
+    Rows whose pictures are in `kept_pictures` for all their views are read from there.
     """
     planned_to_read: list[Planned] = []
     planned_to_decode: list[Planned] = []
     for row, views in jobs:
         planned = (row, plan.rows[row], views)
-        if _are_kept(row, views, kept_frames):
+        if _are_kept(row, views, kept_pictures):
             planned_to_read.append(planned)
         else:
             planned_to_decode.append(planned)
@@ -201,9 +201,9 @@ def decode_rows(
         results = pool.map(decode_jobs, ahead=ahead)
     else:
         results = decode_windows(plan.grid, planned_to_decode, pool, folder)
-    from_store = _read_kept(planned_to_read, kept_frames, ahead)
+    from_store = _read_kept(planned_to_read, kept_pictures, ahead)
     for row, views in jobs:
-        if _are_kept(row, views, kept_frames):
+        if _are_kept(row, views, kept_pictures):
             yield next(from_store)
             continue
         clip = plan.rows[row]
@@ -224,23 +224,25 @@ def decode_rows(
 
 
 def _are_kept(
-    row: int, views: Iterable[View], kept_frames: Mapping[View, KeptFrames]
+    row: int, views: Iterable[View], kept_pictures: Mapping[View, KeptPictures]
 ) -> bool:
     """Return whether the pictures of a row are kept for all its views."""
-    return all(view in kept_frames and row in kept_frames[view].rows for view in views)
+    return all(
+        view in kept_pictures and row in kept_pictures[view].rows for view in views
+    )
 
 
 def _read_kept(
-    planned: Sequence[Planned], kept_frames: Mapping[View, KeptFrames], ahead: int
+    planned: Sequence[Planned], kept_pictures: Mapping[View, KeptPictures], ahead: int
 ) -> Iterator[DecodedRow]:
     """Read rows whose pictures are kept, in threads, up to `ahead` in advance."""
 
     def read(planned_row: Planned) -> DecodedRow:
         row, clip, views = planned_row
         started = time.monotonic()
-        clips = {view: kept_frames[view].clip(row, view, clip) for view in views}
+        clips = {view: kept_pictures[view].clip(row, view, clip) for view in views}
         seconds = time.monotonic() - started
-        return DecodedRow(row, clips, seconds, kept_frames[views[0]].source(row))
+        return DecodedRow(row, clips, seconds, kept_pictures[views[0]].source(row))
 
     with ThreadPoolExecutor(READERS) as readers:
 

@@ -19,9 +19,9 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.decoding import (
     Jobs,
-    KeptFrames,
+    KeptPictures,
     decode_rows,
-    find_kept_frames,
+    find_kept_pictures,
 )
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_arrays, load_target, view_of
@@ -242,13 +242,13 @@ def estimate(
         stores.append(_store(plan, target, weights))
         views.append(view_of(weights.card, target))
     rows_with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
-    kept_frames = find_kept_frames(plan, rows_with_video, views, changed=True)
-    readable = _readable_rows(plan, rows_with_video, views, kept_frames)
+    kept_pictures = find_kept_pictures(plan, rows_with_video, views, changed=True)
+    readable = _readable_rows(plan, rows_with_video, views, kept_pictures)
     missing = [row for row in rows_with_video if row not in readable]
     step = max(1, len(readable) // max(n_probed, 1))
     probed = sorted(readable)[::step][:n_probed]
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
-    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_frames)
+    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures)
     if timed:
         stores = [
             _timed(store, target, workspace, shares[0])
@@ -281,12 +281,13 @@ def _readable_rows(
     plan: ExtractPlan,
     rows_with_video: Sequence[int],
     views: Sequence[View],
-    kept_frames: Mapping[View, KeptFrames],
+    kept_pictures: Mapping[View, KeptPictures],
 ) -> set[int]:
     """Return the rows whose pictures are kept for all views, or whose video exists."""
     # Each file is checked once: a million checks take long on a network disk.
     rows_kept = [
-        kept_frames[view].rows if view in kept_frames else frozenset() for view in views
+        kept_pictures[view].rows if view in kept_pictures else frozenset()
+        for view in views
     ]
     readable = set(frozenset.intersection(*rows_kept))
     for row in rows_with_video:
@@ -392,14 +393,16 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
 
 
 def _probe(
-    plan: ExtractPlan, jobs: Jobs, kept_frames: Mapping[View, KeptFrames]
+    plan: ExtractPlan, jobs: Jobs, kept_pictures: Mapping[View, KeptPictures]
 ) -> tuple[float | None, dict[str, str], int]:
     """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
     with DecodePool(1, timeout_s=plan.timeout_s) as pool:
-        for decoded in decode_rows(plan, jobs, pool, ahead=1, kept_frames=kept_frames):
+        for decoded in decode_rows(
+            plan, jobs, pool, ahead=1, kept_pictures=kept_pictures
+        ):
             failures: list[RowStatus] = []
             # Views may share their pictures.
             sizes_of_pictures: dict[int, int] = {}
@@ -407,7 +410,9 @@ def _probe(
                 if isinstance(clip, RowStatus):
                     failures.append(clip)
                 else:
-                    sizes_of_pictures[id(clip.pictures)] = clip.pictures.nbytes
+                    sizes_of_pictures[id(clip.shared_pictures)] = (
+                        clip.shared_pictures.nbytes
+                    )
             if failures:
                 unreadable[plan.rows[decoded.row].clip_id] = failures[0].message
                 continue

@@ -76,8 +76,10 @@ def map_sheets(
     decoded = exact_pictures(workspace, store, clip)
     for name, own in zip(names, maps.values[0], strict=True):
         if not name.startswith(RANDOM):
-            pictures = overlay(decoded.frames, own)
-            shown = replace(decoded, pictures=pictures, rows=np.arange(len(pictures)))
+            pictures = overlay(decoded.pictures, own)
+            shown = replace(
+                decoded, shared_pictures=pictures, rows=np.arange(len(pictures))
+            )
             yield name, contact_sheet(shown)
 
 

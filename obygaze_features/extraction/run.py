@@ -22,10 +22,10 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import (
-    KeptFrames,
+    KeptPictures,
     decode_rows,
-    find_kept_frames,
-    stores_of_frames,
+    find_kept_pictures,
+    stores_of_pictures,
 )
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
@@ -278,10 +278,12 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
     A clip is read from them if they have the pictures of all backbones that still need it, so the
     list is empty if a backbone has none. What each backbone sees is known from its card.
     """
-    of_frames = [KeptFrames.of(store) for store in stores_of_frames(plan)]
+    stores_with_pictures = [
+        KeptPictures.of(store) for store in stores_of_pictures(plan)
+    ]
     workspace = Workspace(Path(plan.workspace))
     stores = dict[str, Store]()
-    if not of_frames:
+    if not stores_with_pictures:
         return []
     for target in plan.targets:
         exists = (Path(target.store) / Plan.FILE).is_file()
@@ -291,15 +293,16 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
         view = view_of(card, target)
         any_edge = card.input.edge_from_checkpoint
         serving = [
-            kept_frames
-            for kept_frames in of_frames
-            if kept_frames.serves(view, plan.grid, any_edge=any_edge)
+            kept_pictures
+            for kept_pictures in stores_with_pictures
+            if kept_pictures.serves(view, plan.grid, any_edge=any_edge)
         ]
-        serving = [kept_frames for kept_frames in serving if kept_frames.rows]
+        serving = [kept_pictures for kept_pictures in serving if kept_pictures.rows]
         if not serving:
             return []
         stores.update(
-            (kept_frames.store.location, kept_frames.store) for kept_frames in serving
+            (kept_pictures.store.location, kept_pictures.store)
+            for kept_pictures in serving
         )
     return list(stores.values())
 
@@ -334,12 +337,12 @@ def extract_rows(
         progress.begin(len(wanted))
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
-        kept_frames = find_kept_frames(plan, wanted, views, changed=changed)
+        kept_pictures = find_kept_pictures(plan, wanted, views, changed=changed)
         pool = stack.enter_context(
             DecodePool(resources.workers, timeout_s=plan.timeout_s)
         )
         decode = partial(
-            decode_rows, plan, pool=pool, ahead=ahead, kept_frames=kept_frames
+            decode_rows, plan, pool=pool, ahead=ahead, kept_pictures=kept_pictures
         )
         run_rows(makers, decode, stop, progress)
 

@@ -318,7 +318,7 @@ class _Sweep:
             clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
             if clip is None or clip.missing or clip.substituted[rows].any():
                 return None
-            pieces.append((clip.pictures, rows))
+            pieces.append((clip.shared_pictures, rows))
         if len(pieces) == 1:
             pictures, rows = pieces[0]
         else:  # a window across parts needs memory of its own
@@ -334,7 +334,7 @@ class _Sweep:
         mask = sampled.mask
         clip = DecodedClip(
             path=Path(self.job.path),
-            pictures=pictures,
+            shared_pictures=pictures,
             rows=rows[inverse],
             index=np.where(mask, sampled.index, -1),
             time_s=np.where(mask, times_s[sampled.index], np.nan),

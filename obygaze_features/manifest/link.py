@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import PICTURES, is_printable_name, leads_out
+from obygaze_features.core.files import STILL_SUFFIXES, is_printable_name, leads_out
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.manifest.io import (
@@ -176,7 +176,7 @@ def list_videos(folder: Path) -> VideoFiles:
             "expected a folder, got a file", where=str(folder), hint="name its folder"
         )
     names = sorted(_walk(folder))
-    videos = [name for name in names if not name.lower().endswith(PICTURES)]
+    videos = [name for name in names if not name.lower().endswith(STILL_SUFFIXES)]
     chosen = videos or names
     usable: list[str] = []
     unusable: list[str] = []
@@ -207,7 +207,7 @@ def _walk(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
         for name in names:
             path = Path(parent, name)
-            is_video = path.suffix.lower() in (*EXTENSIONS, *PICTURES)
+            is_video = path.suffix.lower() in (*EXTENSIONS, *STILL_SUFFIXES)
             if is_video and not name.startswith("._") and path.is_file():
                 yield path.relative_to(folder).as_posix()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import PICTURES
+from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import need
 
 # Formats whose packets carry times that are reliable if they are complete and unique.
@@ -104,7 +104,9 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
     if not path.is_file():
         raise BadVideo("this is a folder", path=path, stage="open", reason="unreadable")
     try:
-        picture = _picture_format(path) if path.suffix.lower() in PICTURES else None
+        picture = (
+            _picture_format(path) if path.suffix.lower() in STILL_SUFFIXES else None
+        )
         allowed = picture or ",".join(CONTAINERS)
         options = {"protocol_whitelist": "file", "format_whitelist": allowed}
         # Without the prefix, a name with a colon would be read as an address.

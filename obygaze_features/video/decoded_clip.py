@@ -79,16 +79,16 @@ class View:
 class DecodedClip:
     """The pictures of one view of a clip, and where each comes from.
 
-    `pictures` are shared by the views that resize alike; `rows` are those of this view. `index` is
-    the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s` when
-    the one asked for is shown (key frames and substitutes differ). `substituted` marks pictures
-    that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule found too
-    few, the other rows are black with index -1. `missing` is the share of pictures that is missing
-    from a broken file. `span_s` is the time of a window in its film.
+    `shared_pictures` are those of all views that resize alike, `rows` those of this view. `index`
+    is the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s`
+    when the one asked for is shown (key frames and substitutes differ). `substituted` marks
+    pictures that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule
+    found too few, the other rows are black with index -1. `missing` is the share of pictures that
+    is missing from a broken file. `span_s` is the time of a window in its film.
     """
 
     path: Path
-    pictures: Pixels
+    shared_pictures: Pixels
     rows: Ints
     index: Ints
     time_s: Floats
@@ -101,16 +101,16 @@ class DecodedClip:
     span_s: tuple[float, float] | None = None
 
     @property
-    def frames(self) -> Pixels:
+    def pictures(self) -> Pixels:
         """The pictures of this view, a new array each time."""
-        frames = self.pictures[self.rows]
-        frames[~self.mask] = 0
-        return frames
+        pictures = self.shared_pictures[self.rows]
+        pictures[~self.mask] = 0
+        return pictures
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts for programs, without the pictures."""
         return {
-            "shape": [len(self.rows), *self.pictures.shape[1:]],
+            "shape": [len(self.rows), *self.shared_pictures.shape[1:]],
             "index": self.index.tolist(),
             "time_s": self.time_s.tolist(),
             "substituted": int(self.substituted.sum()),
@@ -120,7 +120,7 @@ class DecodedClip:
 
     def as_line(self) -> str:
         """Return the facts in one line."""
-        height, width = self.pictures.shape[1:3]
+        height, width = self.shared_pictures.shape[1:3]
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
         return (
             f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
@@ -253,7 +253,7 @@ class Canvas:
         ]
         return DecodedClip(
             path=source.path,
-            pictures=self.pictures[resize],
+            shared_pictures=self.pictures[resize],
             rows=np.array([self.rows[resize].get(rank, 0) for rank in ranks], np.int64),
             index=drawn,
             time_s=np.where(sampled.mask, index.times_s[drawn], np.nan),
@@ -277,8 +277,9 @@ def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> No
     suffix = Path(path).suffix.lower()
     data = io.BytesIO()
     if suffix == ".npz":
-        names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
-        np.savez(data, **{name: getattr(clip, name) for name in names})
+        names = ("index", "time_s", "asked_s", "substituted", "mask")
+        arrays = {name: getattr(clip, name) for name in names}
+        np.savez(data, frames=clip.pictures, **arrays)
     elif suffix == ".png":
         data.write(contact_sheet(clip))
     else:
@@ -290,8 +291,8 @@ def contact_sheet(clip: DecodedClip) -> bytes:
     """Return a PNG of all pictures with their times; substituted ones are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
-    frames = clip.frames
-    count, height, width = frames.shape[:3]
+    pictures = clip.pictures
+    count, height, width = pictures.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
     cell_w = max(1, round(width * scale))
     cell_h = max(1, round(height * scale))
@@ -301,10 +302,10 @@ def contact_sheet(clip: DecodedClip) -> bytes:
     sheet = Image.new("RGB", size, BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
-    for number, frame in enumerate(frames):
+    for number, picture in enumerate(pictures):
         x = GAP + number % across * (cell_w + GAP)
         y = GAP + number // across * (cell_h + LINE + GAP)
-        sheet.paste(Image.fromarray(frame).resize((cell_w, cell_h)), (x, y))
+        sheet.paste(Image.fromarray(picture).resize((cell_w, cell_h)), (x, y))
         bad = bool(clip.substituted[number])
         if bad:
             draw.rectangle(

@@ -231,7 +231,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             raise
         release = partial(self._free.append, number)
         if reply.get("shapes"):
-            pictures = memory.frames(list(map(tuple, reply["shapes"])), release)
+            pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
             return unpacked(reply, job.views, pictures), None
         release()
         return (

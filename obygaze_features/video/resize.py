@@ -44,13 +44,13 @@ class Resize:
     crop_offset: str = "floor"
     squash_first: int = 0
 
-    def __call__(self, frames: Any) -> Pixels:
-        """Return frames [T, H, W, 3] uint8 resized and cropped."""
-        frames = np.asarray(frames)
+    def __call__(self, pictures: Any) -> Pixels:
+        """Return pictures [T, H, W, 3] uint8 resized and cropped."""
+        pictures = np.asarray(pictures)
         if self.squash_first:
-            frames = squash_like_opencv(frames, self.squash_first)
-        size, box = self._target(*frames.shape[1:3])
-        return resize_crop(frames, size, box, self.filter)
+            pictures = squash_like_opencv(pictures, self.squash_first)
+        size, box = self._target(*pictures.shape[1:3])
+        return resize_crop(pictures, size, box, self.filter)
 
     def shape(self, height: int, width: int) -> tuple[int, int]:
         """Return (height, width) of the result for pictures of this height and width."""
@@ -129,9 +129,9 @@ def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
 
 
 def resize_crop(
-    frames: Pixels, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str
+    pictures: Pixels, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str
 ) -> Pixels:
-    """Resize frames [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
+    """Resize pictures [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
 
     Equal to Pillow's antialiased resize followed by a crop, to the bit: across first, rounded to
     uint8, then down, as Pillow always did up to 11 (13 goes down first where that is cheaper,
@@ -141,12 +141,14 @@ def resize_crop(
     if kernel == "nearest":
         rows, columns = (
             ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
-            for n_in, n_out in zip(frames.shape[1:3], size, strict=True)
+            for n_in, n_out in zip(pictures.shape[1:3], size, strict=True)
         )
-        return frames[:, rows[top : top + height]][:, :, columns[left : left + width]]
-    down = _part(frames.shape[1], size[0], top, height, kernel)
-    across = _part(frames.shape[2], size[1], left, width, kernel)
-    return np.stack([_along(_along(frame, across, 1), down, 0) for frame in frames])
+        return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
+    down = _part(pictures.shape[1], size[0], top, height, kernel)
+    across = _part(pictures.shape[2], size[1], left, width, kernel)
+    return np.stack(
+        [_along(_along(picture, across, 1), down, 0) for picture in pictures]
+    )
 
 
 @lru_cache(maxsize=64)
@@ -175,10 +177,10 @@ def _matrix(
     return csr_matrix((weight.ravel(), (rows, index.ravel())), shape=(n_out, n_in))
 
 
-def _along(frame: Pixels, part: tuple[slice, csr_matrix | None], axis: int) -> Pixels:
+def _along(picture: Pixels, part: tuple[slice, csr_matrix | None], axis: int) -> Pixels:
     """Resize one picture along one axis."""
     chosen, weights = part
-    lines = frame.swapaxes(0, axis)[chosen]
+    lines = picture.swapaxes(0, axis)[chosen]
     if weights is not None:
         sums = _sums(weights, lines)
         sums += 1 << (_PILLOW_BITS - 1)
@@ -194,16 +196,16 @@ def _sums(weights: csr_matrix, lines: Pixels) -> npt.NDArray[np.int32]:
     return np.asarray(sums).reshape(-1, *lines.shape[1:])
 
 
-def squash_like_opencv(frames: Pixels, size: int) -> Pixels:
-    """Squash frames [T, H, W, 3] to a square as cv2.resize does by default."""
-    height, width = frames.shape[1:3]
+def squash_like_opencv(pictures: Pixels, size: int) -> Pixels:
+    """Squash pictures [T, H, W, 3] to a square as cv2.resize does by default."""
+    height, width = pictures.shape[1:3]
     if (height, width) == (size, size):
-        return frames
+        return pictures
     across = _matrix(*opencv_taps(width, size, False), width)
     rows, weights = opencv_taps(height, size, True)
     squashed = []
-    for frame in frames:
-        sums = _sums(across, frame.swapaxes(0, 1)).swapaxes(0, 1) >> 4  # [H, size, 3]
+    for picture in pictures:
+        sums = _sums(across, picture.swapaxes(0, 1)).swapaxes(0, 1) >> 4  # [H, size, 3]
         total = np.full((size, size, 3), 2, np.int32)
         for k in range(2):
             total += sums[rows[:, k]] * weights[:, k, None, None] >> 16

@@ -97,7 +97,7 @@ def _decode(
             start_s=request["start_s"],
             end_s=request["end_s"],
             ranks=request["ranks"],
-            allocate=memory.frames,
+            allocate=memory.arrays,
             indexes=indexes,
             progress=progress,
         )
@@ -140,7 +140,7 @@ class SharedMemory:
         self.mapped: mmap.mmap | None = None
         weakref.finalize(self, os.close, handle)
 
-    def frames(
+    def arrays(
         self,
         shapes: Sequence[tuple[int, ...]],
         released: Callable[[], object] | None = None,
@@ -162,14 +162,16 @@ class SharedMemory:
 def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
     """Return clips as JSON, with the shapes of their pictures and not the pictures."""
     layers = list(
-        {id(clip.pictures): clip.pictures for clip in clips.values()}.values()
+        {
+            id(clip.shared_pictures): clip.shared_pictures for clip in clips.values()
+        }.values()
     )
     numbers = {id(pictures): number for number, pictures in enumerate(layers)}
     packed = []
     for clip in clips.values():
         facts = vars(clip) | {
             "path": str(clip.path),
-            "pictures": numbers[id(clip.pictures)],
+            "shared_pictures": numbers[id(clip.shared_pictures)],
         }
         packed.append(
             {
@@ -188,7 +190,10 @@ def unpacked(
     for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):
         facts: dict[str, Any] = packed
         facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
-        facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
+        facts |= {
+            "path": Path(facts["path"]),
+            "shared_pictures": layers[facts["shared_pictures"]],
+        }
         clips[view] = DecodedClip(**facts)
     return clips
 

@@ -166,7 +166,7 @@ class Media:
 
     def thumbnail(self, clip: Clip) -> bytes:
         """Return the middle picture of a clip as a small JPEG."""
-        return _jpeg(self._of_clip(clip, THUMBNAIL).frames[1])
+        return _jpeg(self._of_clip(clip, THUMBNAIL).pictures[1])
 
     def sheet(self, clip: Clip) -> bytes:
         """Return pictures of a clip, evenly spread and with their times, as a PNG."""
@@ -174,7 +174,7 @@ class Media:
 
     def still(self, name: str, number: int) -> bytes:
         """Return a picture of a video by its number, as a JPEG."""
-        return _jpeg(self._decoded(name, STILL, ranks=[number]).frames[0])
+        return _jpeg(self._decoded(name, STILL, ranks=[number]).pictures[0])
 
     def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)

@@ -203,11 +203,11 @@ def write_saliency(
     def results_of_clips() -> Iterator[npt.NDArray[Any] | RowStatus]:
         for clip in ids:
             try:
-                frames = exact_pictures(opened_workspace, opened, clip).frames
+                pictures = exact_pictures(opened_workspace, opened, clip).pictures
             except BadVideo as error:
                 yield RowStatus.failed(error.stage, error.reason, error.message)
                 continue
-            pixels = backbone.normalise(frames)[None]
+            pixels = backbone.normalise(pictures)[None]
             if wanted:
                 vectors = np.stack(list(wanted.values()))
                 yield METHODS[method](backbone, pixels, array, vectors)[0]

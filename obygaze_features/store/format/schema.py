@@ -208,7 +208,7 @@ NOT_IN_STORE = RowStatus("missing", message="no clip of that name in this store"
 
 @dataclass(frozen=True)
 class RowSource:
-    """The source of a row: the times of the clip, its video file, the pictures between them.
+    """The source of a row: the times of the clip, its video file, how many frames it has.
 
     A file is known by its size and its quick hash, wherever it lies. None: not recorded, or, for
     a time, the start or the end of the file.
@@ -218,25 +218,36 @@ class RowSource:
     end_s: float | None = None
     n_bytes: int | None = None
     quick_sha256: str | None = None
-    pictures: int | None = None
+    n_frames: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            kind = _SOURCE_KINDS.get(name, int)
+        for key, value in self._by_key().items():
+            kind = _SOURCE_KINDS.get(key, int)
             if value is not None and (
                 not isinstance(value, kind) or isinstance(value, bool)
             ):
-                raise ValueError(f"invalid {name} of a source: {value!r}")
+                raise ValueError(f"invalid {key} of a source: {value!r}")
+
+    def _by_key(self) -> dict[str, Any]:
+        """Return the values by their keys in the file, where a count of frames is `pictures`."""
+        values = dict(vars(self))
+        values["pictures"] = values.pop("n_frames")
+        return values
 
     def to_json(self) -> dict[str, Any]:
         """Return the source as in markers and in sources.json."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        values = self._by_key()
+        return {key: value for key, value in values.items() if value is not None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a source as read; keys of later versions are ignored."""
         return cls(
-            **{name: value[name] for name in cls.__dataclass_fields__ if name in value}
+            start_s=value.get("start_s"),
+            end_s=value.get("end_s"),
+            n_bytes=value.get("n_bytes"),
+            quick_sha256=value.get("quick_sha256"),
+            n_frames=value.get("pictures"),
         )
 
 

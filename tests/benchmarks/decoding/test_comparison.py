@@ -56,7 +56,7 @@ def test_films_hold_what_they_say(tmp_path: Path) -> None:
     path = make_film(EDITED, tmp_path)
     clip = decode_clip(path, View(40))
     assert (
-        [read_stamp(picture) for picture in clip.frames]
+        [read_stamp(picture) for picture in clip.pictures]
         == EDITED.shown
         == list(range(20, 60))
     )

@@ -74,7 +74,7 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     assert recorded["packages"] == {"torch": version("torch")}
     backbone = load_backbone(code)
     clip = decode_clip(next((world / "films").rglob("*001.mp4")), View(4, "even"))
-    pixels = backbone.preprocess(clip.frames)
+    pixels = backbone.preprocess(clip.pictures)
     torch.manual_seed(0)
     weights = torch.nn.Linear(3 * 8 * 8, 5)
     expected = weights(pixels.flatten(1)).detach().numpy()
@@ -118,7 +118,7 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     packages = store.recipe.to_json()["backbone"]["code"]["packages"]
     assert packages == {name: version(name) for name in ("torch", "transformers")}
     decoded = decode_clip(next((world / "films").rglob("*002.mp4")), View(16, "even"))
-    pixels = processor(list(decoded.frames), return_tensors="pt")["pixel_values"]
+    pixels = processor(list(decoded.pictures), return_tensors="pt")["pixel_values"]
     expected = model(pixels).last_hidden_state[:, 0].mean(0).detach().numpy()
     found = store.matrix("clip", clips=["tt0-002"]).values[0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

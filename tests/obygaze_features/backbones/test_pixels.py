@@ -13,7 +13,7 @@ from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
-from obygaze_features.backbones.base import Preset, check_frames  # noqa: E402
+from obygaze_features.backbones.base import Preset, check_pictures  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.torch_backbone import Preprocessor  # noqa: E402
@@ -224,4 +224,4 @@ def test_pixels_never_change_under_our_feet() -> None:
 )
 def test_what_is_no_frames_is_refused(wrong: Any) -> None:
     with pytest.raises(FixInput, match="frames must be uint8"):
-        check_frames(wrong)
+        check_pictures(wrong)

@@ -115,7 +115,7 @@ def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
     inner = world.backbone.inner
     matrix = open_store(world.path).matrix("clip")
     for row in (0, 3, 4, 10):
-        expected = inner.forward(inner.normalise(a_clip(row).frames)[None])["clip"][0]
+        expected = inner.forward(inner.normalise(a_clip(row).pictures)[None])["clip"][0]
         np.testing.assert_array_equal(matrix.values[row], expected)
     times = open_store(world.path).matrix("time_s").values
     np.testing.assert_array_equal(times[7], np.arange(16) / 25)

@@ -64,7 +64,10 @@ def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
         a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)
     ]
     assert backbone.resize is not None
-    return [replace(clip, pictures=backbone.resize(clip.pictures)) for clip in clips]
+    return [
+        replace(clip, shared_pictures=backbone.resize(clip.shared_pictures))
+        for clip in clips
+    ]
 
 
 def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
@@ -250,7 +253,7 @@ def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
     assert gpu.blocking_copies == 0
     store = open_store(tmp_path / "store")
     assert store.status().counts == {"ok": n_clips}
-    total = float(a_clip(70, 16).frames.reshape(16, -1)[:, 0].sum())
+    total = float(a_clip(70, 16).pictures.reshape(16, -1)[:, 0].sum())
     assert (
         store.matrix("clip").values[70].tolist()
         == [total] * store.plan.arrays[0].tail_shape[0]

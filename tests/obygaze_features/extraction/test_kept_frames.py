@@ -17,7 +17,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.decoding import find_kept_frames, stores_of_frames
+from obygaze_features.extraction.decoding import find_kept_pictures, stores_of_pictures
 from obygaze_features.extraction.devices import extract_on_devices
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan
 from obygaze_features.extraction.recipes import complete_target
@@ -89,10 +89,10 @@ def test_pictures_are_found_for_a_manifest_whose_name_is_a_pattern(
 ) -> None:
     manifest = replace(film_folder(tmp_path, 1), name="films[1]")
     assert run(plan_of(manifest, tmp_path, "frames:descriptors")) == [1]
-    (store,) = stores_of_frames(plan_of(manifest, tmp_path, "descriptors"))
+    (store,) = stores_of_pictures(plan_of(manifest, tmp_path, "descriptors"))
     assert Path(store.location).name.startswith("films[1].frames-")
     other = replace(manifest, name="films1")
-    assert stores_of_frames(plan_of(other, tmp_path, "descriptors")) == []
+    assert stores_of_pictures(plan_of(other, tmp_path, "descriptors")) == []
 
 
 @pytest.mark.check("starts a process for each device")
@@ -114,7 +114,7 @@ def test_the_pictures_are_the_decoders(films: Manifest, tmp_path: Path) -> None:
     for row in (0, 5):
         decoded = decode_clip(plan.rows[row].video, View(16, "even", resize))
         kept = store.arrays.read(store.plan.array("pictures"), np.array([row]))[0]
-        assert sha256_bytes(kept.tobytes()) == sha256_bytes(decoded.frames.tobytes())
+        assert sha256_bytes(kept.tobytes()) == sha256_bytes(decoded.pictures.tobytes())
 
 
 def test_pictures_of_fewer_frames_are_among_them(
@@ -126,12 +126,12 @@ def test_pictures_of_fewer_frames_are_among_them(
     card = find_card("descriptors")
     views = [View(n, "even", card.family.resize(card)) for n in (16, 8, 4, 5, 32)]
     keyframes = replace(views[0], sampling="keyframes")
-    found = find_kept_frames(other, range(N_CLIPS), [*views, keyframes, View(16)])
+    found = find_kept_pictures(other, range(N_CLIPS), [*views, keyframes, View(16)])
     assert list(found) == views[:3]
     for view in found:
         kept = found[view].clip(3, view, plan.rows[3])
         decoded = decode_clip(plan.rows[3].video, view)
-        for name in ("frames", "time_s", "asked_s", "mask", "substituted"):
+        for name in ("pictures", "time_s", "asked_s", "mask", "substituted"):
             assert np.array_equal(getattr(kept, name), getattr(decoded, name)), name
         assert kept.total == decoded.total
 
@@ -156,10 +156,10 @@ def test_damaged_clips_are_decoded_again(films: Manifest, tmp_path: Path) -> Non
     film.write_bytes(data)
     tolerant = replace(plan, max_substituted=1.0)
     assert run(tolerant) == [5]
-    (store,) = stores_of_frames(replace(plan, targets=()))
+    (store,) = stores_of_pictures(replace(plan, targets=()))
     clean = store.arrays.read(store.plan.array("clean"), np.arange(N_CLIPS))
     assert clean.tolist() == [True, True, False, False, True, True]
-    kept = find_kept_frames(replace(plan, targets=()), range(N_CLIPS), [_view()])
+    kept = find_kept_pictures(replace(plan, targets=()), range(N_CLIPS), [_view()])
     assert kept[_view()].rows == {0, 1, 4, 5}
 
 

@@ -84,7 +84,7 @@ def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> N
     backbone = load_backbone("descriptors")
     for clip_id in ("tt0-003", "tt1-011", "tt2-022"):
         path = Path(films.header.video_root) / films.by_id[clip_id].video
-        frames = decode_clip(path, View(count=16)).frames
+        frames = decode_clip(path, View(count=16)).pictures
         expected = backbone.forward(backbone.preprocess(frames)[None])["clip"][0]
         found = store.matrix("clip", clips=[clip_id]).values[0]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

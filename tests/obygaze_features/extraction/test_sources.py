@@ -126,7 +126,7 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
         film: quick_sha256(world.videos / f"{film}.mp4")[1] for film in ("tt0", "tt1")
     }
     size = (world.videos / "tt1.mp4").stat().st_size
-    assert [(s.start_s, s.end_s, s.pictures) for s in growing.values()] == [
+    assert [(s.start_s, s.end_s, s.n_frames) for s in growing.values()] == [
         *((0, 2, 50), (2, 4, 50), (1, 3, 50)),
         (None, None, 250),
     ]

@@ -119,7 +119,7 @@ def test_a_window_holds_exactly_its_pictures(
     assert len(results) == len(manifest) > 3
     for window, result in enumerate(results):
         expected = pictures_of(grid, window, made.numbers, times)
-        assert read_numbers(result.clips[view].frames) == sampled(expected, 4), window
+        assert read_numbers(result.clips[view].pictures) == sampled(expected, 4), window
 
 
 @pytest.mark.parametrize("kind", ["mkv_h264_short_groups", "avi_packed_b"])
@@ -143,7 +143,7 @@ def test_a_sweep_gives_what_each_window_alone_gives(
                 made.path, view, ranks=ranks, indexes=indexes, max_substituted=1
             )
             swept_clip = result.clips[view]
-            for name in ("frames", "index", "substituted", "mask", "total"):
+            for name in ("pictures", "index", "substituted", "mask", "total"):
                 same = np.array_equal(getattr(alone, name), getattr(swept_clip, name))
                 assert same, (window, view, name)
             n_damaged += int(alone.substituted.sum())
@@ -171,7 +171,7 @@ def test_two_films_of_one_video_are_two_sweeps(
         results = list(
             decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
         )
-    found = [read_numbers(result.clips[views[0]].frames) for result in results]
+    found = [read_numbers(result.clips[views[0]].pictures) for result in results]
     assert found == 2 * [list(range(n, n + 16)) for n in (0, 16, 32)]
 
 
@@ -239,7 +239,9 @@ def test_a_sweep_writes_into_the_same_memory_again(
     with DecodePool(1) as pool:
         results = decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
         for window, result in enumerate(results):
-            assert read_numbers(result.clips[view].frames) == numbers[window * 8 :][:16]
+            assert (
+                read_numbers(result.clips[view].pictures) == numbers[window * 8 :][:16]
+            )
             del result
         assert len(pool._memories) <= 15, "for a hundred parts"
 
@@ -359,7 +361,7 @@ def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
     rows = np.arange(4)
     clip = DecodedClip(
         path=Path("a.mp4"),
-        pictures=np.zeros((4, 2, 2, 3), np.uint8),
+        shared_pictures=np.zeros((4, 2, 2, 3), np.uint8),
         rows=rows,
         index=rows + 4,
         time_s=times_s,
@@ -623,4 +625,4 @@ def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) 
 
 def test_clips_alone_have_no_span(films: Path) -> None:
     clip: DecodedClip = decode_clip(films / "tt1.mkv", View(2), ranks=[5, 6, 7, 8])
-    assert read_numbers(clip.frames) == [5, 7] and clip.span_s is None
+    assert read_numbers(clip.pictures) == [5, 7] and clip.span_s is None

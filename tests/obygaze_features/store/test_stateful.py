@@ -86,7 +86,7 @@ FILMS = ["tt0000001", "Зеркало 1979", "a b", "10", "9"]
 SOURCES = [
     None,
     RowSource(n_bytes=7, quick_sha256="ab"),
-    RowSource(start_s=0.1, end_s=2, pictures=5),
+    RowSource(start_s=0.1, end_s=2, n_frames=5),
 ]
 
 

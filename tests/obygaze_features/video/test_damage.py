@@ -31,7 +31,7 @@ def all_of(path: Path, count: int) -> DecodedClip:
 def differing(path: Path, clean: Path, count: int) -> list[int]:
     """Rows whose pixels are not those of the undamaged file."""
     spoilt, whole = all_of(path, count), all_of(clean, count)
-    gap = np.abs(spoilt.frames.astype(int) - whole.frames.astype(int)).max(
+    gap = np.abs(spoilt.pictures.astype(int) - whole.pictures.astype(int)).max(
         axis=(1, 2, 3)
     )
     return np.flatnonzero(gap > 8).tolist()
@@ -52,7 +52,7 @@ def test_a_spoilt_key_frame_taints_its_group_and_no_other(
     assert clip.damaged
     assert np.flatnonzero(clip.substituted).tolist() == list(range(30, 60))
     assert set(differing(path, clean, 100)) <= set(range(30, 60))
-    numbers = np.array(read_numbers(clip.frames))
+    numbers = np.array(read_numbers(clip.pictures))
     fine = ~clip.substituted
     assert numbers[fine].tolist() == np.arange(100)[fine].tolist()
 
@@ -116,7 +116,8 @@ def test_a_lost_picture_is_replaced_by_its_neighbour(
     fine = ~clip.substituted
     assert fine.sum() >= 70
     assert (
-        np.array(read_numbers(clip.frames))[fine].tolist() == clip.index[fine].tolist()
+        np.array(read_numbers(clip.pictures))[fine].tolist()
+        == clip.index[fine].tolist()
     )
 
 
@@ -161,12 +162,13 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     assert caught.value.reason == "truncated"
     # A part that lies before the cut has lost nothing.
     clip = decode_clip(short, View(8), start_s=0.4, end_s=1.2)
-    assert read_numbers(clip.frames) == clip.index.tolist()
+    assert read_numbers(clip.pictures) == clip.index.tolist()
     # What is there can be had by asking for it.
     rest = decode_clip(short, View(8), max_substituted=1.0)
     fine = ~rest.substituted
     assert (
-        np.array(read_numbers(rest.frames))[fine].tolist() == rest.index[fine].tolist()
+        np.array(read_numbers(rest.pictures))[fine].tolist()
+        == rest.index[fine].tolist()
     )
 
 
@@ -282,7 +284,7 @@ def test_a_stream_without_one_picture(clean: Path, tmp_path: Path) -> None:
 def test_a_colon_in_a_name_is_not_an_address(clean: Path, tmp_path: Path) -> None:
     path = tmp_path / "http:film%20d.mp4"
     path.write_bytes(clean.read_bytes())
-    assert read_numbers(decode_clip(path, View(4)).frames) == [0, 25, 50, 75]
+    assert read_numbers(decode_clip(path, View(4)).pictures) == [0, 25, 50, 75]
 
 
 def test_a_part_after_the_end(clean: Path) -> None:

@@ -53,7 +53,7 @@ def test_whole_files_are_exact(made: Made, count: int) -> None:
     clip = decode_clip(made.path, View(count))
     wanted = [int(i * total / count) for i in range(count)]
     assert clip.index.tolist() == wanted
-    assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+    assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
     assert not clip.substituted.any() and clip.mask.all() and not clip.damaged
     assert clip.total == total
 
@@ -71,13 +71,13 @@ def test_parts_are_exact(made: Made) -> None:
         clip = decode_clip(made.path, View(8), start_s=start, end_s=end)
         wanted = [inside[i * len(inside) // 8] for i in range(8)]
         assert clip.index.tolist() == wanted
-        assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+        assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
         assert np.allclose(clip.time_s, times[wanted])
 
 
 def test_key_frames_are_pictures_near_those_asked_for(made: Made) -> None:
     clip = decode_clip(made.path, View(8, "keyframes"))
-    assert read_numbers(clip.frames) == [made.numbers[i] for i in clip.index]
+    assert read_numbers(clip.pictures) == [made.numbers[i] for i in clip.index]
     keys = probe(made.path).index
     if made.timed:
         key_ranks = set(keys.ranks[keys.keys].tolist())
@@ -97,9 +97,9 @@ def test_several_views_share_one_decode(made: Made) -> None:
     clips = decode_views(made.path, views)
     for view, clip in clips.items():
         alone = decode_clip(made.path, view)
-        assert np.array_equal(clip.frames, alone.frames)
+        assert np.array_equal(clip.pictures, alone.pictures)
         assert np.array_equal(clip.index, alone.index)
-        real = clip.frames[clip.mask]
+        real = clip.pictures[clip.mask]
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
 
 
@@ -110,7 +110,7 @@ def test_shape(made: Made) -> None:
         "mp4_wide_pixels": (120, 233),
         "mp4_narrow_pixels": (120, 142),
     }
-    assert decode_clip(made.path, View(1)).frames.shape[1:3] == wanted.get(
+    assert decode_clip(made.path, View(1)).pictures.shape[1:3] == wanted.get(
         name, (120, 160)
     )
 
@@ -144,9 +144,9 @@ def test_files_too_large_to_keep_are_as_exact(
     for _ in range(2):
         clip = decode_clip(made.path, View(16))
         wanted = [int(i * total / 16) for i in range(16)]
-        assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+        assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
     part = decode_clip(made.path, View(8), start_s=2.0, end_s=3.0)
-    assert read_numbers(part.frames) == [made.numbers[i] for i in part.index]
+    assert read_numbers(part.pictures) == [made.numbers[i] for i in part.index]
     assert part.index[0] == np.searchsorted(probe(made.path).index.times_s, 2.0 - 1e-6)
 
 

@@ -31,7 +31,7 @@ def same(
     other: DecodedClip,
     facts: tuple[str, ...] = ("total", "damaged", "missing"),
 ) -> bool:
-    arrays = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
+    arrays = ("pictures", "index", "time_s", "asked_s", "substituted", "mask")
     return all(
         np.array_equal(
             getattr(one, name), getattr(other, name), equal_nan=name.endswith("_s")
@@ -59,7 +59,7 @@ def test_clips_are_the_same_with_a_kept_index(
             )
             assert all(same(kept[view], plain[view]) for view in VIEWS)
             real = kept[VIEWS[0]]
-            assert read_numbers(real.frames) == [made.numbers[i] for i in real.index]
+            assert read_numbers(real.pictures) == [made.numbers[i] for i in real.index]
         film._FILMS.clear()
     assert len(list(indexes.glob("*/index.npz"))) == 1
 
@@ -93,7 +93,7 @@ def test_a_film_is_read_and_decoded_once(
             end_s=start + 0.4,
             indexes=tmp_path / "indexes",
         )[View(4)]
-        assert read_numbers(clip.frames) == [made.numbers[i] for i in clip.index]
+        assert read_numbers(clip.pictures) == [made.numbers[i] for i in clip.index]
     assert len(read) == passes
     # A group has at most 40 pictures, and the first group is decoded for the shape.
     assert max(run.stop - run.start for _, run, *_ in runs) <= 64

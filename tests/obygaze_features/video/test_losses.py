@@ -85,9 +85,9 @@ def all_of(path: Path) -> tuple[VideoInfo, DecodedClip]:
 
 
 def judge(path: Path, clean: Path) -> Verdict:
-    known = {frame.tobytes() for frame in all_of(clean)[1].frames}
+    known = {frame.tobytes() for frame in all_of(clean)[1].pictures}
     info, clip = all_of(path)
-    whole = np.array([frame.tobytes() in known for frame in clip.frames])
+    whole = np.array([frame.tobytes() in known for frame in clip.pictures])
     return Verdict(whole, clip.substituted, info)
 
 

@@ -108,7 +108,7 @@ def test_pictures_of_an_open_group_have_their_own_times(
     time_of = shown(film)
     indexes = tmp_path / "indexes" if indexed else None
     part = decode_clip(film, View(4), start_s=1.0, end_s=2.0, indexes=indexes)
-    numbers = read_numbers(part.frames)
+    numbers = read_numbers(part.pictures)
     assert part.time_s.tolist() == pytest.approx(
         [time_of[n] for n in numbers], abs=1e-3
     )
@@ -116,7 +116,7 @@ def test_pictures_of_an_open_group_have_their_own_times(
         number for number, time in time_of.items() if time >= 1.0 - 1e-3
     )
     whole = decode_clip(film, View(len(time_of)), indexes=indexes)
-    assert read_numbers(whole.frames) == sorted(time_of)
+    assert read_numbers(whole.pictures) == sorted(time_of)
     assert whole.time_s.tolist() == pytest.approx(sorted(time_of.values()), abs=1e-3)
     index = probe(film).index
     assert index.timed
@@ -159,7 +159,7 @@ def test_what_is_decoded_before_the_first_key_frame_is_damaged(
         clip = decode_clip(
             film, View(info.index.frames), max_substituted=1, indexes=indexes
         )
-        numbers = read_numbers(clip.frames)
+        numbers = read_numbers(clip.pictures)
         right = [number for number in numbers if number >= 30]
         assert right == list(range(30, 60)), take
         assert clip.damaged or n_before == 0

@@ -58,7 +58,7 @@ def exif(orientation: int) -> bytes:
 
 
 def decoded(path: Path, count: int = 1) -> Pixels:
-    return decode_clip(path, View(count)).frames
+    return decode_clip(path, View(count)).pictures
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     clip = decode_clip(tmp_path / name, View(4))
     assert (clip.total, clip.damaged, clip.mask.all()) == (1, False, True)
     assert clip.index.tolist() == [0] * 4 and clip.time_s.tolist() == [0.0] * 4
-    assert [np.array_equal(frame, picture) for frame in clip.frames] == [True] * 4
+    assert [np.array_equal(frame, picture) for frame in clip.pictures] == [True] * 4
 
 
 def test_grey_transparent_and_indexed_pictures(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
         frames[0].save(tmp_path / name, **more)
         clip = decode_clip(tmp_path / name, View(6))
         assert clip.total == 3
-        assert clip.frames[:, 0, 0, 0].tolist() == [10, 10, 100, 100, 200, 200]
+        assert clip.pictures[:, 0, 0, 0].tolist() == [10, 10, 100, 100, 200, 200]
     frames[0].save(tmp_path / "a.webp", **more)
     with pytest.raises(BadVideo, match="animated WebP cannot be decoded") as caught:
         decoded(tmp_path / "a.webp")

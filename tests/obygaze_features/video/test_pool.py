@@ -136,12 +136,12 @@ def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> N
             start, end = result.job.start_s, result.job.end_s
             alone = decode_clip(result.job.path, view, start_s=start, end_s=end)
             clip = result.clips[view]
-            assert np.array_equal(clip.frames, alone.frames)
+            assert np.array_equal(clip.pictures, alone.pictures)
             assert clip.index.tolist() == alone.index.tolist()
             assert clip.time_s.tolist() == alone.time_s.tolist()
             assert clip.substituted.tolist() == alone.substituted.tolist()
             assert (clip.total, clip.damaged) == (alone.total, alone.damaged)
-            assert clip.frames.flags.writeable
+            assert clip.pictures.flags.writeable
 
 
 def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:
@@ -193,7 +193,7 @@ def test_a_crash_costs_one_clip(
         assert "signal 11" in error.message
         after = pool.submit(DecodeJob(films[1], VIEWS)).result()
         assert after.clips is not None
-        assert read_numbers(after.clips[VIEWS[0]].frames)[0] == 100
+        assert read_numbers(after.clips[VIEWS[0]].pictures)[0] == 100
         assert worker_ids(pool) != [pid]
     assert is_gone(pid)
 
@@ -460,7 +460,7 @@ def test_pictures_stay_when_the_pool_is_gone(films: list[Path]) -> None:
     with DecodePool(1) as pool:
         result = pool.submit(DecodeJob(films[2], (View(60),))).result()
     assert result.clips is not None
-    assert read_numbers(result.clips[View(60)].frames) == list(range(200, 260))
+    assert read_numbers(result.clips[View(60)].pictures) == list(range(200, 260))
 
 
 def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
@@ -486,19 +486,19 @@ def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
             # Of different sizes, also larger ones than before.
             view = View(1 + number % 7)
             (clip,) = pool.submit(DecodeJob(path, (view,))).result().clips.values()
-            assert np.array_equal(clip.frames, decode_clip(path, view).frames)
+            assert np.array_equal(clip.pictures, decode_clip(path, view).pictures)
             del clip
         assert len(made) == 1
         results = list(
             pool.map([DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8)
         )
         assert len(made) == 8
-        slices = [result.clips[VIEWS[0]].pictures[3:5] for result in results]
+        slices = [result.clips[VIEWS[0]].shared_pictures[3:5] for result in results]
         results.clear()
         list(pool.map([DecodeJob(film, VIEWS) for film in films], ahead=8))
         assert len(made) == 12, "the slices still hold the first eight"
         for number, kept in enumerate(slices):
-            expected = decode_clip(films[number % 4], VIEWS[0]).frames[3:5]
+            expected = decode_clip(films[number % 4], VIEWS[0]).pictures[3:5]
             assert np.array_equal(kept, expected)
 
 
@@ -523,7 +523,7 @@ def test_jobs_from_several_threads(films: list[Path]) -> None:
         def work(film: Path) -> None:
             clips = pool.submit(DecodeJob(film, (View(1),))).result().clips
             assert clips is not None
-            found.extend(read_numbers(clips[View(1)].frames))
+            found.extend(read_numbers(clips[View(1)].pictures))
 
         threads = [threading.Thread(target=work, args=(film,)) for film in films]
         for thread in threads:
@@ -573,7 +573,9 @@ def test_a_job_without_views_makes_the_index_of_its_film(
             for one in (part, replace(part, indexes=None))
         )
     assert kept and plain
-    assert all(np.array_equal(kept[view].frames, plain[view].frames) for view in VIEWS)
+    assert all(
+        np.array_equal(kept[view].pictures, plain[view].pictures) for view in VIEWS
+    )
 
 
 def test_without_pyav_the_error_names_the_extra(monkeypatch):

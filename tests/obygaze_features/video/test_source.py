@@ -73,7 +73,7 @@ def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:
                 out.mux(stream.encode(frame))
         for stream in streams:
             out.mux(stream.encode())
-    assert read_numbers(decode_clip(path, View(4)).frames) == [0, 5, 10, 15]
+    assert read_numbers(decode_clip(path, View(4)).pictures) == [0, 5, 10, 15]
 
 
 def test_a_cover_is_not_the_film(tmp_path: Path) -> None:

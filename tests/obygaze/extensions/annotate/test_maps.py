@@ -71,7 +71,7 @@ def test_a_clip_has_a_sheet_for_each_direction_not_at_random(
     page: Site, place: Path
 ) -> None:
     store = open_store(place / "stores" / "films.tiny-clip")
-    frames = exact_pictures(Workspace(place), store, "tt0-002").frames
+    frames = exact_pictures(Workspace(place), store, "tt0-002").pictures
     maps = made_up(grid_of(store))[1]
     with served(page) as server:
         assert ask(server, "/api/clip?clip_id=tt0-002").json()["maps"] == DIRECTIONS[:2]

@@ -42,7 +42,7 @@ def test_a_copy_has_the_pictures_and_times_of_its_original(
     )
     assert np.abs(first.times_s[1:] - second.times_s[1:]).max() < 1e-4
     assert second.times_s[0] == 0
-    assert read_numbers(decode_clip(copy, View(second.frames)).frames) == made.numbers
+    assert read_numbers(decode_clip(copy, View(second.frames)).pictures) == made.numbers
     with open_video(made.path) as (one, _), open_video(copy) as (other, _):
         assert len(one.streams.audio) == len(other.streams.audio)
         for before, after in zip(one.streams.audio, other.streams.audio, strict=True):

@@ -71,7 +71,7 @@ def test_maps_are_those_of_the_model_on_the_same_frames(
     assert maps.recipe.to_json()[MAPS]["method"] == "grad-cam"
     backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
     video = place / "videos" / "tt0" / "tt0-002.mp4"
-    frames = decode_clip(video, View(3, "even", backbone.resize)).frames
+    frames = decode_clip(video, View(3, "even", backbone.resize)).pictures
     directions = np.stack([(a + b) / 2, c])
     expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[
         0
@@ -101,7 +101,7 @@ def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
     backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
     store = open_store(place / "stores" / "films.tiny-clip")
     pixels = backbone.normalise(
-        exact_pictures(Workspace(place), store, "tt0-002").frames
+        exact_pictures(Workspace(place), store, "tt0-002").pictures
     )[None]
     expected = score_cam(backbone, pixels, "clip", np.stack([(a + b) / 2, c]))[0]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
@@ -136,7 +136,7 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(
         .matrix(MAPS, clips=["tt0-003"])
         .values[0, 0]
     )
-    np.testing.assert_array_equal(cell, overlay(decoded.frames, maps)[0])
+    np.testing.assert_array_equal(cell, overlay(decoded.pictures, maps)[0])
 
 
 def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:

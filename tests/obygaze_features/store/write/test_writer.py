@@ -362,7 +362,7 @@ def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
         {"quick_sha256": 7},
     ):
         with pytest.raises(ValueError, match=next(iter(bad))):
-            RowSource(**bad)  # type: ignore[arg-type]
+            RowSource.from_json(bad)
     assert RowSource.from_json({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(
         n_bytes=7
     )
