@@ -71,6 +71,10 @@ COMMANDS = {
         "obygaze_models.report.comparing:command",
         "Show runs side by side: what differs in them, and by how much.",
     ),
+    "erase": (
+        "obygaze_models.protocols.erasing:command",
+        "Remove concepts from features, and measure on unseen films what is lost.",
+    ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",

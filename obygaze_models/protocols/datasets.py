@@ -73,12 +73,8 @@ def dataset(
     clips = read_manifest(manifest, workspace=workspace)
     data = Data(view=view or AUTO, array=(array,) if array else Data().array)
     if isinstance(task, str):
-        tasks = load_protocol("honest").tasks
-        if task not in tasks:
-            problem = f"unknown task {task!r}{near(task, tasks)}"
-            raise FixUsage(problem, hint=f"one of {', '.join(tasks)}")
         name = task
-        chosen = tasks[task]
+        chosen = honest_task(task)
     else:
         name = "classes"
         chosen = Task(classes=dict(task))
@@ -92,3 +88,12 @@ def dataset(
         groups=table.films[rows],
         ids=np.array(table.ids, dtype=np.str_)[rows],
     )
+
+
+def honest_task(name: str) -> Task:
+    """Return a task of the protocol `honest`; an error that lists them for another name."""
+    tasks = load_protocol("honest").tasks
+    if name not in tasks:
+        problem = f"unknown task {name!r}{near(name, tasks)}"
+        raise FixUsage(problem, hint=f"one of {', '.join(tasks)}")
+    return tasks[name]

@@ -80,6 +80,7 @@ FUNCTIONS_WITH_EXAMPLES = (
     "predict",
     "report",
     "compare",
+    "erase",
 )
 
 

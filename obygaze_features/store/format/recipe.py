@@ -136,11 +136,22 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone's name, or where unknown features came from."""
+        """A few words for lists: the backbone's name, or where unknown features came from.
+
+        Of features that concepts were removed from, these concepts too.
+        """
         value = self.to_json()
         if self.is_unknown:
-            return safe_text(f"unknown ({value.get('source', 'imported')})", "terminal")
-        return safe_text(value["backbone"].get("name", "?"), "terminal")
+            title = f"unknown ({value.get('source', 'imported')})"
+        else:
+            title = str(value["backbone"].get("name", "?"))
+        if "erased" in value:
+            title += f" without {', '.join(value['erased']['concepts'])}"
+        return safe_text(title, "terminal")
+
+    def with_erased(self, erased: Mapping[str, Any]) -> Self:
+        """Return the recipe of the same features without some `concepts`, and how it was done."""
+        return self.from_json({**self.to_json(), "erased": dict(erased)})
 
     def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.
