@@ -27,7 +27,6 @@ from obygaze_models.protocols.runner.tested_cells import (
     is_trained,
     same_clips,
 )
-from obygaze_models.report.comparing import Sort
 
 ABSENT = "–"
 REPLICATES = 1000
@@ -109,8 +108,8 @@ class ComparedRuns:
     def __str__(self) -> str:
         return comparison_text(self)
 
-    def sorted(self, by: Sort) -> ComparedRuns:
-        """Return the cells in another order: best value first, or largest difference first."""
+    def sorted(self, by: str) -> ComparedRuns:
+        """Return the cells by best "value", by largest "difference", or as they are ("cell")."""
         if by == "cell":
             return self
         key = _best_value if by == "value" else _largest_difference

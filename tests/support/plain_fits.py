@@ -335,13 +335,15 @@ def _linear_differs(
         used = fold.both if is_joined else fold.train
         used = sorted(used, key=lambda clip: place_of[clip.clip_id])
         validation = [] if is_joined else fold.validation or []
-        X, y = matrix(used), classes(used)
+        mean, spread = _scale_of(one, matrix(used))
+        X, y = (matrix(used) - mean) / spread, classes(used)
         groups = np.array([group_of(clip, splits) for clip in used])
         record = records[name]
         inner = _inner_splits(y, groups)
         parts = [(X[a], y[a], X[b], y[b]) for a, b in inner]
         if validation and set(classes(validation).tolist()) == {0, 1}:
-            parts = [(X, y, matrix(validation), classes(validation))]
+            V = (matrix(validation) - mean) / spread
+            parts = [(X, y, V, classes(validation))]
         strength: float | None = None
         if model["kind"] == "ridge":
             strength = record["chosen"]["alpha"]
@@ -352,12 +354,14 @@ def _linear_differs(
         else:
             strength = strengths[0]
         tested = [clip_of[row["clip_id"]] for row in tests]
-        expected = refit(model, X, y, matrix(tested), strength)
+        T = (matrix(tested) - mean) / spread
+        expected = refit(model, X, y, T, strength)
         yield from _scores_differ(name, tests, expected)
         scored: tuple[list[int], list[float]] = ([], [])
         if not is_joined:
             if validation:
-                scores = refit(model, X, y, matrix(validation), strength)
+                V = (matrix(validation) - mean) / spread
+                scores = refit(model, X, y, V, strength)
                 scored = classes(validation).tolist(), scores.tolist()
         elif model["kind"] == "ridge":
             scored = y.tolist(), _left_out(model, X, y, groups, strength).tolist()
@@ -366,6 +370,16 @@ def _linear_differs(
                 scored[0].extend(b.tolist())
                 scored[1].extend(refit(model, A, a, B, strength).tolist())
         yield from _threshold_differs(name, *scored, record["threshold"])
+
+
+def _scale_of(one: Experiment, X: Floats) -> tuple[Floats, Floats]:
+    """The mean and the spread that training clips give to the features of a fold."""
+    width = X.shape[1]
+    if one.protocol["data"].get("scale", "none") != "standard":
+        return np.zeros(width), np.ones(width)
+    spread = X.std(axis=0)
+    spread[spread == 0] = 1
+    return X.mean(axis=0), spread
 
 
 def offered_strengths(model: Mapping[str, Any]) -> list[Any]:

@@ -118,7 +118,7 @@ class Experiment:
         return max(ordered, key=lambda other: RANK[other.level])
 
     def vectors(self) -> dict[str, NDArray[np.float64]]:
-        """The vector of each selected clip that has one."""
+        """The vector of each selected clip that has one; fits scale "standard" themselves."""
         row_of = {clip.clip_id: row for row, clip in enumerate(self.manifest)}
         lost = {*self.failed, *self.absent}
         found = {}
@@ -134,7 +134,7 @@ class Experiment:
             found = {
                 name: found[name] / lengths[name] for name in found if lengths[name] > 0
             }
-        elif scale == "standard":
+        elif scale == "standard-all":
             every = np.array(list(found.values()))
             spread = every.std(axis=0)
             spread[spread == 0] = 1
@@ -281,7 +281,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
     data = {"where": where} if where else {}
     options = {
         "view": ["raw", "raw", "visual"],
-        "scale": ["none", "none", "unit", "standard"],
+        "scale": ["none", "none", "unit", "standard", "standard-all"],
         "copies": ["keep", "keep", "leave_out"],
     }
     data |= {key: pick(random, values) for key, values in options.items()}
