@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -72,6 +72,7 @@ class ErasedTarget:
         before: By a probe of the features as they are.
         after: By a probe of erased features; it learns from the films of the eraser.
         lost: Before minus after.
+        old_probe: Of erased features, by the probe of the features as they are.
         new_probe: By probes that learn from films that the eraser was not fitted on.
     """
 
@@ -83,6 +84,7 @@ class ErasedTarget:
     before: FilmAuc
     after: FilmAuc
     lost: FilmAuc
+    old_probe: FilmAuc | None
     new_probe: FilmAuc | None
 
 
@@ -187,7 +189,7 @@ class Tested(NamedTuple):
 
     name: str
     probe: str
-    features: str  # "before", "after" or "new"
+    features: str  # "before", "after", "old" or "new"
 
 
 def read_clips(
@@ -320,19 +322,28 @@ def _test_film(data: ClipsToErase, film: str) -> dict[Tested, float]:
         if not _has_both(target[tested]) or not _has_both(target[train], MIN_ROWS):
             continue
         truth = target[tested]
+        is_erased = data.roles[name] == "erased"
         for probe in _probes(data.roles[name]):
-            for features, X in (("before", data.X), ("after", after)):
-                scores = _scores(probe, X, target, data.films, train, tested)
+            score = _fit_probe(probe, data.X, target, data.films, train)
+            score_after = _fit_probe(probe, after, target, data.films, train)
+            scores_of = {
+                "before": score(data.X[tested]),
+                "after": score_after(after[tested]),
+            }
+            if is_erased:
+                scores_of["old"] = score(after[tested])
+            for features, scores in scores_of.items():
                 auc = float(roc_auc_score(truth, scores))
                 aucs_of_film[Tested(name, probe, features)] = auc
-        if data.roles[name] != "erased":
+        if not is_erased:
             continue
         for probe in _probes("erased"):
             aucs = []
             for fitted_on, erased in parts:
                 new = np.setdiff1d(train, fitted_on)
                 if _has_both(target[new], MIN_ROWS):
-                    scores = _scores(probe, erased, target, data.films, new, tested)
+                    score = _fit_probe(probe, erased, target, data.films, new)
+                    scores = score(erased[tested])
                     aucs.append(float(roc_auc_score(truth, scores)))
             # Not that of mean scores: several erasers together do not erase.
             if aucs:
@@ -356,24 +367,22 @@ def _parts_of_films(
     return parts
 
 
-def _scores(
+def _fit_probe(
     probe: str,
     X: FloatArray,
     target: NDArray[np.int64],
     films: NDArray[np.str_],
     train: IntArray,
-    tested: IntArray,
-) -> FloatArray:
-    """Return the scores of some clips by a probe of others; a linear one by leaving out films."""
-    with one_thread():
-        if probe == PERCEPTRON:
-            network = MLPProbe().fit(X[train], target[train])
-            return np.asarray(network.predict_proba(X[tested])[:, 1])
-        groups = films[train] if np.any(films[train] != films[train[0]]) else None
-        ridge = RidgeProbe(class_weight="balanced")
-        ridge.fit(X[train], target[train], groups)
-        # Of features that tell nothing, scores differ by rounding alone.
-        return ridge.decision_function(X[tested]).round(ROUNDING)
+) -> Callable[[FloatArray], FloatArray]:
+    """Fit a probe on some rows, and return its scores of features as a function."""
+    if probe == PERCEPTRON:
+        network = MLPProbe().fit(X[train], target[train])
+        return lambda rows: np.asarray(network.predict_proba(rows)[:, 1])
+    groups = films[train] if np.any(films[train] != films[train[0]]) else None
+    ridge = RidgeProbe(class_weight="balanced")
+    ridge.fit(X[train], target[train], groups)
+    # Of features that tell nothing, scores differ by rounding alone.
+    return lambda rows: ridge.decision_function(rows).round(ROUNDING)
 
 
 def _summary(
@@ -390,12 +399,15 @@ def _summary(
         n_pairs.append(float((of_film == 1).sum() * (of_film == 0).sum()))
     weights = np.array(n_pairs)
     values = {}
-    for features in ("before", "after", "new"):
+    for features in ("before", "after", "old", "new"):
         key = Tested(name, probe, features)
         values[features] = np.array([film.get(key, np.nan) for film in by_film])
     before = values["before"]
     after = values["after"]
-    has_new = np.isfinite(values["new"]).any()
+    of_erased: dict[str, FilmAuc | None] = {"old": None, "new": None}
+    for features in of_erased:
+        if np.isfinite(values[features]).any():
+            of_erased[features] = over_films(values[features], weights)
     return ErasedTarget(
         name=name,
         role=data.roles[name],
@@ -405,7 +417,8 @@ def _summary(
         before=over_films(before, weights),
         after=over_films(after, weights),
         lost=over_films(before - after, weights, is_difference=True),
-        new_probe=over_films(values["new"], weights) if has_new else None,
+        old_probe=of_erased["old"],
+        new_probe=of_erased["new"],
     )
 
 
@@ -450,7 +463,8 @@ def write_erased(data: ClipsToErase, source: Store, path: Path) -> WrittenStore:
     """Write a store of the features after an eraser that was fitted on all clips."""
     from obygaze_features.store.write.edit import copy_changed
 
-    fitted = fit_eraser(data.eraser, data.X, data.erased_targets, data.erased)
+    with one_thread():
+        fitted = fit_eraser(data.eraser, data.X, data.erased_targets, data.erased)
     examples = (data.erased_targets >= 0).all(axis=1)
     n_fitted = int(examples.sum())
     fitted_on = {
@@ -487,6 +501,7 @@ def report_text(report: ErasureReport) -> str:
         "AUC before",
         "AUC after",
         "lost",
+        "old probe",
         "new probe",
     )
     rows = []
@@ -504,7 +519,8 @@ def report_text(report: ErasureReport) -> str:
                 _auc_text(target.before),
                 _auc_text(target.after),
                 _auc_text(target.lost),
-                ABSENT if target.new_probe is None else _auc_text(target.new_probe),
+                _auc_text(target.old_probe),
+                _auc_text(target.new_probe),
             )
         )
     lines += [table(headers, rows), ""]
@@ -512,7 +528,8 @@ def report_text(report: ErasureReport) -> str:
         "AUC within films, tested by models of the other films, with 95 % intervals over films.",
         "After: the probe learns from the films of the eraser. A linear probe of an erased concept",
         "finds nothing there, whatever is left, so that its AUC has no interval.",
-        "New probe: it learns from films that the eraser has not seen.",
+        "Old probe: that of before, of erased features. New probe: it learns from films that the",
+        "eraser has not seen.",
         "A linear method leaves what is not linear: see the perceptron.",
     ]
     if report.written is not None:
@@ -520,8 +537,8 @@ def report_text(report: ErasureReport) -> str:
     return "\n".join(lines)
 
 
-def _auc_text(auc: FilmAuc) -> str:
-    if not np.isfinite(auc.value):
+def _auc_text(auc: FilmAuc | None) -> str:
+    if auc is None or not np.isfinite(auc.value):
         return ABSENT
     text = f"{auc.value:z.2f}"
     if auc.low is None or auc.high is None:

@@ -38,7 +38,8 @@ def erase(
     Each film is tested by an eraser and by probes that were fitted on the other films. The report
     has the AUC within films of the concepts that are erased, of all others and of a task, before
     and after. For each erased concept there is a perceptron beside the linear probe, because what
-    is not linear stays, and new probes, which learn from films that the eraser has not seen.
+    is not linear stays; the probe that learnt before erasing; and new probes, which learn from
+    films that the eraser has not seen.
 
     Args:
         store: The features.

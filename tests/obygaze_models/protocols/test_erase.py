@@ -62,12 +62,17 @@ def test_a_linear_probe_loses_the_concept_and_nothing_else(
     look = report.of("Look")
     assert look.before.low is not None and look.before.low > 0.95
     assert look.after.value == 0.5
+    old = look.old_probe
+    assert old is not None and old.low is not None and old.high is not None
+    assert old.low < 0.5 < old.high
+    assert old.high - old.low < 0.2
     assert look.new_probe is not None and look.new_probe.value < 0.6
     others = [target for target in report.targets if target.role == "concept"]
     assert len(others) == 7
     for other in others:
         assert other.before.value > 0.95
         assert abs(other.lost.value) <= 0.01
+        assert other.old_probe is None
         assert other.new_probe is None
     task = report.of("EN_S")
     assert task.lost.value == pytest.approx(task.before.value - task.after.value)
@@ -95,7 +100,7 @@ def test_the_labels_of_a_tested_film_are_read_by_its_test_alone(
         exchanged[name] = changed
     aucs = _test_film(data, film)
     mirrored = _test_film(replace(data, targets=exchanged), film)
-    assert {key.features for key in aucs} == {"before", "after", "new"}
+    assert {key.features for key in aucs} == {"before", "after", "old", "new"}
     expected = {key: 1 - auc for key, auc in aucs.items()}
     assert mirrored == pytest.approx(expected, abs=1e-9)
 
