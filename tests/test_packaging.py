@@ -32,6 +32,7 @@ EXTRAS = {
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
     "frames": {"pandas", "xarray"},
+    "skops": {"skops"},
     "remote": {"obstore", "huggingface_hub"},
     "docs": {"furo", "myst-nb", "sphinx"},
 }
@@ -94,7 +95,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,frames,remote]"]
+    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops]"]
     assert "obygaze[video]" in extras["extract"]
 
 

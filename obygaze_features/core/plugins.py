@@ -15,7 +15,13 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    distributions,
+    entry_points,
+    version,
+)
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +52,9 @@ SPLITS = "obygaze.splits"
 
 OWN_CODE = "FILE.py:NAME"  # what a name of own code looks like
 _OWN_NAME = re.compile(r"(?P<file>[^\s'\"\[\]{},=]+\.py):(?P<name>[A-Za-z_]\w*)")
+_OF_SKLEARN = re.compile(r"(?P<module>sklearn(?:\.[a-z_]\w*)+)\.(?P<name>[A-Z]\w*)")
 _TRUSTED: dict[str, Path] = {}
+_TRUSTED_NAMES: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -125,21 +133,42 @@ def is_own_code(name: object) -> bool:
     return isinstance(name, str) and _OWN_NAME.fullmatch(name) is not None
 
 
+def is_of_sklearn(name: object) -> bool:
+    """Return whether a name is that of a class of scikit-learn: `sklearn.svm.SVC`."""
+    return isinstance(name, str) and _OF_SKLEARN.fullmatch(name) is not None
+
+
 def label_of(name: str) -> str:
-    """Return the name of a plugin without its file."""
+    """Return the name of a plugin without its file or module."""
+    if is_of_sklearn(name):
+        return name.rpartition(".")[2]
     return name.rpartition(":")[2] if is_own_code(name) else name
+
+
+def _sklearn_plugin(group: str, name: str) -> Plugin:
+    """Return a class of scikit-learn as a plugin."""
+    module, _, attribute = name.rpartition(".")
+    point = EntryPoint(name, f"{module}:{attribute}", group)
+    package = f"scikit-learn {version('scikit-learn')}"
+    return Plugin(point, name, package, f"{name} ({package})")
 
 
 def trust(names: Iterable[str]) -> None:
     """Allow the code of files that are named `FILE.py:NAME` to run in this process.
 
-    Other texts have no effect, so that all that was typed can be given. The folder of the file does
-    not matter later: a saved model names the file only.
+    Other texts, which may hold such names, are trusted as the names of types. The folder of the
+    file does not matter later: a saved model names the file only.
     """
     for text in names:
+        _TRUSTED_NAMES.add(text)
         for match in _OWN_NAME.finditer(text):
             path = Path(match["file"]).expanduser().resolve()
             _TRUSTED[f"{path.name}:{match['name']}"] = path
+
+
+def trusted_names() -> frozenset[str]:
+    """Return the names that were trusted in this process."""
+    return frozenset(_TRUSTED_NAMES)
 
 
 def _own_plugin(group: str, name: str) -> OwnCode:
@@ -248,10 +277,12 @@ def warn_once(text: str) -> None:
 def find_plugin(group: str, name: str) -> Plugin:
     """Return the plugin of a name; an error where there is none, or where two packages have it.
 
-    A name of own code, `FILE.py:NAME`, is that file's.
+    A name of own code, `FILE.py:NAME`, is that file's, and a model may be `sklearn.MODULE.CLASS`.
     """
     if is_own_code(name):
         return _own_plugin(group, name)
+    if group == MODELS and is_of_sklearn(name):
+        return _sklearn_plugin(group, name)
     installed = plugins(group)
     with_name = [plugin for plugin in installed if plugin.name == name]
     if not with_name:

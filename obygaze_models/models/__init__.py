@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
     from obygaze_models.models.installed import InstalledProbe as InstalledProbe
+    from obygaze_models.models.kept import KeptEstimator as KeptEstimator
     from obygaze_models.models.linear import LinearProbe as LinearProbe
     from obygaze_models.models.linear import LogisticProbe as LogisticProbe
     from obygaze_models.models.linear import RidgeProbe as RidgeProbe
@@ -80,6 +81,7 @@ else:
             "TreeHead",
         ),
         "obygaze_models.models.installed": ("InstalledProbe",),
+        "obygaze_models.models.kept": ("KeptEstimator",),
         "obygaze_models.models.linear": (
             "LinearProbe",
             "LogisticProbe",

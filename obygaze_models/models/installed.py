@@ -6,21 +6,31 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.plugins import MODELS, find_plugin, is_own_code, short_value
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
+from obygaze_models.models.kept import SKOPS, pack, unpack
 from obygaze_models.models.registry import parameters_of
 
 PACKAGE = "package"  # the setting that holds the package and its version
 _INSIDE = "estimator_/"
 
 
+def plain_array(value: Any) -> NDArray[Any] | None:
+    """Return a fitted attribute as an array of numbers; None for what is none."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
 class InstalledProbe(Classifier):
     """A classifier of another package, or of a file, named as a plugin of the group obygaze.models.
 
-    Every attribute that fitting sets must be a number or an array of numbers, if it is to be
-    saved: nothing else is written, and no code of the saved model runs when it is loaded.
+    It is saved as arrays where every attribute that fitting sets is a number or an array of
+    numbers, else as the bytes that skops makes of it: no code of a saved model runs.
 
     Args:
         plugin: The name of the entry point.
@@ -79,8 +89,13 @@ class InstalledProbe(Classifier):
 
     def __getattr__(self, name: str) -> Any:
         """Return `predict_proba` or `decision_function`, where the class of the plugin has it."""
-        is_score = name in ("predict_proba", "decision_function")
-        if not is_score or not hasattr(find_plugin(MODELS, self.plugin).load(), name):
+        if name not in ("predict_proba", "decision_function"):
+            raise AttributeError(name)
+        # A function of a plugin, and settings such as probability, decide what there is.
+        has = vars(self).get("estimator_")
+        if has is None:
+            has = find_plugin(MODELS, self.plugin).load()
+        if not hasattr(has, name):
             raise AttributeError(name)
         return lambda X: self._scores(name, self._check(X))
 
@@ -119,21 +134,28 @@ class InstalledProbe(Classifier):
         params = plugin.call(
             lambda: self.estimator_.get_params(deep=False), "has no get_params()"
         )
+        nested = plugin.call(
+            lambda: self.estimator_.get_params(), "has no get_params()"
+        )
+        if len(nested) > len(
+            params
+        ):  # estimators in it, such as the steps of a pipeline
+            return {**arrays, SKOPS: pack(self.estimator_)}
+        attributes: dict[str, NDArray[Any]] = {}
         for name in sorted(vars(self.estimator_).keys() - params.keys()):
-            value = np.asarray(getattr(self.estimator_, name))
-            if value.dtype.kind not in "biuf":
-                raise FixInput(
-                    f"{self.plugin} cannot be saved: its attribute {name} is not an array of "
-                    "numbers",
-                    hint="obygaze run evaluates it without saving it",
-                )
-            arrays[_INSIDE + name] = value
-        return arrays
+            value = plain_array(getattr(self.estimator_, name))
+            if value is None:
+                return {**arrays, SKOPS: pack(self.estimator_)}
+            attributes[_INSIDE + name] = value
+        return {**arrays, **attributes}
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Set the fitted attributes of this (unfitted) estimator from its arrays."""
         super().from_arrays(arrays)
         self.estimator_ = self._new()
+        if SKOPS in arrays:
+            self.estimator_ = unpack(arrays[SKOPS])
+            return
         for name, value in arrays.items():
             if name.startswith(_INSIDE):
                 plain = value.item() if value.ndim == 0 else value

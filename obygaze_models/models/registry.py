@@ -28,6 +28,7 @@ from obygaze_features.core.plugins import (
     MODELS,
     Plugin,
     find_plugin,
+    is_of_sklearn,
     is_own_code,
     plugins,
     short_value,
@@ -66,6 +67,7 @@ CLASSES = (
     "FilmPrior",
     "Neighbour",
     "InstalledProbe",
+    "KeptEstimator",
     "TimeHead",
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
@@ -214,14 +216,14 @@ def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if name in KINDS:
         return KINDS[name]
-    if is_own_code(name):
+    if is_own_code(name) or is_of_sklearn(name):
         return _installed_kind(name)
     return _installed_kind(_known_name(name, kind_names(), "model kind"))
 
 
 def is_kind(name: str) -> bool:
-    """Return whether a name is that of a kind, or of a class in a file."""
-    return is_own_code(name) or name in kind_names()
+    """Return whether a name is that of a kind, or of a class of a file or of scikit-learn."""
+    return is_own_code(name) or is_of_sklearn(name) or name in kind_names()
 
 
 def further_baselines(names: Iterable[str]) -> list[str]:
@@ -289,14 +291,23 @@ def check_plugin(plugin: Plugin) -> None:
 def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
     """Return the parameters of a plugin's class; an error unless it is one of a classifier."""
     plugin_class: Any = plugin.load()
-    if not isinstance(plugin_class, type):
+    if not callable(plugin_class):
         raise plugin.refuse(
-            f"must be the class of a classifier, got {short_value(plugin_class)}"
+            "must be the class of a classifier, or a function that returns one, got "
+            f"{short_value(plugin_class)}"
         )
     for method in ("fit", "predict"):
-        if not callable(getattr(plugin_class, method, None)):
+        is_class = isinstance(plugin_class, type)
+        if is_class and not callable(getattr(plugin_class, method, None)):
             raise plugin.refuse(
                 f"must be the class of a classifier; it has no {method}()"
+            )
+    if is_of_sklearn(plugin.name):
+        from sklearn.base import ClassifierMixin
+
+        if not issubclass(plugin_class, ClassifierMixin):
+            raise plugin.refuse(
+                "must be the class of a classifier, such as sklearn.svm.SVC"
             )
     signature = plugin.call(
         lambda: inspect.signature(plugin_class), "has no parameters that can be read"

@@ -153,7 +153,9 @@ def run(
 def _with_kinds(function: F) -> F:
     """Return a function whose docstring names every kind of model that can be trained."""
     *others, last = trainable()
-    listed = f"MODEL is {', '.join(others)} or {last}, or a classifier of yours (FILE.py:NAME)."
+    listed = (
+        f"MODEL is {', '.join(others)} or {last}, sklearn.MODULE.CLASS or FILE.py:NAME."
+    )
     function.__doc__ = (function.__doc__ or "").replace("{kinds}", listed)
     return function
 

@@ -15,6 +15,7 @@ from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.plugins import (
     PROTOCOLS,
     Plugin,
+    is_of_sklearn,
     is_own_code,
     plugins,
     short_value,
@@ -266,8 +267,9 @@ def _without_old_word(value: Any, today: Any) -> Any:
 
 
 def _kind(value: Any) -> str | None:
-    """Allow the name of a kind, or of a class in a file."""
-    return None if is_own_code(value) else choice(kind_names())(value)
+    """Allow the name of a kind, or of a class of a file or of scikit-learn."""
+    is_class = is_own_code(value) or is_of_sklearn(value)
+    return None if is_class else choice(kind_names())(value)
 
 
 def _models_table(models: Mapping[str, Any]) -> Table:

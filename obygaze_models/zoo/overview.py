@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
+from obygaze_features.core.plugins import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.zoo.info import ModelInfo, card_text
 from obygaze_models.zoo.saving import (
     MODEL_FILE,
+    TRUST,
     SavedModel,
     load_model,
     read_document,
@@ -118,19 +120,21 @@ class ModelCard:
 def show_model(
     model: PathLike | SavedModel,
     *,
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
     Args:
         model: The name of a model of the workspace, or its folder.
+        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze models show films-pcbm
         obygaze models show models/films-pcbm --json
     """
-    return ModelCard(load_model(model, workspace=workspace))
+    return ModelCard(load_model(model, trust=trust, workspace=workspace))
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,7 @@ class VerifiedModels:
 
 def verify_models(
     *models: PathLike,
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> VerifiedModels:
     """Check the files of a model.
@@ -173,12 +178,14 @@ def verify_models(
 
     Args:
         models: Names of models of the workspace, or their folders.
+        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze models verify films-pcbm
         obygaze models verify films-pcbm films-mlp --json
     """
+    trust_code(trust)
     resolved_workspace = Workspace.of(workspace)
     verified = [
         verify_folder(resolved_workspace.existing("models", model)) for model in models

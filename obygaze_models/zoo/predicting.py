@@ -26,7 +26,7 @@ from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
-from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
+from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
 
 Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
@@ -235,7 +235,7 @@ def predict(
     *,
     manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
-    trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store with a model.
@@ -256,7 +256,8 @@ def predict(
         clips: Clip ids to predict, separated by commas; in Python a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
         in_sample: Score training clips with the model itself; such scores are not predictions.
-        trust: What the model names and may be used: own code (FILE.py:NAME).
+        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
+            scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
 
     Example:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import human
@@ -49,9 +49,6 @@ from obygaze_models.zoo.info import (
     read_training_clips,
 )
 
-if TYPE_CHECKING:
-    from obygaze_models.models.estimator import Savable
-
 MODEL_FILE = "model.json"
 ARRAYS_FILE = "model.safetensors"
 CARD_FILE = "README.md"
@@ -67,6 +64,7 @@ MAX_BYTES = {
 _KEYS = dict(
     zip(MAX_BYTES, ("arrays", "training_clips", "card", "croissant"), strict=False)
 )
+TRUST = Option("--trust", metavar="NAME")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -119,7 +117,7 @@ class PushedModel:
 
 
 def save_model(
-    estimator: Savable,
+    estimator: Any,
     info: ModelInfo,
     folder: Path,
     *,
@@ -129,7 +127,8 @@ def save_model(
     """Save a fitted estimator as a folder and return the folder.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`.
+        estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
+            scikit-learn's interface, such as a pipeline (extra `skops`).
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
         clips: The clips the model was trained on. Without them, `predict` counts every clip of
@@ -139,9 +138,12 @@ def save_model(
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import save_state
+    from obygaze_models.models.estimator import Savable, save_state
+    from obygaze_models.models.kept import KeptEstimator
 
     check_target(folder, info.name)
+    if not isinstance(estimator, Savable):
+        estimator = KeptEstimator.of(estimator)
     unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
     if unknown:
         raise FixInput(
@@ -181,7 +183,7 @@ def save_model(
 def load_model(
     model: PathLike | SavedModel,
     *,
-    trust: Sequence[str] = (),
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
     """Load a saved model: arrays and facts, nothing that runs code that is not trusted.
@@ -190,7 +192,8 @@ def load_model(
 
     Args:
         model: The name of a model of the workspace, or its folder.
-        trust: What the model names and may be used: own code (FILE.py:NAME).
+        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
+            scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -269,6 +272,7 @@ def push_model(
     target: str,
     *,
     force: bool = False,
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
@@ -279,12 +283,14 @@ def push_model(
         model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.
         force: Replace the output if it exists.
+        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze models push films-pcbm /shared/models/films-pcbm
         obygaze models push films-pcbm hf://lab/films-pcbm
     """
+    trust_code(trust)
     folder = Workspace.of(workspace).existing("models", model)
     load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
@@ -318,6 +324,7 @@ def pull_model(
     ] = None,
     *,
     force: bool = False,
+    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
@@ -328,12 +335,14 @@ def pull_model(
         location: A folder, or an https://, s3:// or hf:// URL.
         output: Name of the copy.
         force: Replace the output if it exists.
+        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze models pull /shared/models/films-pcbm
         obygaze models pull https://example.org/films-pcbm -o theirs
     """
+    trust_code(trust)
     name = last_part(location) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)
     with new_folder(folder, MODEL, force=force) as draft:

@@ -19,7 +19,7 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json
-from obygaze_features.core.plugins import is_own_code, label_of
+from obygaze_features.core.plugins import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
@@ -60,7 +60,8 @@ def training_protocol(
         manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
     """
-    if name not in trainable() and not is_own_code(name):
+    is_class = is_own_code(name) or is_of_sklearn(name)
+    if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)

@@ -1,0 +1,137 @@
+"""Fitted estimators of scikit-learn as bytes that hold no code: what skops makes of them.
+
+A file of skops names the types that it is made of, and only types that are trusted are built. Those
+of scikit-learn, numpy and scipy that skops knows are trusted; others are once `trust` of
+`core.plugins` was called with their names, such as `sklearn.tree._tree.Tree`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    ObygazeWarning,
+    first_line,
+)
+from obygaze_features.core.lazy import need
+from obygaze_features.core.plugins import trust, trusted_names
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.estimator import Arrays, Classifier
+
+SKOPS = "skops"  # the array with the bytes
+LIBRARY = "scikit-learn"
+PURPOSE = "a saved estimator of scikit-learn"
+SCORES = ("predict_proba", "decision_function")
+
+
+def pack(estimator: Any) -> NDArray[np.uint8]:
+    """Return the bytes of a fitted estimator; its types are trusted in this process from now on."""
+    skops = need("skops.io", SKOPS, PURPOSE)
+    try:
+        data = skops.dumps(estimator)
+        trust(skops.get_untrusted_types(data=data))
+    except Exception as error:
+        raise FixInput(
+            f"{type(estimator).__name__} cannot be saved with skops: {first_line(error)}"
+        ) from error
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def unpack(data: NDArray[np.uint8]) -> Any:
+    """Return the estimator of some bytes; an error names the first type that is not trusted."""
+    skops = need("skops.io", SKOPS, PURPOSE)
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise Corrupt("the bytes of a saved estimator must be one row of uint8")
+    content = data.tobytes()
+    try:
+        needed = skops.get_untrusted_types(data=content)
+    except Exception as error:
+        raise Corrupt(f"not a file of skops: {first_line(error)}") from error
+    untrusted = sorted(set(needed) - trusted_names())
+    if untrusted:
+        options = " ".join(f"--trust {name}" for name in untrusted)
+        raise FixUsage(
+            f"the saved estimator is made of types that are not trusted: {', '.join(untrusted)}",
+            hint=f"if you know them and who made it: {options} (in Python trust={untrusted})",
+        )
+    try:
+        return skops.loads(content, trusted=needed)
+    except Exception as error:
+        raise Corrupt(
+            f"the saved estimator cannot be read: {first_line(error)}"
+        ) from error
+
+
+class KeptEstimator(Classifier):
+    """A fitted classifier of scikit-learn, or with its interface, that can be saved.
+
+    Args:
+        library: The version of scikit-learn that fitted it. Another one reads it with a warning.
+        types: The types that it is made of and that somebody who loads it must trust.
+    """
+
+    fitted = ("classes_",)
+
+    def __init__(self, library: str = "", types: Sequence[str] = ()) -> None:
+        self.library = library
+        self.types = types
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self:
+        """Return a fitted estimator, ready to be saved."""
+        for name in ("predict", "classes_", "n_features_in_"):
+            if not hasattr(estimator, name):
+                raise FixInput(
+                    f"{type(estimator).__name__} cannot be saved as a model: it has no {name}",
+                    hint="a classifier with scikit-learn's interface, after fit()",
+                )
+        skops = need("skops.io", SKOPS, PURPOSE)
+        packed = pack(estimator)
+        types = sorted(skops.get_untrusted_types(data=packed.tobytes()))
+        kept = cls(f"{LIBRARY} {sklearn.__version__}", types)
+        kept._hold(estimator)
+        return kept
+
+    def _hold(self, estimator: Any) -> None:
+        self.estimator_ = estimator
+        self.classes_ = np.asarray(estimator.classes_)
+        self.n_features_in_ = int(estimator.n_features_in_)
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Raise an error: it is made of an estimator that is fitted."""
+        raise FixTraining(
+            "a kept estimator is fitted already", hint="KeptEstimator.of(estimator)"
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row."""
+        return np.asarray(self.estimator_.predict(np.asarray(X)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return `predict_proba` or `decision_function`, where the estimator has it."""
+        if name not in SCORES or "estimator_" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.estimator_, name)
+
+    def to_arrays(self) -> Arrays:
+        """Return the bytes of the estimator, its classes and its number of features."""
+        return {**super().to_arrays(), SKOPS: pack(self.estimator_)}
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the estimator from its bytes."""
+        installed = f"{LIBRARY} {sklearn.__version__}"
+        if self.library != installed:
+            text = f"the model was saved with {self.library}, installed is {installed}"
+            warnings.warn(text, ObygazeWarning, stacklevel=2)
+        if SKOPS not in arrays:
+            raise Corrupt(f"the saved {type(self).__name__} has no array {SKOPS!r}")
+        self._hold(unpack(arrays[SKOPS]))

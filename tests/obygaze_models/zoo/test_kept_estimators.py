@@ -1,0 +1,238 @@
+"""Any classifier of scikit-learn is trained, saved without pickle, loaded elsewhere and used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
+from support.cli import ROOT, call_obygaze, environment
+from support.experiments import films, planted, write_workspace
+
+import obygaze as og
+from obygaze_features.core import plugins
+from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
+from obygaze_models.zoo import (
+    FeatureSpec,
+    ModelInfo,
+    SavedModel,
+    TrainingData,
+    save_model,
+)
+
+pytest.importorskip("skops")
+
+FILMS = replace(films(4, 30), name="films")
+QUICK = ["report.replicates=20", "report.contrast=[]", "report.concepts=false"]
+TREE = "sklearn.tree._tree.Tree"
+BOOSTED = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+ESTIMATORS: dict[str, tuple[Any, list[str]]] = {
+    "logistic": (LogisticRegression(), []),
+    "pipeline": (make_pipeline(StandardScaler(), SVC(C=2.0)), []),
+    "forest": (RandomForestClassifier(7, random_state=1), [TREE]),
+    "boosted": (HistGradientBoostingClassifier(max_iter=5), [BOOSTED]),
+    "neighbours": (KNeighborsClassifier(5), []),
+}
+# A process that only loads and predicts, with nothing of the test in it.
+FRESH = """
+import sys
+import numpy as np
+from obygaze_models.zoo import load_model
+folder, rows, *trust = sys.argv[1:]
+estimator = load_model(folder, trust=trust).estimator
+X = np.load(rows)
+print(estimator.predict(X).tolist())
+"""
+
+
+def info_of(name: str) -> ModelInfo:
+    return ModelInfo(
+        name,
+        "mine",
+        "EN_S",
+        ("negative", "positive"),
+        FeatureSpec("toy", "clip", 24, "f" * 64),
+        TrainingData("films", "0" * 64, "raw", 120, 4),
+    )
+
+
+def untrusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what this process trusts, as a new process does."""
+    monkeypatch.setattr(plugins, "_TRUSTED_NAMES", set())
+    monkeypatch.setattr(plugins, "_TRUSTED", {})
+
+
+@pytest.fixture
+def rows() -> tuple[Any, Any]:
+    X = planted(FILMS).astype(np.float64)
+    return X, np.array([int(clip.level == "S") for clip in FILMS])
+
+
+def saved(tmp_path: Path, name: str, rows: tuple[Any, Any]) -> tuple[Path, Any]:
+    estimator = ESTIMATORS[name][0].fit(*rows)
+    return save_model(estimator, info_of(name), tmp_path / name), estimator
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS])
+def test_a_fresh_process_predicts_the_same(
+    tmp_path: Path, rows: tuple[Any, Any], name: str
+) -> None:
+    folder, estimator = saved(tmp_path, name, rows)
+    np.save(tmp_path / "rows.npy", rows[0])
+    words = [str(folder), str(tmp_path / "rows.npy"), *ESTIMATORS[name][1]]
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, *words],
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == estimator.predict(rows[0]).tolist()
+
+
+@pytest.mark.parametrize("name", ["forest", "boosted"])
+def test_a_type_that_is_not_trusted_is_refused_by_name(
+    tmp_path: Path,
+    rows: tuple[Any, Any],
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, estimator = saved(tmp_path, name, rows)
+    (untrusted,) = ESTIMATORS[name][1]
+    untrusting(monkeypatch)
+    with pytest.raises(FixUsage, match=untrusted.replace(".", r"\.")) as refused:
+        og.load_model(folder)
+    assert f"--trust {untrusted}" in str(refused.value.hint)
+    loaded: SavedModel = og.load_model(folder, trust=[untrusted])
+    probabilities = loaded.estimator.predict_proba(rows[0])
+    np.testing.assert_array_equal(probabilities, estimator.predict_proba(rows[0]))
+
+
+def test_a_function_that_runs_code_is_never_called(
+    tmp_path: Path, rows: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline may hold any function; that of another module is a type like others."""
+    import shutil
+
+    harmful = FunctionTransformer(shutil.rmtree)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(*rows)
+    pipeline.steps.insert(0, ("harm", harmful))
+    (tmp_path / "precious").mkdir()
+    from obygaze_models.models.kept import pack, unpack
+
+    packed = pack(pipeline)
+    untrusting(monkeypatch)
+    with pytest.raises(FixUsage, match="rmtree"):
+        unpack(packed)
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_what_is_no_fitted_classifier_is_named(
+    tmp_path: Path, rows: tuple[Any, Any]
+) -> None:
+    with pytest.raises(
+        FixInput, match=r"LogisticRegression cannot be saved .* classes_"
+    ):
+        save_model(LogisticRegression(), info_of("m"), tmp_path / "m")
+    with pytest.raises(FixInput, match=r"StandardScaler cannot be saved .* predict"):
+        save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m")
+
+
+def test_without_skops_the_extra_is_named(
+    tmp_path: Path, rows: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "skops"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_NoSkops(), *sys.meta_path])
+    with pytest.raises(InstallExtra, match="skops") as missing:
+        save_model(LogisticRegression().fit(*rows), info_of("m"), tmp_path / "m")
+    assert "obygaze[skops]" in str(missing.value.hint)
+
+
+class _NoSkops:
+    """A finder that finds no skops, whatever is installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.split(".")[0] == "skops":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+FILE = """
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+
+
+def reduced_forest(n_components=4, n_estimators=9):
+    forest = RandomForestClassifier(n_estimators, random_state=0)
+    return make_pipeline(PCA(n_components), forest)
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
+    (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    untrusting(monkeypatch)
+    return tmp_path
+
+
+def test_a_class_of_scikit_learn_is_trained_by_its_name(here: Path) -> None:
+    words = ("train", "sklearn.ensemble.RandomForestClassifier", "sig", "films")
+    changes = ["model.n_estimators=9", "model.random_state=3", *QUICK]
+    options = [word for change in changes for word in ("--set", change)]
+    done = call_obygaze("-C", here, *words, *options, "-o", "forest", "--json").ok()
+    (cell,) = done.json()["cells"]
+    assert (cell["model"], cell["auc"]["value"] > 0.6) == (
+        "RandomForestClassifier",
+        True,
+    )
+    X, y, _, ids = og.dataset("sig", "films")
+    forest = RandomForestClassifier(9, random_state=3).fit(X.astype(np.float64), y)
+    predicted = og.predict(
+        "forest", "sig", clips=list(ids), in_sample=True, trust=[TREE]
+    )
+    np.testing.assert_array_equal(
+        predicted.scores, forest.predict_proba(X.astype(np.float64))
+    )
+
+
+def test_a_pipeline_of_a_file_is_trained_saved_and_used(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    og.train(
+        "own.py:reduced_forest",
+        "sig",
+        "films",
+        changes=["model.n_components=3", *QUICK],
+        output="own",
+    )
+    untrusting(monkeypatch)
+    words = ("-C", here, "models", "predict", "own", "sig", "--in-sample")
+    assert "own.py:reduced_forest" in call_obygaze(*words).stderr
+    refused = call_obygaze(*words, "--trust", "own.py:reduced_forest")
+    assert (refused.code, TREE in refused.stderr) == (2, True)
+    trusted = ("--trust", "own.py:reduced_forest", "--trust", TREE)
+    table = call_obygaze(*words, *trusted).ok().stdout.splitlines()
+    assert len(table) == 1 + len(FILMS)
+    for name in ("verify", "show"):
+        call_obygaze("-C", here, "models", name, "own", *trusted).ok()
+
+
+def test_a_regressor_is_refused(here: Path) -> None:
+    with pytest.raises(FixInput, match="must be the class of a classifier"):
+        og.train("sklearn.linear_model.Lasso", "sig", "films")
