@@ -258,7 +258,7 @@ X, y = np.eye(6), np.array([0, 1] * 3)
 said(lambda: registry.build("nearest-mean", {"package": "gaze-plugins 2"}))
 said(lambda: registry.build("nearest-men"))
 gaze_model.NearestMean = KNeighborsClassifier
-said(lambda: save_state(registry.build("nearest-mean", {"n_neighbors": 1}).fit(X, y)))
+print("skops" in save_state(registry.build("nearest-mean", {"n_neighbors": 1}).fit(X, y))[1])
 gaze_model.NearestMean = Needy
 said(lambda: registry.build("nearest-mean"))
 del gaze_model.NearestMean
@@ -269,9 +269,7 @@ said(lambda: registry.build("nearest-mean"))
     assert len(lines) == 5, done.stdout + done.stderr
     assert lines[0].startswith("package must be one of gaze-plugins 1.0")
     assert lines[1] == "unknown model kind 'nearest-men' (did you mean 'nearest-mean'?)"
-    assert lines[2].startswith(
-        "nearest-mean cannot be saved: its attribute _fit_method is not"
-    )
+    assert lines[2] == "True"  # what is no array is saved with skops
     assert lines[3] == "the parameter shrink has no default"
     assert "cannot be loaded: AttributeError" in lines[4]
 
