@@ -84,6 +84,11 @@ class CellOfRuns:
     values: Sequence[RunValue | None]
     differences: Sequence[RunDifference | None]
 
+    @property
+    def is_the_same(self) -> bool:
+        """Whether all runs have the cell, with the same value, interval and number of clips."""
+        return all(value == self.values[0] for value in self.values)
+
 
 @dataclass(frozen=True)
 class ComparedRuns:
@@ -319,8 +324,12 @@ def comparison_text(compared: ComparedRuns) -> str:
     headers += [f"{metric}, {number}" for number in numbers]
     for number in numbers[1:]:
         headers += [f"{number} - 1", "clips", "films", "p (all)"]
-    rows = [_row_of(cell) for cell in compared.cells]
-    lines += ["", table(headers, rows)]
+    rows = [_row_of(cell) for cell in compared.cells if not cell.is_the_same]
+    if rows:
+        lines += ["", table(headers, rows)]
+    n_same = len(compared.cells) - len(rows)
+    if n_same:
+        lines.append(f"{n_same} cells have the same value and interval in all runs")
     lines.append(
         "Differences are on the clips that both runs tested; p (all) allows for all of them."
     )

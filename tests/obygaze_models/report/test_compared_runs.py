@@ -109,6 +109,16 @@ def test_a_run_compared_with_itself_differs_in_nothing(runs: tuple[Run, Run]) ->
             assert (second.low, second.high, second.p) == (None, None, None)
 
 
+def test_cells_that_are_the_same_are_counted_and_not_listed(
+    runs: tuple[Run, Run],
+) -> None:
+    compared = compare_runs([runs[0], runs[0]])
+    text = str(compared)
+    assert f"{len(compared.cells)} cells have the same value" in text
+    assert "ridge" not in text
+    assert "the settings and inputs are the same" in text
+
+
 def test_settings_and_inputs_that_differ_are_listed(runs: tuple[Run, Run]) -> None:
     settings = differing_settings(runs)
     assert settings["protocol.fit.seed"] == ["0", "1"]
