@@ -111,7 +111,10 @@ class _ImportGroup(FunctionGroup):
 
 @click.group("import", cls=_ImportGroup, table=READERS, make=import_command)
 def import_() -> None:
-    """Make a manifest from a data set's own files; with FILE.py:NAME, by a function of yours."""
+    """Make a manifest from a data set's own files.
+
+    With FILE.py:NAME in place of a command, a function of yours makes it.
+    """
 
 
 def _reader(plugin: Plugin) -> Callable[..., ImportedManifest]:
