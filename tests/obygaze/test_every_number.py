@@ -11,6 +11,7 @@ import random
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
     "extract slurm": ["plan.json", "-k", "2", "-o", "job.sbatch", "--force"],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
+    "erase": ["large", "larger", "Body"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit annotations": ["made-up", "--x", "level == S", "--y", "level == EN"],
     "audit captions": ["captions.csv", "--group", "g"],
@@ -82,7 +84,14 @@ TEXT_NUMBERS = {
     "manifest export": ["--fps"],
     "extract run": ["--worker"],
 }
-SLOW = ("extract run", "bench decode", "bench forward", "train", "manifest windows")
+SLOW = (
+    "extract run",
+    "bench decode",
+    "bench forward",
+    "train",
+    "erase",
+    "manifest windows",
+)
 
 
 def commands(
@@ -116,6 +125,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("numbers")
     manifest = films(3, 8)
     write_workspace(root, manifest, planted(manifest, width=20))
+    more = films(3, 40)
+    larger = replace(more, name="larger")
+    write_workspace(root, larger, planted(larger, width=12), store="large")
     (root / "videos").mkdir()
     write_video(root / "videos" / "a.mp4", numbers=range(30))
     (root / "one.csv").write_text("clip_id,movie_id,video\na,a,a.mp4\n")

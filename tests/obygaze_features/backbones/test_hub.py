@@ -166,6 +166,7 @@ def test_a_failed_download_is_one_error(
     assert "obygaze backbones fetch clip-b16" in (caught.value.hint or "")
 
 
+@pytest.mark.check("a process without a network")
 def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = server.getsockname()[1]

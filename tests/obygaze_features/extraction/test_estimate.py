@@ -126,6 +126,7 @@ def test_each_disk_needs_room_for_the_stores_on_it() -> None:
     assert replace(found, stores=[first]).obstacles == []
 
 
+@pytest.mark.check("several devices")
 def test_several_devices_share_the_clips_and_each_holds_its_own_model(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def _view() -> View:
     return View(16, "even", card.family.resize(card))
 
 
+@pytest.mark.check("several extractions")
 def test_a_part_of_the_pictures_is_used_and_resumed(
     films: Manifest, tmp_path: Path
 ) -> None:
@@ -247,6 +248,7 @@ def vector(store: Path, row: int) -> bytes:
     return open_store(store).matrix("clip", missing="nan").values[row].tobytes()
 
 
+@pytest.mark.check("Slurm")
 def test_plans_and_slurm_need_no_films(workspace: Path) -> None:
     assert command(workspace, "run", "films", "-b", "descriptors").code == 3
     expected = array_bytes(workspace / "stores" / "films.descriptors")

@@ -223,6 +223,7 @@ def _free_box(n_bytes: int) -> bytes:
     return n_bytes.to_bytes(4, "big") + b"free" + bytes(n_bytes - 8)
 
 
+@pytest.mark.check("several extractions")
 def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     """The commands of the message are run as they are."""
     world.run().ok()
@@ -254,6 +255,7 @@ def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     assert array_bytes(world.store) == before
 
 
+@pytest.mark.check("several extractions")
 def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(
     tmp_path: Path, extracted: list[int]
 ) -> None:
@@ -358,6 +360,7 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
         extract_on_devices(plan, [Resources(), Resources()], StopFlag())
 
 
+@pytest.mark.check("several extractions")
 def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None:
     world.run("--no-seal").ok()
     before = rows_of(world.store)

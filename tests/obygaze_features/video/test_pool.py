@@ -285,6 +285,7 @@ pool.close()
 """
 
 
+@pytest.mark.check("waits for a suspended process")
 def test_time_in_which_the_run_was_suspended_is_not_the_clips(
     films: list[Path],
 ) -> None:

@@ -45,6 +45,7 @@ def on_signal(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
+@pytest.mark.check("many runs on noise")
 def test_on_noise_every_honest_interval_covers_chance(on_noise: Run) -> None:
     assert len(on_noise.cells) == 3 * 6
     for cell in on_noise.cells:

@@ -33,6 +33,7 @@ def marked(manifest: Any) -> Any:
     return X
 
 
+@pytest.mark.check("long fits")
 def test_the_order_sensitive_head_gains_over_the_pooled_vector(tmp_path: Path) -> None:
     manifest = films(6, 40)
     store = store_of(tmp_path / "frames", manifest, marked(manifest), array="frames")

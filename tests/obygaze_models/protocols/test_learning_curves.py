@@ -75,6 +75,7 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     assert "1 films" in text and "99 films" in text
 
 
+@pytest.mark.check("two whole runs")
 def test_a_curve_changes_no_cell(tmp_path: Path) -> None:
     manifest = films(5, 30, seed=1)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))

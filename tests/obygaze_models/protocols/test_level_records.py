@@ -50,6 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     return made[0], made[1]
 
 
+@pytest.mark.check("a whole run with levels")
 def test_pairs_are_counted_within_films(runs: tuple[Run, Run]) -> None:
     manifest = films(6, 50, seed=2)
     rank = {clip.clip_id: LEVELS.index(clip.level) for clip in manifest}

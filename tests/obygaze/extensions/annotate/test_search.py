@@ -171,6 +171,7 @@ with served(site(folder, film_clips("lake", "", 9), **more)) as server:
 """
 
 
+@pytest.mark.check("a process without torch")
 def test_without_torch_the_page_names_what_to_install(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from support.checkpoints import write_tiny_card

@@ -282,6 +282,7 @@ def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.check("large figures")
 def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -> None:
     rows = [
         {"caption": "a man", "concepts": f"thing {i}", "group": f"g{i:02d}"}
