@@ -336,8 +336,7 @@ def test_what_a_model_returns_is_checked_at_the_door(
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("Mine = 3", "must be the class of a classifier, got 3 (int)"),
-        ("def Mine(): ...", "must be the class of a classifier, got <function"),
+        ("Mine = 3", "or a function that returns one, got 3 (int)"),
         ("class Mine: ...", "must be the class of a classifier; it has no fit()"),
         (
             MODEL.format(parameters=", x", fitted="", predicted="", scores=""),
@@ -354,6 +353,18 @@ def test_a_model_that_is_no_classifier_is_refused_by_name(
     with pytest.raises(ObygazeError) as caught:
         default_settings("mine")
     assert told in caught.value.message
+    assert "gaze-models 1.5" in str(caught.value)
+
+
+def test_a_function_that_returns_no_classifier_is_refused_by_name(site: Path) -> None:
+    import numpy as np
+
+    from obygaze_models.models.registry import build
+
+    install(site, MODELS, "mine", "broken_model:Mine", "def Mine(): ...", "gaze-models")
+    X = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(ObygazeError) as caught:
+        build("mine").fit(X, np.array(["EN", "S", "EN", "S"]))
     assert "gaze-models 1.5" in str(caught.value)
 
 
