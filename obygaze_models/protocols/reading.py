@@ -245,11 +245,12 @@ def _rename_film(printed: Any) -> None:
 
 def _replace_old_words(model: Any) -> None:
     """Replace the word "paper" of an older protocol in the settings of a kind of obygaze."""
-    if not isinstance(model, dict) or model.get("kind") not in KINDS:
+    kind = model.get("kind") if isinstance(model, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
         return
     for name, value in model.items():
         if name != "kind":
-            today = old_value(model["kind"], name)
+            today = old_value(kind, name)
             model[name] = _without_old_word(
                 value, PUBLISHED if today is None else today
             )

@@ -330,3 +330,11 @@ def test_shipped_files_are_plain_toml() -> None:
     for path in shipped:
         document = tomllib.loads(path.read_text("utf-8"))
         assert document["schema"] == "obygaze-protocol/1"
+
+
+@pytest.mark.parametrize("kind", ["{ a = 1 }", "[1]", "3"])
+def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
+    """A table as the kind of a model was a TypeError while older words were looked for."""
+    text = f'schema = "obygaze-protocol/1"\n[models.m]\nkind = {kind}\n'
+    with pytest.raises(FixInput, match="not valid"):
+        parse_protocol(text.encode(), "p.toml")
