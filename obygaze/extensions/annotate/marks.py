@@ -30,7 +30,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.tables import open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
@@ -85,15 +85,22 @@ class MarkTable:
         """Return the marks by their id; a row that was added by hand gets a hash as its id."""
         if not self.path.exists():
             return {}
+        # The bytes are read once: another window may save between two looks at the file.
+        with open_file(self.path) as stream:
+            data = stream.read()
         table = read_table(
-            self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
+            self.path,
+            required=SEGMENT_COLUMNS,
+            delimiter=None,
+            skip_blank=True,
+            data=data,
         )
         other_columns = [
             name
             for name in table.columns
             if name and name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)
         ]
-        segments = read_segments(self.path) if table.rows else ()
+        segments = read_segments(self.path, data) if table.rows else ()
         marks: dict[str, Mark] = {}
         for segment, row in zip(segments, table.rows, strict=True):
             mark = json_values(asdict(segment))

@@ -367,10 +367,13 @@ def _csv_cells(row: ClipLevel, span: ClipSpan, has_times: bool) -> tuple[object,
     return (*cells, repr(start_s), repr(end_s))
 
 
-def read_segments(path: Path) -> tuple[Segment, ...]:
-    """Return the segments of a table with the columns movie_id to concepts, as `read_inputs`."""
+def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
+    """Return the segments of a table with the columns movie_id to concepts, as `read_inputs`.
+
+    `data` are the bytes of the file, where they were read before.
+    """
     wrong = Violations(path)
-    table = _table(path, SEGMENT_COLUMNS, "segments", wrong)
+    table = _table(path, SEGMENT_COLUMNS, "segments", wrong, data)
     segments = _segments(table)
     raise_together("the segments cannot be read", wrong)
     return segments
@@ -430,7 +433,11 @@ def watched_path(segments: Path) -> Path:
 
 
 def _table(
-    path: Path, required: Sequence[str], content: str | None, violations: Violations
+    path: Path,
+    required: Sequence[str],
+    content: str | None,
+    violations: Violations,
+    data: bytes | None = None,
 ) -> CsvTable:
     return read_table(
         path,
@@ -439,6 +446,7 @@ def _table(
         delimiter=None,
         skip_blank=True,
         violations=violations,
+        data=data,
     )
 
 

@@ -30,6 +30,7 @@ from support.kills import kill_everywhere
 from support.runs import cell, write_run
 from support.videos import write_video
 
+from obygaze.extensions.annotate import marks as marks_module
 from obygaze.extensions.annotate.marks import MarkTable, Outdated, first_marks
 from obygaze.extensions.annotate.projection import read_segments
 from obygaze.extensions.annotate.watched import WatchedTable
@@ -214,6 +215,28 @@ def test_two_annotators_at_once_lose_nothing(tmp_path: Path) -> None:
     for name in ("ada", "ben"):
         found = table(tmp_path, films, name)
         assert len(found.read()) == 2 * n == len(history_of(found))
+
+
+def test_a_save_of_another_window_while_a_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows and the segments were read from two states of the file: zip() had two lengths."""
+    films = manifest(tmp_path, CLIPS)
+    window = table(tmp_path, films, "ada")
+    window.save(mark(1))
+    read_table = marks_module.read_table
+    saves = [mark(2)]
+
+    def read_then_save(*args: Any, **options: Any) -> Any:
+        rows = read_table(*args, **options)
+        if saves:
+            other = saves.pop()
+            table(tmp_path, films, "ada").save(other)
+        return rows
+
+    monkeypatch.setattr(marks_module, "read_table", read_then_save)
+    assert set(window.read()) == {mark(1)["mark"]}
+    assert set(window.read()) == {mark(1)["mark"], mark(2)["mark"]}
 
 
 def test_of_two_equal_changes_one_is_refused(marks: MarkTable) -> None:
