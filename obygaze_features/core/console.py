@@ -1,6 +1,7 @@
 """All printing of commands: results to stdout; notes, warnings and progress to stderr."""
 
 import json
+import math
 import numbers
 import re
 import shutil
@@ -24,6 +25,7 @@ JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
 LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 MOST_DIGITS = 9  # of two numbers that are nearly equal
+MISSING = "–"  # in place of a number that there is not
 
 
 # Colours are kept. Other control characters could rewrite what the terminal shows, or hide it.
@@ -290,6 +292,16 @@ def digits_of(low: float, high: float, least: int = 2) -> int:
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1
     return digits
+
+
+def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a number with its interval, if it has one: `0.79 [0.68, 0.90]`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{value:z.2f}"
+    if low is None or high is None:
+        return text
+    return f"{text} [{low:z.2f}, {high:z.2f}]"
 
 
 def count(n: int, noun: str) -> str:

@@ -293,7 +293,9 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
 
 def _rename_levels(targets: Any) -> None:
     """Give the arrays of targets in a plan of an earlier version the key that they have today."""
-    for target in targets if isinstance(targets, list) else ():
+    if not isinstance(targets, list):
+        return
+    for target in targets:
         if isinstance(target, dict) and "arrays" not in target and "levels" in target:
             target["arrays"] = target.pop("levels")
 

@@ -54,6 +54,13 @@ class Interval:
     high: float
     n_undefined: int
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """Both ends; None in place of NaN, where there is no interval."""
+        if np.isnan(self.low + self.high):
+            return None, None
+        return self.low, self.high
+
 
 @dataclass(frozen=True)
 class Estimate:

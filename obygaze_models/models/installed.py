@@ -137,9 +137,8 @@ class InstalledProbe(Classifier):
         nested = plugin.call(
             lambda: self.estimator_.get_params(), "has no get_params()"
         )
-        if len(nested) > len(
-            params
-        ):  # estimators in it, such as the steps of a pipeline
+        # A pipeline has estimators in it, whose parameters are nested in its own.
+        if len(nested) > len(params):
             return {**arrays, SKOPS: pack(self.estimator_)}
         attributes: dict[str, NDArray[Any]] = {}
         for name in sorted(vars(self.estimator_).keys() - params.keys()):

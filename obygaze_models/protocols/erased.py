@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import Progress, count, table
+from obygaze_features.core.console import (
+    MISSING,
+    Progress,
+    count,
+    table,
+    with_interval,
+)
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest import Manifest
@@ -39,10 +45,8 @@ PERCEPTRON = "perceptron"
 # Of the training films, one in this many trains a new probe, and the others fit its eraser.
 N_PARTS = 3
 REPLICATES = 2000
-ROUNDING = (
-    9  # digits of scores: below them, scores of a probe that finds nothing are equal
-)
-ABSENT = "–"
+# Scores of a probe that finds nothing differ in digits below these only.
+ROUNDING = 9
 
 
 @dataclass(frozen=True)
@@ -452,11 +456,7 @@ def over_films(
     )
     interval, _ = drawn["auc"]
     value = float((weights * values).sum() / weights.sum())
-    return FilmAuc(value, _known(interval.low), _known(interval.high), n_films)
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return FilmAuc(value, *interval.ends, n_films)
 
 
 def write_erased(data: ClipsToErase, source: Store, path: Path) -> WrittenStore:
@@ -538,9 +538,6 @@ def report_text(report: ErasureReport) -> str:
 
 
 def _auc_text(auc: FilmAuc | None) -> str:
-    if auc is None or not np.isfinite(auc.value):
-        return ABSENT
-    text = f"{auc.value:z.2f}"
-    if auc.low is None or auc.high is None:
-        return text
-    return f"{text} [{auc.low:z.2f}, {auc.high:z.2f}]"
+    if auc is None:
+        return MISSING
+    return with_interval(auc.value, auc.low, auc.high)

@@ -230,7 +230,9 @@ def _rename_level(table: Any) -> None:
 
 def _rename_levels(features: Any) -> None:
     """Do the same for the features that a protocol requires."""
-    for feature in features.values() if isinstance(features, dict) else ():
+    if not isinstance(features, dict):
+        return
+    for feature in features.values():
         _rename_level(feature)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import MISSING, table, with_interval
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.bootstrap import interval_of
 from obygaze_models.evaluation.families import DrawnDifference, family_p_values
-from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
+from obygaze_models.evaluation.metrics import (
+    METRICS,
+    RANKING_METRICS,
+    ranking_metric,
+)
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.comparisons import drawn_over_films
@@ -28,8 +32,8 @@ from obygaze_models.protocols.runner.tested_cells import (
     same_clips,
 )
 
-ABSENT = "–"
 REPLICATES = 1000
+Key = TypeVar("Key", bound=Hashable)
 # What says nothing beside the other facts of a run: times, names, and hashes of what is listed.
 NO_SETTINGS = (
     "created",
@@ -144,28 +148,22 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
     """
     if len(runs) < 2:
         raise FixUsage("a comparison needs two runs or more")
-    chosen = metric or str(runs[0].protocol["report"]["primary"])
-    if chosen not in METRICS:
-        known = ", ".join(METRICS)
-        raise FixUsage(f"unknown metric {chosen!r}", hint=f"one of {known}")
+    chosen = _chosen_metric(runs[0], metric)
     clips = ClipNumbers.of_runs(runs)
     records = [_records_by_name(run) for run in runs]
     tested = [_tested_by_name(run, clips) for run in runs]
-    names = dict.fromkeys(name for of_run in records for name in of_run)
     cells = []
     drawn: list[DrawnDifference] = []
-    for name in names:
+    for name in _in_order(records):
         values = [_value(of_run.get(name), chosen) for of_run in records]
         differences: list[RunDifference | None] = [None]
-        for number in range(1, len(runs)):
-            first = tested[0].get(name)
-            other = tested[number].get(name)
-            pair = same_clips(other, first) if other and first else None
-            of_pair = _difference(pair, chosen, clips, runs[0]) if pair else None
-            if of_pair is None:
+        first = tested[0].get(name)
+        for of_run in tested[1:]:
+            to_first = _difference(of_run.get(name), first, chosen, clips, runs[0])
+            if to_first is None:
                 differences.append(None)
                 continue
-            difference, with_draws = of_pair
+            difference, with_draws = to_first
             differences.append(difference)
             drawn.append(with_draws)
         cells.append(CellOfRuns(*name, values=values, differences=differences))
@@ -175,6 +173,25 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         settings=differing_settings(runs),
         cells=_with_p(cells, drawn),
     )
+
+
+def _chosen_metric(first: Run, metric: str | None) -> str:
+    """Return the metric to compare by: predictions give those of obygaze, not those of plugins."""
+    if metric is None:
+        primary = str(first.protocol.get("report", {}).get("primary") or "ap")
+        return primary if primary in METRICS else ranking_metric(primary)
+    if metric not in METRICS:
+        known = ", ".join(METRICS)
+        raise FixUsage(f"unknown metric {metric!r}", hint=f"one of {known}")
+    return metric
+
+
+def _in_order(mappings: Iterable[Mapping[Key, Any]]) -> list[Key]:
+    """Return the keys of all mappings, each once, in the order in which they first appear."""
+    keys: dict[Key, None] = {}
+    for mapping in mappings:
+        keys |= dict.fromkeys(mapping)
+    return list(keys)
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -212,13 +229,21 @@ def _value(record: CellRecord | None, metric: str) -> RunValue | None:
 
 
 def _difference(
-    pair: tuple[Cell, Cell], metric: str, clips: ClipNumbers, run: Run
+    other: Cell | None, first: Cell | None, metric: str, clips: ClipNumbers, run: Run
 ) -> tuple[RunDifference, DrawnDifference] | None:
-    """Return a difference with its interval; None where the metric is not defined."""
+    """Return a difference with its interval, by the settings of a run.
+
+    None where a run lacks the cell, or no clip is in both, or the metric is not defined.
+    """
+    if other is None or first is None:
+        return None
+    pair = same_clips(other, first)
+    if pair is None:
+        return None
     other, first = pair
     if metric not in other.value or metric not in first.value:
         return None
-    settings = run.protocol["report"]
+    settings = run.protocol.get("report", {})
     inflation = max(other.inflation, first.inflation)
     trained = is_trained(other) or is_trained(first)
     # At a threshold, another training could call many other clips positive.
@@ -237,19 +262,16 @@ def _difference(
         float(settings.get("confidence", 0.95)),
         inflation=drawn.inflation,
     )
+    low, high = interval.ends
     difference = RunDifference(
         value=drawn.value,
-        low=_known(interval.low),
-        high=_known(interval.high),
+        low=low,
+        high=high,
         p=None,
         n_clips=len(first.universe),
         n_films=drawn.n_films,
     )
     return difference, drawn
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _with_p(
@@ -259,10 +281,14 @@ def _with_p(
     p_values = iter(family_p_values(drawn))
     completed = []
     for cell in cells:
-        differences = [
-            item and replace(item, p=_known(next(p_values)))
-            for item in cell.differences
-        ]
+        differences: list[RunDifference | None] = []
+        for difference in cell.differences:
+            if difference is None:
+                differences.append(None)
+                continue
+            p = next(p_values)
+            known_p = p if np.isfinite(p) else None
+            differences.append(replace(difference, p=known_p))
         completed.append(replace(cell, differences=differences))
     return completed
 
@@ -276,10 +302,9 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             ((name, store),) = known.pop("stores").items()
             known["store"] = {"name": name, **store}
         settings_of_runs.append(dict(_leaves(known)))
-    keys = dict.fromkeys(key for settings in settings_of_runs for key in settings)
     differing = {}
-    for key in keys:
-        values = [settings.get(key, ABSENT) for settings in settings_of_runs]
+    for key in _in_order(settings_of_runs):
+        values = [settings.get(key, MISSING) for settings in settings_of_runs]
         if len(set(values)) > 1:
             differing[key] = values
     return differing
@@ -331,29 +356,27 @@ def comparison_text(compared: ComparedRuns) -> str:
     if n_same:
         lines.append(f"{n_same} cells have the same value and interval in all runs")
     lines.append(
-        "Differences are on the clips that both runs tested; p (all) allows for all of them."
+        "Differences are on the clips that both runs tested. "
+        "p (all) is corrected for all differences that are shown."
     )
     return "\n".join(lines)
 
 
 def _row_of(cell: CellOfRuns) -> tuple[str, ...]:
-    values = [cell.store or ABSENT, cell.train, cell.test, cell.model]
+    values = [cell.store or MISSING, cell.train, cell.test, cell.model]
     for value in cell.values:
         values.append(_with_interval(value))
     for difference in cell.differences[1:]:
         values.append(_with_interval(difference))
         if difference is None:
-            values += [ABSENT] * 3
+            values += [MISSING] * 3
             continue
-        p = ABSENT if difference.p is None else f"{difference.p:.3f}"
+        p = MISSING if difference.p is None else f"{difference.p:.3f}"
         values += [str(difference.n_clips), str(difference.n_films), p]
     return tuple(values)
 
 
 def _with_interval(value: RunValue | RunDifference | None) -> str:
-    if value is None or value.value is None:
-        return ABSENT
-    text = f"{value.value:z.2f}"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} [{value.low:z.2f}, {value.high:z.2f}]"
+    if value is None:
+        return MISSING
+    return with_interval(value.value, value.low, value.high)

@@ -6,6 +6,7 @@ from statistics import median
 
 from scipy.special import stdtrit
 
+from obygaze_features.core.console import count
 from obygaze_models.models.registry import is_baseline
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.report.lookup import (
@@ -71,7 +72,8 @@ def questions(run: ReportRun) -> Part:
     if not asked:
         return
     records = [record for record in run.of(Comparison) if record.question is not None]
-    yield sentence("questions", n=len(asked), n_family=len(records))
+    n = count(len(asked), "question")
+    yield sentence("questions", n=n, n_family=len(records))
     columns = _p_columns(records)
     rows: list[Row | Heading] = []
     for number, question in enumerate(asked):

@@ -126,10 +126,12 @@ def write_report(
     if "html" not in formats:
         return written
     with _explaining(folders[0]):
-        compared = list(side_by_side([run for run, _ in chapters]))
-        names = names_of([run for run, _ in chapters])
+        runs = [run for run, _ in chapters]
         text = render(
-            "report.html", chapters=chapters, compared=compared, run_names=names
+            "report.html",
+            chapters=chapters,
+            compared=list(side_by_side(runs)),
+            run_names=names_of(runs),
         )
     return [_write(page, text), *written]
 

@@ -116,6 +116,31 @@ def run_on(
     return run_protocol(inputs, tmp_path / f"run-{number}", n_jobs=1)
 
 
+# One pair of tasks, and nothing beside the predictions of its models.
+ONE_PAIR = (
+    'grid.train=["ENHN_S"]',
+    'grid.test=["ENHN_S"]',
+    "grid.baselines=[]",
+    "report.contrast=[]",
+    "report.compare=false",
+    "fit.seeds=1",
+)
+
+
+def run_one_pair(path: Path, manifest: Manifest, X: NDArray[Any], *changes: str) -> Run:
+    """Run `honest` on one pair of tasks, on a new store of these features."""
+    path.mkdir(exist_ok=True)
+    number = len(list(path.glob("store-*")))
+    store = store_of(path / f"store-{number}", manifest, X)
+    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
+    return run_on(path, protocol, manifest, {"x": store})
+
+
+def scores_of(run: Run) -> dict[str, float]:
+    """The score of each clip, of a run of one cell that tests each clip once."""
+    return {row["clip_id"]: row["score"] for row in run.predictions}
+
+
 def without_models(protocol: Protocol, *baselines: str) -> Protocol:
     """A protocol of baselines alone, which needs no store."""
     grid = replace(

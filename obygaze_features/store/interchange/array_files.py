@@ -144,7 +144,9 @@ def open_npy(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
         if not folder.resolve().is_relative_to(root.resolve()) or not folder.is_dir():
             raise FixInput(f"no folder for the array {array!r}", where=str(folder))
         files[array] = by_clip(plain_files(folder, SUFFIXES))
-    every = [file for of_array in files.values() for file in of_array.values()]
+    every: list[Path] = []
+    for files_of_clips in files.values():
+        every += files_of_clips.values()
     recorded = {array: folder or "." for array, folder in folders.items()}
     tops = {root, *(root / folder for folder in folders.values())}
     films = _films_of_folders(files, tops, root)
@@ -319,10 +321,9 @@ def open_pth(path: Path, arrays: Mapping[str, str]) -> FeatureSource:
     need("torch", "mlp", PTH_PURPOSE)
     files = plain_files(path, PTH_SUFFIXES)
     clips = by_clip(files, _ids_of_files(files))
-    keys = {
-        name: {clip: (file, key) for clip, file in clips.items()}
-        for name, key in (arrays or {"": ""}).items()
-    }
+    keys = {}
+    for name, key in (arrays or {"": ""}).items():
+        keys[name] = {clip: (file, key) for clip, file in clips.items()}
     films = {
         clip: file.parent.name for clip, file in clips.items() if file.parent != path
     }

@@ -186,16 +186,16 @@ def _a_dataset_a_clip(
 ) -> FeatureSource:
     """Open one file in which each clip has its own dataset."""
     paths = list(arrays.values())
-    clips = list(
-        dict.fromkeys(clip for pattern in paths for clip in _ids(handle, pattern, path))
-    )
+    ids: list[str] = []
+    for pattern in paths:
+        ids += _ids(handle, pattern, path)
+    clips = list(dict.fromkeys(ids))
     if not clips:
         hint = f"--array NAME=PATH; the file has {few(list(handle))}"
         raise FixInput(f"no dataset at {few(paths)}", where=str(path), hint=hint)
-    keys = {
-        array: {c: pattern.replace(ID, c) for c in clips}
-        for array, pattern in arrays.items()
-    }
+    keys = {}
+    for array, pattern in arrays.items():
+        keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
     return clip_source(
         origin_of("hdf5", path),
         keys,
@@ -264,9 +264,9 @@ def _a_file_a_clip(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
         )
         raise FixInput(problem, where=str(root), hint="--array clip=features")
     clips = by_clip(files)
-    keys = {
-        array: {c: (clips[c], path) for c in clips} for array, path in arrays.items()
-    }
+    keys = {}
+    for array, path in arrays.items():
+        keys[array] = {clip: (file, path) for clip, file in clips.items()}
     return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, arrays)
 
 

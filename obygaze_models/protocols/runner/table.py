@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from obygaze_features.core.console import digits_of, table
+from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import (
@@ -19,7 +19,6 @@ from obygaze_models.protocols.runner.records import Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
-MISSING = "–"
 CEILINGS = {"oracle": " (true concepts)", "annotator": " (the other one)"}
 METRIC_NAMES = {
     "f1_binary": "F1",

@@ -4,24 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, run_one_pair, scores_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.erasure import Leace
-from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.training import training_protocol
 
-FAST = (
-    'grid.train=["ENHN_S"]',
-    'grid.test=["ENHN_S"]',
-    "grid.baselines=[]",
-    "report.contrast=[]",
-    "report.compare=false",
-    "fit.seeds=1",
-)
 ERASE = 'data.erase=["Look", "Body"]'
 
 
@@ -30,26 +20,13 @@ def manifest() -> Manifest:
     return films(4, 40, seed=1)
 
 
-def run_of(
-    path: Path, manifest: Manifest, X: NDArray[np.float32], *changes: str
-) -> Run:
-    number = len(list(path.glob("store-*")))
-    store = store_of(path / f"store-{number}", manifest, X)
-    protocol = quick("honest", *FAST, *changes, replicates=2)
-    return run_on(path, protocol, manifest, {"x": store})
-
-
-def scores_of(run: Run) -> dict[str, float]:
-    return {row["clip_id"]: row["score"] for row in run.predictions}
-
-
 @pytest.mark.parametrize("scale", ["none", "standard"])
 def test_each_fold_erases_as_its_training_clips(
     tmp_path: Path, manifest: Manifest, scale: str
 ) -> None:
     X = planted(manifest)
     kind = ("models.mine.kind=logistic", 'grid.models=["mine"]', "models.mine.C=0.1")
-    run = run_of(tmp_path, manifest, X, *kind, ERASE, f"data.scale={scale}")
+    run = run_one_pair(tmp_path, manifest, X, *kind, ERASE, f"data.scale={scale}")
     levels = np.array([clip.level for clip in manifest])
     films_of = np.array([clip.movie_id for clip in manifest])
     concepts = np.array(
@@ -86,12 +63,12 @@ def test_a_test_clip_changes_no_score_of_another_test_clip(
     first = manifest.clip_ids[0]
     film = manifest.clips[0].movie_id
     kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
-    before = scores_of(run_of(tmp_path, manifest, X, *kind, ERASE))
-    after = scores_of(run_of(tmp_path, manifest, changed, *kind, ERASE))
+    before = scores_of(run_one_pair(tmp_path, manifest, X, *kind, ERASE))
+    after = scores_of(run_one_pair(tmp_path, manifest, changed, *kind, ERASE))
     others = [clip for clip in before if clip.startswith(film) and clip != first]
     assert len(others) > 20
     assert all(before[clip] == after[clip] for clip in others)
-    plain = scores_of(run_of(tmp_path, manifest, X, *kind))
+    plain = scores_of(run_one_pair(tmp_path, manifest, X, *kind))
     assert any(plain[clip] != before[clip] for clip in others)
 
 
@@ -101,7 +78,7 @@ def test_settings_that_cannot_be_met_are_errors(
     X = planted(manifest)
     ridge = 'grid.models=["ridge"]'
     with pytest.raises(FixInput, match="unknown concept 'Lok'") as error:
-        run_of(tmp_path, manifest, X, ridge, 'data.erase=["Lok"]')
+        run_one_pair(tmp_path, manifest, X, ridge, 'data.erase=["Lok"]')
     assert "Look" in str(error.value)
     with pytest.raises(FixUsage, match="without erasing"):
         training_protocol("ridge", "EN_S", manifest, ['data.erase=["Look"]'])

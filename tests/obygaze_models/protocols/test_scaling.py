@@ -4,27 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, run_one_pair, scores_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import Scaling
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear_solvers import Gram
 from obygaze_models.protocols.runner.banks import Examples
-from obygaze_models.protocols.runner.records import Run
-
-FAST = (
-    'grid.train=["ENHN_S"]',
-    'grid.test=["ENHN_S"]',
-    "grid.baselines=[]",
-    "report.contrast=[]",
-    "report.compare=false",
-    "fit.seeds=1",
-)
 
 
 @pytest.fixture
@@ -32,26 +21,12 @@ def manifest() -> Manifest:
     return films(4, 40, seed=1)
 
 
-def run_of(
-    path: Path, manifest: Manifest, X: NDArray[np.float32], *changes: str
-) -> Run:
-    path.mkdir(exist_ok=True)
-    number = len(list(path.glob("store-*")))
-    store = store_of(path / f"store-{number}", manifest, X)
-    protocol = quick("honest", *FAST, *changes, replicates=2)
-    return run_on(path, protocol, manifest, {"x": store})
-
-
-def scores_of(run: Run) -> dict[str, float]:
-    return {row["clip_id"]: row["score"] for row in run.predictions}
-
-
 def test_each_fold_is_a_pipeline_of_scikit_learn(
     tmp_path: Path, manifest: Manifest
 ) -> None:
     X = planted(manifest) * np.arange(1, 25, dtype=np.float32) + np.float32(50)
     kind = ("models.mine.kind=logistic", 'grid.models=["mine"]', "models.mine.C=0.1")
-    run = run_of(tmp_path, manifest, X, *kind, "data.scale=standard")
+    run = run_one_pair(tmp_path, manifest, X, *kind, "data.scale=standard")
     levels = np.array([clip.level for clip in manifest])
     films_of = np.array([clip.clip_id.split("-")[0] for clip in manifest])
     in_task = np.isin(levels, ["EN", "HN", "S"])
@@ -84,8 +59,8 @@ def test_a_test_clip_changes_no_score_of_another_test_clip(
     kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
     for scale, is_equal in (("standard", True), ("standard-all", False)):
         scale_key = f"data.scale={scale}"
-        before = scores_of(run_of(tmp_path, manifest, X, *kind, scale_key))
-        after = scores_of(run_of(tmp_path, manifest, changed, *kind, scale_key))
+        before = scores_of(run_one_pair(tmp_path, manifest, X, *kind, scale_key))
+        after = scores_of(run_one_pair(tmp_path, manifest, changed, *kind, scale_key))
         others = [clip for clip in before if clip.startswith(film) and clip != first]
         assert len(others) > 20
         same = [before[clip] == after[clip] for clip in others]
@@ -99,8 +74,10 @@ def test_scales_that_features_have_do_not_matter(
     wide = X * np.float32(2) ** np.arange(24, dtype=np.float32) + np.float32(3)
     for model in ("pcbm-h", "mlp"):
         kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
-        plain = scores_of(run_of(tmp_path, manifest, X, *kind, "data.scale=standard"))
-        of_wide = run_of(tmp_path, manifest, wide, *kind, "data.scale=standard")
+        plain = scores_of(
+            run_one_pair(tmp_path, manifest, X, *kind, "data.scale=standard")
+        )
+        of_wide = run_one_pair(tmp_path, manifest, wide, *kind, "data.scale=standard")
         assert scores_of(of_wide) == pytest.approx(plain, abs=2e-3)
 
 
@@ -146,7 +123,9 @@ def test_the_analysis_of_concepts_is_that_of_scaled_features(
     qualities = []
     slopes = []
     for features in (X, wide):
-        run = run_of(tmp_path, manifest, features, *concepts, "data.scale=standard")
+        run = run_one_pair(
+            tmp_path, manifest, features, *concepts, "data.scale=standard"
+        )
         found = {record["part"]: record for record in run.of("concept-model")}
         qualities.append(
             [concept["auc"]["value"] for concept in found["concepts"]["concepts"]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
+from support.cells import with_folds
 from support.cli import call_obygaze
 from support.experiments import films, planted, quick, run_on, store_of
 
@@ -25,6 +26,14 @@ CHANGES = (
     'grid.baselines=["random", "neighbour"]',
     "report.concepts=false",
     "report.contrast=[]",
+)
+
+ONE_CELL = (
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    'grid.models=["ridge"]',
+    "models.ridge.kind=ridge",
+    "grid.baselines=[]",
 )
 
 
@@ -59,6 +68,35 @@ def test_cells_read_back_have_the_values_of_the_run(runs: tuple[Run, Run]) -> No
                 assert cells[name].value[metric] == pytest.approx(value, abs=1e-12)
                 n_compared += 1
         assert n_compared >= 12
+
+
+def test_cells_of_runs_that_share_a_test_set_have_the_values_of_the_run(
+    tmp_path: Path,
+) -> None:
+    """Table 2: eight runs test the same clips, and values are means over them."""
+    manifest = with_folds(films(6, 60, seed=2))
+    store = store_of(tmp_path / "store", manifest, planted(manifest, width=14))
+    protocol = quick("paper-table2", *ONE_CELL)
+    run = run_on(tmp_path, protocol, manifest, {"x": store})
+    (cell,) = cells_of_run(run, ClipNumbers.of_runs([run])).values()
+    (record,) = run.cells
+    assert cell.averaged and len(cell.tested) == record.n_runs == 8
+    for metric in ("ap", "auc", "f1_binary"):
+        value = record.metrics[metric].value
+        assert cell.value[metric] == pytest.approx(value, abs=1e-12)
+    n_fitted = max(fold.n_train + fold.n_validation for fold in record.folds)
+    assert cell.inflation == pytest.approx(1 + record.n_test / n_fitted)
+
+
+def test_runs_are_compared_by_ap_where_the_primary_metric_is_of_a_plugin(
+    runs: tuple[Run, Run],
+) -> None:
+    """Predictions are enough for the metrics of obygaze, and a report must not fail for it."""
+    first = runs[0]
+    report = {**first.protocol["report"], "primary": "metric-of-a-plugin"}
+    about = {**first.about, "protocol": {**first.protocol, "report": report}}
+    compared = compare_runs([Run(first.folder, about, first.records), runs[1]])
+    assert compared.metric == "ap"
 
 
 def test_a_difference_is_on_the_clips_that_both_tested(runs: tuple[Run, Run]) -> None:
