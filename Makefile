@@ -13,7 +13,8 @@ find_python = for name in python3.11 python3.12 python3.13 python3 python; do \
 PYTHON ?= $(shell $(find_python))
 
 BIN := .venv/bin
-JOBS ?= 2
+# One more than two cores: many tests wait for a process of their own.
+JOBS ?= 3
 INPUTS ?= 500000
 SEED ?= 1
 ROUNDS ?= 10
@@ -34,6 +35,8 @@ demo: .venv/.laptop ## the tour: made-up clips to a report, offline, without tor
 test: lint ## linters, types, the import contract, then the tests without a `check` mark (minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not check"
 
+# Kills and time limits are checked here, which a third process would disturb.
+check: JOBS = 2
 check: .venv/.test ## the tests with a `check` mark: browsers, clean installations, kills, Slurm, pages ...
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m check
 

@@ -12,7 +12,7 @@ import re
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import (
@@ -126,6 +126,20 @@ class OwnCode(Plugin):
                 f"{self.file.name} has no {self.point.attr}", where=self.where
             )
         return getattr(module, self.point.attr)
+
+
+def function_of_clips(
+    plugin: Plugin, own_names: Container[str], noun: str
+) -> Callable[..., object]:
+    """Return the function of a plugin that adds to what obygaze has of its own under a name."""
+    function = plugin.load()
+    if plugin.name in own_names:
+        raise plugin.refuse(
+            f"is never used: obygaze has {noun} {plugin.name!r} of its own"
+        )
+    if not callable(function):
+        raise plugin.refuse(f"must be a function of clips, got {short_value(function)}")
+    return function
 
 
 def is_own_code(name: object) -> bool:

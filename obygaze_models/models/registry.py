@@ -28,6 +28,7 @@ from obygaze_features.core.plugins import (
     MODELS,
     Plugin,
     find_plugin,
+    function_of_clips,
     is_of_sklearn,
     is_own_code,
     plugins,
@@ -244,14 +245,7 @@ def is_baseline(name: str) -> bool:
 
 def load_baseline(plugin: Plugin) -> Callable[..., Any]:
     """Return the function of a plugin; `doctor` checks every plugin with it."""
-    function = plugin.load()
-    if plugin.name in BASELINES:
-        raise plugin.refuse(
-            f"is never used: obygaze has a baseline {plugin.name!r} of its own"
-        )
-    if not callable(function):
-        raise plugin.refuse(f"must be a function of clips, got {short_value(function)}")
-    return function
+    return function_of_clips(plugin, BASELINES, "a baseline")
 
 
 def kind_names() -> list[str]:

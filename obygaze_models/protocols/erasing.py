@@ -15,7 +15,7 @@ from obygaze_models.models.erasure import EraserName
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 
 if TYPE_CHECKING:
-    from obygaze_models.protocols.erased import ErasureReport
+    from obygaze_models.protocols.erasure_report import ErasureReport
 
 
 def erase(
@@ -63,7 +63,11 @@ def erase(
         obygaze erase obygaze12-xclip obygaze12 Look
         obygaze erase obygaze12-xclip obygaze12 Look Body --eraser mean -o xclip-erased
     """
-    from obygaze_models.protocols.erased import read_clips, report_of, write_erased
+    from obygaze_models.protocols.erasure_report import (
+        read_clips,
+        report_of,
+        write_erased,
+    )
 
     source = open_store(store, workspace=workspace)
     clips = read_manifest(manifest, workspace=workspace)

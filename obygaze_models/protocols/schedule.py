@@ -23,6 +23,7 @@ from obygaze_features.core.plugins import (
     Plugin,
     call_foreign,
     find_plugin,
+    function_of_clips,
     short_value,
 )
 from obygaze_features.core.schema_rules import near
@@ -383,14 +384,7 @@ def _own_folds(clips: _Clips) -> IntArray:
 
 def load_splits(plugin: Plugin) -> Callable[..., Any]:
     """Return the function of a plugin; `doctor` checks every plugin with it."""
-    function = plugin.load()
-    if plugin.name in SPLIT_KINDS:
-        raise plugin.refuse(
-            f"is never used: obygaze has splits {plugin.name!r} of its own"
-        )
-    if not callable(function):
-        raise plugin.refuse(f"must be a function of clips, got {short_value(function)}")
-    return function
+    return function_of_clips(plugin, SPLIT_KINDS, "splits")
 
 
 def _never_tested(clips: _Clips) -> BoolArray:

@@ -14,14 +14,14 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
 from obygaze_models.models.erasure import Leace
-from obygaze_models.protocols.erased import (
+from obygaze_models.protocols.erasing import erase
+from obygaze_models.protocols.erasure_report import (
     ClipsToErase,
     ErasureReport,
     _test_film,
     over_films,
     read_clips,
 )
-from obygaze_models.protocols.erasing import erase
 
 FAILED = "tt0000001-003"
 
