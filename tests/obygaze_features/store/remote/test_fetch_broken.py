@@ -74,8 +74,9 @@ def test_half_a_large_file_is_not_fetched_again(
         break_off(server, 600_000)
         with pytest.raises(Stopped):
             pull(server.url, tmp_path / "got")
-        (part,) = tmp_path.glob(".got~*.pull/parts/*")
-        arrived = part.stat().st_size
+        # Another file may have broken off too: several are fetched at a time.
+        parts = tmp_path.glob(".got~*.pull/parts/*")
+        arrived = max(part.stat().st_size for part in parts)
         assert arrived >= 400_000
         server.fault, server.n_bytes = None, 0
         pull(server.url, tmp_path / "got")
