@@ -11,11 +11,11 @@ from obygaze_models.models.registry import is_baseline
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.report.lookup import (
     ReportRun,
+    best_guesses,
     difference_of,
     grouped,
     metric_name,
     pair_name,
-    rank_of,
 )
 from obygaze_models.report.tables import (
     Heading,
@@ -169,16 +169,9 @@ def _detectable_differences(run: ReportRun) -> Iterator[str]:
 
 def _is_against_best(run: ReportRun, record: Comparison) -> bool:
     """Return whether a model is compared with the best baseline without features of its cell."""
-    stores = ("", record.first.feature)
-    ranks = {}
-    for baseline in run.baselines:
-        if baseline.pair != record.pair or baseline.ceiling:
-            continue
-        if baseline.feature in stores:
-            model = (baseline.model, baseline.feature)
-            ranks[model] = rank_of(baseline, record.metric)
-    rank = ranks.get((record.second.model, record.second.feature))
-    return rank is not None and rank == max(ranks.values())
+    second = (record.second.model, record.second.feature)
+    best = best_guesses(run, record.pair, record.first.feature, record.metric)
+    return second in [(guess.model, guess.feature) for guess in best]
 
 
 def _compared(

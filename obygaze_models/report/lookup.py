@@ -75,6 +75,11 @@ class ReportRun(Run):
         )
 
     @property
+    def full_title(self) -> str:
+        """The title after the name of the manifest."""
+        return f"{self.about['manifest']['name']}: {self.title}"
+
+    @property
     def primary(self) -> str:
         """The primary metric of the protocol."""
         return str(self.settings.get("primary") or "ap")
@@ -235,3 +240,18 @@ def rank_of(record: CellRecord, metric: str) -> float:
     """Return a number for sorting by a metric, larger where it is better; least if missing."""
     value = metric_of(record, metric).value
     return -math.inf if value is None else goodness(metric, value)
+
+
+def best_guesses(
+    run: ReportRun, pair: tuple[str, str], feature: str, metric: str
+) -> list[CellRecord]:
+    """Return the baselines without video that are best on a pair of tasks; several if equal."""
+    guesses = [
+        record
+        for record in run.baselines
+        if record.pair == pair
+        and not record.ceiling
+        and record.feature in ("", feature)
+    ]
+    best = max((rank_of(record, metric) for record in guesses), default=None)
+    return [record for record in guesses if rank_of(record, metric) == best]

@@ -33,6 +33,7 @@ from obygaze_models.report import (
     paper,
     results,
     success,
+    summary,
 )
 from obygaze_models.report.compared_runs import names_of
 from obygaze_models.report.figure import Figure, FigureSet
@@ -48,7 +49,6 @@ from obygaze_models.report.tables import (
     latex_text,
     make_table,
     report_text,
-    sentence,
     shown,
     slug,
 )
@@ -162,13 +162,6 @@ def remarks(run: ReportRun) -> Part:
     yield from (remark.text for remark in run.of(Remark))
 
 
-def clips(run: ReportRun) -> Part:
-    """Yield what each task separates."""
-    if run.task_titles:
-        titles = (f"{name}: {title}" for name, title in run.task_titles.items())
-        yield sentence("tasks", titles="; ".join(titles))
-
-
 def coverage(run: ReportRun) -> Part:
     """Yield the clips without features and the reasons."""
     for record in run.of(Coverage):
@@ -227,10 +220,9 @@ def audits(run: ReportRun) -> Part:
 
 
 PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
+    "summary": (summary.summary,),
     "questions": (comparisons.questions,),
-    "contrast": (contrasts.contrasts,),
     "remarks": (remarks,),
-    "clips": (clips,),
     "results": (
         results.results,
         results.argmax,
@@ -239,6 +231,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
         localisation.localisations,
         results.learning,
     ),
+    "contrast": (contrasts.contrasts,),
     "paper": (paper.paper,),
     "films": (films.metric_by_film, films.clip_tables),
     "comparisons": (comparisons.differences,),

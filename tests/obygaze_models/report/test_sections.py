@@ -58,8 +58,8 @@ def test_sections_come_in_the_order_of_the_headings(tmp_path):
     # four that tables show.
     expected = [key for key in report_text()["headings"] if key not in NOT_THERE]
     assert [section.key for section in made] == expected
-    assert made[0].sentences == ["One cell leaks."]
-    assert made[1].sentences == ["The tasks are EN_S: easy negatives against sure."]
+    of_key = {section.key: section for section in made}
+    assert of_key["remarks"].sentences == ["One cell leaks."]
 
 
 def test_models_stand_under_the_task_that_trained_them_and_baselines_below(tables):
@@ -401,14 +401,18 @@ def contrast(
     }
 
 
+def contrast_of(folder: Path, records) -> Section:
+    (found,) = (made for made in sections(folder, records) if made.key == "contrast")
+    return found
+
+
 def test_the_contrast_says_how_often_the_first_task_is_better(tmp_path):
     records = [
         contrast("ridge", "EN_S", 0.5, 0.25, leaked=4),
         contrast("mlp", "EN_S", 0.25, 0.5),
         contrast("ridge", "HN_S", 0.25, 0.75),
     ]
-    made = sections(tmp_path / "run", [cell(), *records])[0]
-    assert made.key == "contrast"
+    made = contrast_of(tmp_path / "run", [cell(), *records])
     assert made.sentences[0] == (
         "In 1 of the 3 rows, the model that was trained on HN_S has the higher value."
     )
@@ -420,7 +424,7 @@ def test_the_contrast_says_how_often_the_first_task_is_better(tmp_path):
     ]
     assert warned(table) == ["ridge"]
     known = [contrast("ridge", "EN_S", 0.5, 0.25, ci=[0.0, 0.5], metric="f1_weighted")]
-    assert len(sections(tmp_path / "known", [cell(), *known])[0].sentences) == 1
+    assert len(contrast_of(tmp_path / "known", [cell(), *known]).sentences) == 1
 
 
 def test_films_without_factors_are_named_with_the_reason(tmp_path):
@@ -445,3 +449,113 @@ def test_an_annotator_may_be_called_as_a_measure_or_a_column_is(tmp_path):
     assert row[0] == "ridge"
     values = [number.value for number in row[1:]]
     assert values == [0.125, 0.25, 0.375, 0.5, 0.625, 0.75]
+
+
+def against_guess(model: str, ci, p_family=None, guess: str = "neighbour"):
+    """The difference of a model, trained and tested on EN_S, and a baseline."""
+    return {
+        "kind": "comparison",
+        "task": "EN_S",
+        "train": "EN_S",
+        "test": "EN_S",
+        "metric": "ap",
+        "first": {"model": model, "feature": "clip"},
+        "second": {"model": guess, "feature": ""},
+        "difference": 0.125,
+        "ci": ci,
+        "p_family": p_family,
+        "n_films": 3,
+    }
+
+
+def summary_of(folder: Path, records) -> Section:
+    made = sections(folder, records)[0]
+    assert made.key == "summary"
+    return made
+
+
+def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_path):
+    own = {"train": "EN_S", "test": "EN_S"}
+    films = {"tt1": 0.25, "tt2": 0.5, "tt0110912": 0.75, "tt4": None}
+    by_film = {
+        film: {"n": 4, "n_positive": 1, "ap": 0.5, "auc": auc}
+        for film, auc in films.items()
+    }
+    made = summary_of(
+        tmp_path,
+        [
+            cell("beats", **own, by_film=by_film),
+            cell("by-chance", **own),
+            cell("not-shown", **own),
+            cell("worse", **own),
+            cell("unknown", **own),
+            cell("elsewhere", train="HN_S", test="EN_S"),
+            baseline("random", **own, ap=0.25),
+            baseline("neighbour", **own, ap=0.5),
+            baseline("oracle", **own, ap=1.0),
+            baseline("neighbour", train="HN_S", test="EN_S", ap=0.875),
+            against_guess("beats", [0.0625, 0.25], 0.03125),
+            against_guess("beats", [-0.5, -0.25], guess="random"),
+            against_guess("by-chance", [0.0625, 0.25], 0.0625),
+            against_guess("not-shown", [-0.0625, 0.25], 0.5),
+            against_guess("worse", [-0.25, -0.0625], 0.03125),
+            against_guess("unknown", None),
+        ],
+    )
+    data, answer = made.sentences
+    assert data == (
+        "The data: 12 clips of 3 films, from the manifest films (visual view). "
+        "Features: clip (made-up backbone)."
+    )
+    assert "Yes, in 1 of 5 rows: the 95 % interval of the difference in AP" in answer
+    assert "Not certain in 1 (" in answer
+    assert "not shown in 2 (" in answer
+    assert "worse than the guess in 1." in answer
+    (table,) = made.tables
+    assert groups_of(table) == [
+        ("EN_S: easy negatives against sure (12 clips of 3 films, 25 % positive)", 5)
+    ]
+    verdicts = {row[0]: row[5] for row in rows_of(table)}
+    assert verdicts == {
+        "beats": "yes",
+        "by-chance": "not certain",
+        "not-shown": "not shown",
+        "worse": "no, worse",
+        "unknown": "–",
+    }
+    first = rows_of(table)[0]
+    assert [str(value) for value in first[1:5]] == [
+        "0.62 [0.25, 0.88]",
+        "neighbour",
+        "0.50",
+        "0.12 [0.06, 0.25]",
+    ]
+    # Of the three films with clips of both classes, two have an AUC of at most .5.
+    assert first[6] == "2 of 3: tt1, tt2"
+
+
+def test_a_run_that_shows_nothing_says_so_first(tmp_path):
+    own = {"train": "EN_S", "test": "EN_S"}
+    records = [cell(**own), baseline("neighbour", **own)]
+    difference = against_guess("ridge", [-0.0625, 0.25])
+    answer = summary_of(tmp_path / "not", [*records, difference]).sentences[1]
+    assert "does not show it in any of 1 row." in answer
+    answer = summary_of(tmp_path / "unknown", records).sentences[1]
+    assert "its differences in AP (1 row) have no interval" in answer
+    answer = summary_of(tmp_path / "no-guess", [cell(**own)]).sentences[1]
+    assert "its protocol has no baseline" in answer
+
+
+def test_the_best_guess_is_of_the_same_store_or_of_none(tmp_path):
+    own = {"train": "EN_S", "test": "EN_S"}
+    made = summary_of(
+        tmp_path,
+        [
+            cell(**own),
+            baseline("prevalence", **own, ap=0.25),
+            baseline("neighbour", **own, ap=0.25),
+            baseline("film_prior", **own, ap=0.75, feature="another store"),
+        ],
+    )
+    (row,) = rows_of(made.tables[0])
+    assert row[2] == "prevalence, neighbour"

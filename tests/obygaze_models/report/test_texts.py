@@ -69,4 +69,5 @@ def test_texts_are_one_paragraph_each() -> None:
 
 
 def test_names_are_filled_in_as_they_are() -> None:
-    assert sentence("tasks", titles="A: {x}") == "The tasks are A: {x}."
+    text = sentence("unanswered", question="A: {x}")
+    assert text == "No difference of this run answers the question: A: {x}"

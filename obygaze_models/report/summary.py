@@ -1,0 +1,191 @@
+"""The first section: what the data are, whether models beat guesses, and where they fail."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from obygaze_features.core.console import count
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.differences import Comparison
+from obygaze_models.protocols.results.whole_run import Coverage
+from obygaze_models.report.lookup import (
+    ReportRun,
+    best_guesses,
+    difference_of,
+    grouped,
+    metric_name,
+    metric_of,
+    pair_name,
+)
+from obygaze_models.report.tables import (
+    Heading,
+    Number,
+    Part,
+    ResultTable,
+    Row,
+    make_table,
+    sentence,
+)
+
+ALPHA = 0.05
+CHANCE = 0.5  # of AUC
+MAX_OPEN_ROWS = 24
+MAX_NAMED_FILMS = 3
+BETTER = "yes"
+NOT_CERTAIN = "not certain"
+NOT_SHOWN = "not shown"
+WORSE = "no, worse"
+UNKNOWN = "–"
+
+
+@dataclass(frozen=True)
+class BesideGuess:
+    """A cell beside the best guess without video; several guesses may be equally good."""
+
+    cell: CellRecord
+    guesses: Sequence[CellRecord]
+    difference: Number
+    verdict: str
+
+
+def summary(run: ReportRun) -> Part:
+    """Yield what the data are, whether models are better than guesses, and where they fail."""
+    yield _data(run)
+    cells = _cells_to_show(run)
+    if not cells:
+        return
+    lines = [_beside_guess(run, cell) for cell in cells]
+    yield _answer(run, lines)
+    yield _table(run, lines)
+
+
+def _data(run: ReportRun) -> str:
+    """Return a sentence on the clips, the films and the features of a run."""
+    manifest = run.about["manifest"]
+    n_missing = sum(record.n_missing for record in run.of(Coverage))
+    missing = (
+        f" {count(n_missing, 'vector')} of clips are missing." if n_missing else ""
+    )
+    stores = [
+        f"{name} ({store['backbone']})" for name, store in run.about["stores"].items()
+    ]
+    features = ", ".join(stores) or "none"
+    return sentence(
+        "data",
+        n_clips=f"{manifest['n_clips']:,}",
+        n_films=count(manifest["n_films"], "film"),
+        name=manifest["name"],
+        view=manifest["view"],
+        features=features,
+        missing=missing,
+    )
+
+
+def _cells_to_show(run: ReportRun) -> list[CellRecord]:
+    """Return the cells that are tested on what they were trained for; all if there are none."""
+    own = [cell for cell in run.cells if cell.train == cell.test]
+    return own or list(run.cells)
+
+
+def _beside_guess(run: ReportRun, cell: CellRecord) -> BesideGuess:
+    guesses = best_guesses(run, cell.pair, cell.feature, run.ranking)
+    names = {(guess.model, guess.feature) for guess in guesses}
+    for record in run.of(Comparison):
+        first = (record.first.model, record.first.feature)
+        second = (record.second.model, record.second.feature)
+        is_of_cell = record.pair == cell.pair and first == (cell.model, cell.feature)
+        if is_of_cell and record.metric == run.ranking and second in names:
+            difference = difference_of(record)
+            return BesideGuess(cell, guesses, difference, _verdict(record))
+    return BesideGuess(cell, guesses, Number(None), UNKNOWN)
+
+
+def _verdict(record: Comparison) -> str:
+    """Return whether a model is better than a guess, as far as the run can tell."""
+    low, high = record.ends
+    if low is None or high is None:
+        return UNKNOWN
+    if high < 0:
+        return WORSE
+    if low <= 0:
+        return NOT_SHOWN
+    if record.p_family is not None and record.p_family > ALPHA:
+        return NOT_CERTAIN
+    return BETTER
+
+
+def _answer(run: ReportRun, lines: Sequence[BesideGuess]) -> str:
+    """Return the answer to: is a model better than a guess from the annotations alone?"""
+    if not any(line.guesses for line in lines):
+        return sentence("no_guess")
+    verdicts = [line.verdict for line in lines]
+    n = count(len(lines), "row")
+    metric = metric_name(run.ranking)
+    if all(verdict == UNKNOWN for verdict in verdicts):
+        return sentence("guess_unknown", n=n, metric=metric)
+    key = "guess_beaten" if BETTER in verdicts else "guess_not_beaten"
+    answer = sentence(
+        key,
+        n=n,
+        n_better=verdicts.count(BETTER),
+        metric=metric,
+        confidence=run.confidence,
+    )
+    rest = sentence(
+        "guess_rest",
+        n_not_certain=verdicts.count(NOT_CERTAIN),
+        n_not_shown=verdicts.count(NOT_SHOWN) + verdicts.count(UNKNOWN),
+        n_worse=verdicts.count(WORSE),
+    )
+    return f"{answer} {rest}"
+
+
+def _table(run: ReportRun, lines: Sequence[BesideGuess]) -> ResultTable:
+    rows: list[Row | Heading] = []
+    for of_pair in grouped(lines, lambda line: line.cell.pair).values():
+        rows.append(Heading(_task(run, of_pair[0].cell)))
+        rows += [_row(run, line) for line in of_pair]
+    table = make_table("summary", "summary", rows, metric=metric_name(run.ranking))
+    return replace(table, folded=len(lines) > MAX_OPEN_ROWS)
+
+
+def _task(run: ReportRun, cell: CellRecord) -> str:
+    """Return the tasks of a cell in words, with the size of its test."""
+    name = pair_name(*cell.pair)
+    title = run.task_titles.get(cell.test, "")
+    if title:
+        name = f"{name}: {title}"
+    films = f" of {count(cell.n_films, 'film')}" if cell.n_films else ""
+    share = f"{100 * cell.prevalence:.0f} % positive"
+    return f"{name} ({cell.n_test:,} clips{films}, {share})"
+
+
+def _row(run: ReportRun, line: BesideGuess) -> Row:
+    guess = Number(None)
+    if line.guesses:
+        guess = Number(metric_of(line.guesses[0], run.ranking).value)
+    return (
+        run.label(line.cell),
+        metric_of(line.cell, run.ranking),
+        ", ".join(guess.model for guess in line.guesses) or UNKNOWN,
+        guess,
+        line.difference,
+        line.verdict,
+        _failed_films(run, line.cell),
+    )
+
+
+def _failed_films(run: ReportRun, cell: CellRecord) -> str:
+    """Return the films in which a model ranks clips no better than by chance."""
+    aucs = {film: values.metrics.get("auc") for film, values in cell.by_film.items()}
+    known = {film: auc for film, auc in aucs.items() if auc is not None}
+    if not known:
+        return UNKNOWN
+    failed = [film for film, auc in known.items() if auc <= CHANCE]
+    failed.sort(key=known.__getitem__)
+    text = f"{len(failed)} of {len(known)}"
+    if not failed:
+        return text
+    names = [run.film_name(film) for film in failed[:MAX_NAMED_FILMS]]
+    if len(failed) > MAX_NAMED_FILMS:
+        names.append("...")
+    return f"{text}: {', '.join(names)}"
