@@ -26,62 +26,77 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.workspace import Workspace
 
+# In the order of `obygaze --help`; the third text is the heading under which it lists a command.
 COMMANDS = {
-    "doctor": (
-        "obygaze.doctor:doctor",
-        "Show versions, codecs, caches, and what is missing.",
-    ),
     "demo": (
         "obygaze.demo.tour:demo",
         "Run all steps on made-up films, offline, in under a minute.",
+        "Start here",
+    ),
+    "doctor": (
+        "obygaze.doctor:doctor",
+        "Show versions, codecs, caches, and what is missing.",
+        "Start here",
     ),
     "manifest": (
         "obygaze_features.manifest.commands:manifest",
         "Import, inspect and edit manifests: clips, labels, splits.",
+        "Data",
     ),
     "video": (
         "obygaze_features.video.commands:video",
         "Describe video files, and save the pictures that a model sees of them.",
+        "Data",
     ),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",
         "List and check the video and image models.",
-    ),
-    "store": (
-        "obygaze_features.store.commands:store",
-        "Inspect, verify, edit and share feature stores.",
+        "Features",
     ),
     "extract": (
         "obygaze_features.extraction.commands:extract",
         "Extract features from videos, with several backbones in one pass.",
+        "Features",
+    ),
+    "store": (
+        "obygaze_features.store.commands:store",
+        "Inspect, verify, edit and share feature stores.",
+        "Features",
     ),
     "train": (
         "obygaze_models.protocols.experiments:train",
         "Train one model, evaluate it on unseen films, and save it.",
+        "Experiments",
     ),
     "run": (
         "obygaze_models.protocols.experiments:command",
         "Run an experiment: train and test every cell of a protocol.",
+        "Experiments",
     ),
     "report": (
         "obygaze_models.report.runs:command",
         "Write the report of runs: a page, tables, figures.",
+        "Experiments",
     ),
     "compare": (
         "obygaze_models.report.comparing:command",
         "Show runs side by side: what differs in them, and by how much.",
-    ),
-    "erase": (
-        "obygaze_models.protocols.erasing:command",
-        "Remove concepts from features, and measure on unseen films what is lost.",
+        "Experiments",
     ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",
+        "Experiments",
+    ),
+    "erase": (
+        "obygaze_models.protocols.erasing:command",
+        "Remove concepts from features, and measure on unseen films what is lost.",
+        "Experiments",
     ),
     "bench": (
         "obygaze_features.extraction.bench:bench",
         "Measure this machine on your own films, backbones and stores.",
+        "More",
     ),
 }
 

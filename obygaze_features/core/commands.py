@@ -13,7 +13,11 @@ from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.extension_commands import extension_commands
+from obygaze_features.core.extension_commands import (
+    HEADINGS,
+    CommandEntry,
+    extension_commands,
+)
 from obygaze_features.core.plugins import warn_once
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
@@ -144,6 +148,8 @@ class SessionCommand(click.Command):
 class LazyGroup(click.Group):
     """A group whose table has 'module:attribute' and one line of help for each command.
 
+    The table of the program itself has a heading too, under which its help lists the command.
+
     Listing the commands imports none of them; only the command that runs is imported. `words` are
     what a person types before the commands: () for the program itself, ("manifest",) for that
     group. Extensions add commands by these words, and a group without them has no extensions.
@@ -154,12 +160,12 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *args: Any,
-        table: Mapping[str, tuple[str, str]] | None = None,
+        table: Mapping[str, tuple[str, ...]] | None = None,
         words: tuple[str, ...] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.table = dict(table or {})
+        self.table = {name: CommandEntry(*entry) for name, entry in (table or {}).items()}
         self.words = words
         # The root group has options of its own, which make the session.
         if not self.params:
@@ -176,13 +182,13 @@ class LazyGroup(click.Group):
         table = self.lazy_table()
         command = super().get_command(ctx, cmd_name)
         if cmd_name in table:
-            module, attribute = table[cmd_name][0].split(":")
+            module, attribute = table[cmd_name].target.split(":")
             command = getattr(importlib.import_module(module), attribute)
         if isinstance(command, LazyGroup) and self.words is not None:
             command.words = (*self.words, cmd_name)
         return command
 
-    def lazy_table(self) -> dict[str, tuple[str, str]]:
+    def lazy_table(self) -> dict[str, CommandEntry]:
         """Return the commands of the table and of extensions; no extension replaces a command."""
         table = dict(self.table)
         if self.words is None:
@@ -210,9 +216,20 @@ class LazyGroup(click.Group):
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the commands with their one line, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(self._rows(ctx))
+        """List the commands with their one line, without importing them.
+
+        The program itself lists them under its headings.
+        """
+        if self.words != ():
+            with formatter.section("Commands"):
+                formatter.write_dl(self._rows(ctx))
+            return
+        table = self.lazy_table()
+        for heading in HEADINGS:
+            rows = [row for row in self._rows(ctx) if table[row[0]].heading == heading]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
@@ -227,7 +244,7 @@ class LazyGroup(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             if name in table:
-                rows.append((name, table[name][1]))
+                rows.append((name, table[name].summary))
                 continue
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:

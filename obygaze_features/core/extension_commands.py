@@ -3,9 +3,11 @@
 The entry point of an extension names a mapping from the words that are typed to what runs::
 
     COMMANDS = {
-        "audit": ("my_package.commands:audit", "Measure bias in vectors and texts."),
+        "audit": ("my_package.commands:audit", "Measure bias in vectors and texts.", "Look"),
         "manifest agree": ("my_package.commands:agree", "Compare annotators."),
     }
+
+The third text is one of `HEADINGS`: where `obygaze --help` lists the command.
 
 Reading the tables imports the modules that hold them, so these import nothing heavy.
 """
@@ -13,6 +15,7 @@ Reading the tables imports the modules that hold them, so these import nothing h
 from collections.abc import Mapping
 from functools import cache, partial
 from importlib import import_module
+from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.plugins import (
@@ -24,8 +27,24 @@ from obygaze_features.core.plugins import (
     warn_once,
 )
 
-# By the name of a command: the module and attribute that hold it, and one line of help.
-CommandTable = Mapping[str, tuple[str, str]]
+# The groups of `obygaze --help`, in the order of work.
+HEADINGS = ("Start here", "Data", "Features", "Experiments", "Look", "Share", "More")
+
+
+class CommandEntry(NamedTuple):
+    """A command that is not imported yet.
+
+    `target` is the module and attribute that hold it, `summary` one line of help, and `heading`
+    the group of `obygaze --help` that lists it.
+    """
+
+    target: str
+    summary: str
+    heading: str = HEADINGS[-1]
+
+
+# By the name of a command.
+CommandTable = Mapping[str, CommandEntry]
 
 
 def read_commands(plugin: Plugin) -> CommandTable:
@@ -33,20 +52,27 @@ def read_commands(plugin: Plugin) -> CommandTable:
     table = plugin.load()
     if not isinstance(table, Mapping):
         raise plugin.refuse(f"must be a mapping of commands, got {short_value(table)}")
-    for words, entry in table.items():
+    commands: dict[str, CommandEntry] = {}
+    for words, texts in table.items():
         if not isinstance(words, str) or not words.split():
             raise plugin.refuse(f"has a command without a name: {short_value(words)}")
-        is_pair = isinstance(entry, tuple | list) and len(entry) == 2
-        if not is_pair or not all(isinstance(part, str) for part in entry):
+        has_texts = isinstance(texts, tuple | list) and len(texts) in {2, 3}
+        if not has_texts or not all(isinstance(text, str) for text in texts):
             raise plugin.refuse(
                 f"must give 'module:attribute' and a line of help for {words!r},"
-                f" got {short_value(entry)}"
+                f" got {short_value(texts)}"
             )
-        if entry[0].count(":") != 1:
+        entry = CommandEntry(*texts)
+        if entry.target.count(":") != 1:
             raise plugin.refuse(
-                f"must name {words!r} as 'module:attribute', got {entry[0]!r}"
+                f"must name {words!r} as 'module:attribute', got {entry.target!r}"
             )
-    return {words: (entry[0], entry[1]) for words, entry in table.items()}
+        if entry.heading not in HEADINGS:
+            raise plugin.refuse(
+                f"must list {words!r} under {', '.join(HEADINGS)}, got {entry.heading!r}"
+            )
+        commands[words] = entry
+    return commands
 
 
 @cache
@@ -56,7 +82,7 @@ def extension_commands() -> Mapping[str, CommandTable]:
     An extension that does not work is skipped with a warning, and so is a command that another
     extension has already added.
     """
-    tables: dict[str, dict[str, tuple[str, str]]] = {}
+    tables: dict[str, dict[str, CommandEntry]] = {}
     for plugin in plugins(COMMANDS):
         try:
             table = read_commands(plugin)
@@ -77,11 +103,11 @@ def extension_commands() -> Mapping[str, CommandTable]:
 
 def check_plugin(plugin: Plugin) -> None:
     """Raise an error for an extension whose table cannot be read, or lists a missing command."""
-    for words, (target, _) in read_commands(plugin).items():
-        module, attribute = target.split(":")
+    for words, entry in read_commands(plugin).items():
+        module, attribute = entry.target.split(":")
         load = partial(import_module, module)
         holder = plugin.call(load, f"cannot load {words!r}")
         if not hasattr(holder, attribute):
             raise FixInput(
-                f"{plugin.where} lists {words!r} as {target}, which does not exist"
+                f"{plugin.where} lists {words!r} as {entry.target}, which does not exist"
             )

@@ -39,6 +39,7 @@ COMMANDS = {
     "view": (
         f"{_HERE}.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
+        "Look",
     ),
 }
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "audit": (
         "obygaze.extensions.audits.commands:audit",
         "Measure bias in vectors and texts, or score MediaEval runs.",
+        "More",
     )
 }
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "bundle": (
         "obygaze.extensions.cluster.arrays:bundle_plan",
         "Collect what a plan needs, for a node without a network.",
+        "Share",
     ),
 }
 

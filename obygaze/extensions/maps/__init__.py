@@ -17,6 +17,7 @@ COMMANDS = {
     "explain": (
         "obygaze.extensions.maps.commands:explain",
         "Show where in the picture and when in the clip a model finds a concept or a text.",
+        "Look",
     ),
 }
 

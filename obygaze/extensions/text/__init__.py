@@ -16,6 +16,7 @@ COMMANDS = {
     "search": (
         "obygaze_features.extraction.search:search",
         "Find clips by a text or a clip.",
+        "Look",
     ),
     "extract text": (
         "obygaze.extensions.text.actions:embed_texts",
