@@ -24,6 +24,8 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.usage_errors import usage_message
+from obygaze_features.core.value_types import Words
 from obygaze_features.core.workspace import Workspace
 
 # In the order of `obygaze --help`; the third text is the heading under which it lists a command.
@@ -124,6 +126,7 @@ SYSTEM_HINTS = {
 )
 @click.option(
     "-C",
+    "--workspace",
     "workspace",
     type=click.Path(file_okay=False, path_type=Path),
     envvar="OBYGAZE_WORKSPACE",
@@ -137,7 +140,7 @@ SYSTEM_HINTS = {
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option(
     "--color",
-    type=click.Choice([*COLORS]),
+    type=Words([*COLORS]),
     default="auto",
     expose_value=False,
     help="Use colour. [default: on a terminal]",
@@ -266,7 +269,7 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
-    explained = ObygazeError(error.format_message(), hint=hint)
+    explained = ObygazeError(usage_message(error), hint=hint)
     explained.exit_code = error.exit_code
     return explained
 

@@ -47,6 +47,7 @@ DATA = files(__package__)
 @command()
 @click.option(
     "-o",
+    "--output",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder to write; it may hold an earlier demo, and nothing else. [default: demo]",

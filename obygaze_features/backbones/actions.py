@@ -259,7 +259,7 @@ def forward_pixels(
     *,
     pixels: Annotated[str | Path, Option(metavar="PATH")],
     mask: Annotated[str | Path | None, Option(metavar="PATH")] = None,
-    out: Annotated[str | Path, Option("-o", metavar="PATH")],
+    out: Annotated[str | Path, Option("-o --output", metavar="PATH")],
     weights: Weights = None,
     device: Device = "cpu",
     dtype: Precision = "float32",

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,27 +17,12 @@ from obygaze_features.core.extension_commands import (
     CommandEntry,
     extension_commands,
 )
+from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.plugins import warn_once
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class FiniteRange(click.FloatRange):
-    """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; an error for one that is not finite."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
-        return number
-
-
-POSITIVE = FiniteRange(0, min_open=True)
 
 
 @dataclass(frozen=True)
@@ -106,6 +90,14 @@ class SessionCommand(click.Command):
             json_option(self)
         _verbose_option(_quiet_option(self))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line; an error knows the command it belongs to."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
         try:
@@ -117,7 +109,10 @@ class SessionCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the arguments, then the options by group, as the groups first appear."""
+        """List the arguments, then the options by group, as the groups first appear.
+
+        The group of options that few people need comes last.
+        """
         described = [
             (param.make_metavar(ctx), vars(param)["description"])
             for param in self.get_params(ctx)
@@ -131,6 +126,8 @@ class SessionCommand(click.Command):
             record = param.get_help_record(ctx)
             if record is not None and not isinstance(param, click.Argument):
                 groups.setdefault(getattr(param, "group", "Options"), []).append(record)
+        if ADVANCED in groups:
+            groups[ADVANCED] = groups.pop(ADVANCED)
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -165,7 +162,9 @@ class LazyGroup(click.Group):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.table = {name: CommandEntry(*entry) for name, entry in (table or {}).items()}
+        self.table = {
+            name: CommandEntry(*entry) for name, entry in (table or {}).items()
+        }
         self.words = words
         # The root group has options of its own, which make the session.
         if not self.params:

@@ -59,7 +59,6 @@ import click
 from click.types import OptionHelpExtra
 
 from obygaze_features.core.commands import (
-    FiniteRange,
     LazyGroup,
     Session,
     SessionCommand,
@@ -70,6 +69,7 @@ from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
+from obygaze_features.core.value_types import Items, Number, WholeNumber, Words
 
 FROM_SESSION = ("workspace", "progress", "note")
 
@@ -327,9 +327,9 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [float]:
         return {"type": _numbers(option)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
-        return {"type": _Words(get_args(choices[0]))}
+        return {"type": Words(get_args(choices[0]))}
     if option.separator:
-        return {"type": _List(option.separator)}
+        return {"type": Items(option.separator)}
     if option.is_file:
         return {"type": click.Path(dir_okay=False)}
     collections = [inner for inner in choices if get_origin(inner) is not None]
@@ -388,18 +388,16 @@ def _existing_path(kind: str) -> click.ParamType[Any]:
     )
 
 
-def _whole_numbers(option: Option) -> click.ParamType[int]:
+def _whole_numbers(option: Option) -> WholeNumber:
     least = None if option.least is None else int(option.least)
     most = None if option.most is None else int(option.most)
-    if least is None and most is None:
-        return click.INT
-    return click.IntRange(least, most)
+    return WholeNumber(least, most)
 
 
-def _numbers(option: Option) -> click.ParamType[float]:
+def _numbers(option: Option) -> Number:
     if option.above is not None:
-        return FiniteRange(option.above, option.most, min_open=True)
-    return FiniteRange(option.least, option.most)
+        return Number(option.above, option.most, min_open=True)
+    return Number(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -409,19 +407,10 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-class _Words(click.Choice[Any]):
-    """One of the values of a `Literal`; a person may type `-` where it has `_`."""
-
-    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
-        """Return the form in which what was typed is compared with the values."""
-        text = super().normalize_choice(choice, ctx)
-        return text if text in self.choices else text.replace("-", "_")
-
-
 class _FunctionOption(click.Option):
     """An option whose default in the help may be another than the value of the function.
 
-    The help shows no range of a number that has neither end.
+    The help has the range of a number in words.
     """
 
     shown_default = ""
@@ -429,28 +418,13 @@ class _FunctionOption(click.Option):
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, FiniteRange) and self.type.min is self.type.max:
-            extra.pop("range", None)
+        if isinstance(self.type, WholeNumber | Number):
+            extra["range"] = self.type.range_in_words()
+            if not extra["range"]:
+                del extra["range"]
         if self.shown_default:
             extra["default"] = self.shown_default
         return extra
-
-
-class _List(click.ParamType[Sequence[str]]):
-    """Items in one word; the function gets a tuple of those that are not empty."""
-
-    name = "text"
-
-    def __init__(self, separator: str) -> None:
-        self.separator = separator
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Sequence[str]:
-        """Return the items."""
-        items = value.split(self.separator) if isinstance(value, str) else value
-        stripped = (item.strip() for item in items)
-        return tuple(item for item in stripped if item)
 
 
 def _call(

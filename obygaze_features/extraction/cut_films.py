@@ -45,7 +45,7 @@ class WrittenWindows:
 
 def write_windows(
     films: PathLike,
-    name: Annotated[str, Option("-o")],
+    name: Annotated[str, Option("-o --output")],
     *,
     window: Frames = None,
     stride: Frames = None,

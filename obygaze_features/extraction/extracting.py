@@ -16,11 +16,10 @@ from obygaze_features.core.console import ProgressBars, count, progress_bars
 from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.options import Option
+from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.planning import (
-    MACHINE,
     Arrays,
     Attention,
     Backbones,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus
 
 CLIPS = "Clips"
-OUTPUT = "Output"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,8 +156,8 @@ def extract(
     backbones: Backbones = (),
     *,
     retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
-    changed: Annotated[bool, Option(group=CLIPS)] = False,
-    worker: Annotated[str | None, Option(metavar="I/K", group=CLIPS)] = None,
+    changed: Annotated[bool, Option(group=ADVANCED)] = False,
+    worker: Annotated[str | None, Option(metavar="I/K", group=ADVANCED)] = None,
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
@@ -176,9 +174,9 @@ def extract(
     device: Device = "cpu",
     workers: Workers = None,
     batch: Batch = None,
-    share: Annotated[bool, Option(group=MACHINE)] = False,
-    mixed: Annotated[bool, Option(group=MACHINE)] = False,
-    seal: Annotated[bool | None, Option("--seal/--no-seal", group=OUTPUT)] = None,
+    share: Annotated[bool, Option(group=ADVANCED)] = False,
+    mixed: Annotated[bool, Option(group=ADVANCED)] = False,
+    seal: Annotated[bool | None, Option("--seal/--no-seal", group=ADVANCED)] = None,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,

@@ -35,7 +35,7 @@ class MapSheets(list[Path]):
 def draw_maps(
     maps: PathLike | Store,
     clips: Annotated[str | Sequence[str], Option(is_repeated=True)],
-    folder: Annotated[PathLike, Option("-o", metavar="PATH")],
+    folder: Annotated[PathLike, Option("-o --output", metavar="PATH")],
     *,
     force: bool = False,
     workspace: PathLike | None = None,

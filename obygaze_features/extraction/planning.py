@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
-from obygaze_features.core.options import Option
+from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.plan import (
     ExtractPlan,
@@ -36,7 +36,8 @@ MACHINE = "Machine"
 # a file has its own settings, and none of them may be given again.
 Source: TypeAlias = PathLike | Manifest | ExtractPlan
 Backbones: TypeAlias = Annotated[
-    str | Sequence[str], Option("-b", metavar="NAME", group=FEATURES, is_repeated=True)
+    str | Sequence[str],
+    Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
 ]
 Arrays: TypeAlias = Annotated[
     Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
@@ -50,26 +51,26 @@ Stores: TypeAlias = Annotated[
     Option("--store", metavar="NAME=STORE", group=FEATURES),
 ]
 Sampling: TypeAlias = Annotated[
-    Literal["card", "keyframes"] | None, Option(group=FEATURES, shown_default="card")
+    Literal["card", "keyframes"] | None, Option(group=ADVANCED, shown_default="card")
 ]
 Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"] | None,
-    Option(group=FEATURES, shown_default="float32"),
+    Option(group=ADVANCED, shown_default="float32"),
 ]
 Attention: TypeAlias = Annotated[
-    Literal["sdpa", "eager"] | None, Option(group=FEATURES)
+    Literal["sdpa", "eager"] | None, Option(group=ADVANCED)
 ]
-Switch: TypeAlias = Annotated[bool, Option(group=FEATURES)]
-Compile: TypeAlias = Annotated[bool, Option("--compile", group=FEATURES)]
+Switch: TypeAlias = Annotated[bool, Option(group=ADVANCED)]
+Compile: TypeAlias = Annotated[bool, Option("--compile", group=ADVANCED)]
 Compressor: TypeAlias = Annotated[
-    Literal["zstd", "blosc"] | None, Option(group=FEATURES)
+    Literal["zstd", "blosc"] | None, Option(group=ADVANCED)
 ]
-Terms: TypeAlias = Annotated[str, Option(group=FEATURES)]
+Terms: TypeAlias = Annotated[str, Option(group=ADVANCED)]
 Timeout: TypeAlias = Annotated[
-    float | None, Option(metavar="FLOAT", group=FEATURES, shown_default="300.0")
+    float | None, Option(group=ADVANCED, shown_default="300.0")
 ]
 MaxSubstituted: TypeAlias = Annotated[
-    float | None, Option(least=0, most=1, group=FEATURES, shown_default="0.125")
+    float | None, Option(least=0, most=1, group=ADVANCED, shown_default="0.125")
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 Workers: TypeAlias = Annotated[
@@ -222,7 +223,7 @@ def plan_extraction(
     workers: Workers = None,
     batch: Batch = None,
     probe: Annotated[int, Option(least=0)] = 3,
-    out: Annotated[PathLike | None, Option("-o", metavar="PATH")] = None,
+    out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,

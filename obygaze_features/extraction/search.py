@@ -45,7 +45,7 @@ def search(
     array: str | None = None,
     top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
-    out: Annotated[str | Path | None, Option("-o", metavar="PATH")] = None,
+    out: Annotated[str | Path | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
     load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
     workspace: str | Path | None = None,

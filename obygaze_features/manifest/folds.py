@@ -91,7 +91,7 @@ def assign_folds(
     manifest: str | os.PathLike[str],
     *,
     kind: Kind = "grouped",
-    k: Annotated[int, Option("-k")] = 5,
+    k: Annotated[int, Option("-k --folds")] = 5,
     seed: Annotated[int, Option(least=0)] = 0,
     split: Annotated[str | None, Option("--as")] = None,
     force: bool = False,

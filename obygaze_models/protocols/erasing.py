@@ -27,7 +27,7 @@ def erase(
     view: View | None = None,
     array: str | None = None,
     output: Annotated[
-        PathLike | None, Option("-o", metavar="NAME", shown_default="none")
+        PathLike | None, Option("-o --output", metavar="NAME", shown_default="none")
     ] = None,
     n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
     progress: bool | ProgressBars = False,

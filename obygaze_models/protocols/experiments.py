@@ -96,7 +96,7 @@ def run(
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     output: Annotated[
         PathLike | None,
-        Option("-o", metavar="NAME", shown_default="from the inputs"),
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
     ] = None,
     n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
     trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
@@ -171,7 +171,7 @@ def train(
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     output: Annotated[
         PathLike | None,
-        Option("-o", metavar="NAME", shown_default="from the inputs"),
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
     ] = None,
     n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
     force: bool = False,

@@ -37,7 +37,9 @@ def report(
     ] = None,
     output: Annotated[
         PathLike | None,
-        Option("-o", metavar="PATH", shown_default="report.html in the first run"),
+        Option(
+            "-o --output", metavar="PATH", shown_default="report.html in the first run"
+        ),
     ] = None,
     maps: Annotated[PathLike | Store | None, Option(metavar="STORE")] = None,
     progress: bool | ProgressBars = False,

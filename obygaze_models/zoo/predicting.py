@@ -108,7 +108,9 @@ class Predicted:
 
     def write(
         self,
-        output: Annotated[PathLike | None, Option("-o", metavar="PATH")] = None,
+        output: Annotated[
+            PathLike | None, Option("-o --output", metavar="PATH")
+        ] = None,
         *,
         mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
         no_external_data: bool = False,

@@ -320,7 +320,7 @@ def pull_model(
     location: str,
     output: Annotated[
         PathLike | None,
-        Option("-o", shown_default="the last part of LOCATION"),
+        Option("-o --output", shown_default="the last part of LOCATION"),
     ] = None,
     *,
     force: bool = False,

@@ -40,7 +40,7 @@ def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
         assert command is not None
         line = None
         if isinstance(group, LazyGroup) and name in group.lazy_table():
-            _, line = group.lazy_table()[name]
+            line = group.lazy_table()[name].summary
         yield (*path, name), command, line
         if isinstance(command, click.Group):
             yield from walk(command, (*path, name))

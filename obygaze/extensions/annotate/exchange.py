@@ -293,7 +293,7 @@ def export_segments(
     *,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
-    folder: Annotated[PathLike, Option("-o", metavar="PATH")] = ".",
+    folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:

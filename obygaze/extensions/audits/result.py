@@ -126,7 +126,7 @@ class Audit(ABC):
     def write(
         self,
         *,
-        document: Annotated[str | Path | None, Option("-o")] = None,
+        document: Annotated[str | Path | None, Option("-o --output")] = None,
         table: str | Path | None = None,
         figure: str | Path | None = None,
         report: Annotated[str | Path | None, Option(metavar="RUN")] = None,

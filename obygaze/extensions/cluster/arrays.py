@@ -95,7 +95,7 @@ def write_array(
     plan: Annotated[str | Path, Option(is_file=True)],
     run_options: Sequence[str] = (),
     *,
-    workers: Annotated[int | None, Option("-k", least=1, group=TASKS)] = None,
+    workers: Annotated[int | None, Option("-k --tasks", least=1, group=TASKS)] = None,
     at_once: Annotated[int | None, Option(least=1, group=TASKS)] = None,
     resume: Annotated[bool, Option(group=TASKS)] = False,
     retry_failed: Annotated[bool, Option(group=TASKS)] = False,
@@ -115,7 +115,7 @@ def write_array(
     ] = (),
     setup: Annotated[Sequence[str], Option(metavar="LINE", group=SLURM)] = (),
     out: Annotated[
-        str | Path | None, Option("-o", metavar="PATH", group=OUTPUT)
+        str | Path | None, Option("-o --output", metavar="PATH", group=OUTPUT)
     ] = None,
     submit: Annotated[bool, Option(group=OUTPUT)] = False,
     force: Annotated[bool, Option(group=OUTPUT)] = False,
@@ -207,7 +207,7 @@ def write_array(
 
 def bundle_plan(
     plan: Annotated[str | Path, Option(is_file=True)],
-    folder: Annotated[str | Path, Option("-o", metavar="PATH")],
+    folder: Annotated[str | Path, Option("-o --output", metavar="PATH")],
     pip_words: Annotated[Sequence[str], Option(metavar="[-- PIP_OPTIONS...]")] = (),
 ) -> Bundle:
     """Collect what a plan needs, for a node without a network.

@@ -41,7 +41,7 @@ ATTENTION = "attention"
 
 
 def write_concept_maps(
-    path: Annotated[PathLike, Option("-o", metavar="NAME")],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     model: str = "cav",

@@ -147,7 +147,7 @@ METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
 
 
 def write_saliency(
-    path: Annotated[PathLike, Option("-o", metavar="NAME")],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     store: PathLike | Store,
     clips: Sequence[str] = (),
     directions: Annotated[Directions | None, PYTHON_ONLY] = None,

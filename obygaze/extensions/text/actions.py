@@ -72,11 +72,11 @@ class ScoredCaptions:
 
 
 def embed_texts(
-    backbone: Annotated[str, Option("-b", metavar="NAME")],
+    backbone: Annotated[str, Option("-b --backbone", metavar="NAME")],
     prompts: Annotated[str | Path, Option("--prompts", metavar="SET")],
     *,
     store: Annotated[str | Path | None, Option(metavar="STORE")] = None,
-    out: Annotated[str | Path | None, Option("-o", is_file=True)] = None,
+    out: Annotated[str | Path | None, Option("-o --output", is_file=True)] = None,
     weights: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     force: bool = False,
     workspace: str | Path | None = None,
@@ -134,7 +134,7 @@ def _texts_file(backbone: str, prompt_set: str, workspace: Workspace) -> Path:
 
 def score_captions(
     table: str | Path,
-    out: Annotated[str | Path, Option("-o", is_file=True)],
+    out: Annotated[str | Path, Option("-o --output", is_file=True)],
     lm: Annotated[str | LanguageModel, Option("--lm", metavar="MODEL")],
     sim: Annotated[str | SentenceEncoder, Option("--sim", metavar="MODEL")],
     *,

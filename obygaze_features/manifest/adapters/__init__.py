@@ -54,7 +54,7 @@ class ImportedManifest(NamedTuple):
 
     def save(
         self,
-        name: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
+        name: Annotated[str | os.PathLike[str] | None, Option("-o --output")] = None,
         *,
         force: bool = False,
         licence: str = "",

@@ -106,7 +106,7 @@ def import_features(
     sources: Annotated[
         str | Path | Sequence[str | Path], Option(exists="path", is_repeated=True)
     ],
-    path: Annotated[str | os.PathLike[str], Option("-o")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output")],
     *,
     arrays: Annotated[
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)

@@ -356,7 +356,7 @@ class Packed:
 
 def pack(
     store: str | os.PathLike[str] | Store,
-    path: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
+    path: Annotated[str | os.PathLike[str] | None, Option("-o --output")] = None,
     *,
     force: bool = False,
     progress: Annotated[Progress | None, Bar("pack")] = None,

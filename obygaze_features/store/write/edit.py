@@ -96,7 +96,7 @@ class ManifestClips:
 
 def subset(
     store: str | os.PathLike[str] | Store,
-    path: Annotated[str | os.PathLike[str], Option("-o")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output")],
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
@@ -223,7 +223,7 @@ def copy_rows(
 
 def merge(
     stores: Sequence[str | os.PathLike[str] | Store],
-    path: Annotated[str | os.PathLike[str], Option("-o")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output")],
     *,
     manifest: str | os.PathLike[str] | Manifest | ManifestClips | None = None,
     licence: str = "",

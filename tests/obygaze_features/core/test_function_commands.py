@@ -365,7 +365,7 @@ def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_help_has_groups_and_no_parameters_of_python_alone() -> None:
     text = " ".join(copied("--help").output.split())
     assert "copy [OPTIONS] {npz|csv} STORES... Copy clips." in text
-    assert "Depth: --depth INTEGER" in text
+    assert "Depth: --depth NUMBER" in text
     assert "--seal / --no-seal Close it. [default: seal]" in text
     assert "--licence TEXT The licence. --seal" in text
     assert "mask" not in text and "progress" not in text
@@ -503,8 +503,8 @@ def test_ranges_lists_and_files_are_typed(tmp_path: Path) -> None:
 
 def test_the_help_shows_ranges_and_the_default_that_none_stands_for() -> None:
     text = " ".join(measured("--help").output.split())
-    assert "--share FLOAT RANGE How much. [default: 0.5; 0<=x<=1]" in text
-    assert "--rate FLOAT RANGE How often. [x>0]" in text
+    assert "--share NUMBER How much. [default: 0.5; from 0 to 1]" in text
+    assert "--rate NUMBER How often. [more than 0]" in text
     assert "--precision [float16|float32] How exactly. [default: float32]" in text
     assert "--levels A,B Which levels. -o FILE The file. --json" in text
 
@@ -533,7 +533,7 @@ def test_the_text_of_a_parameter_may_be_that_of_another_function() -> None:
     text = CliRunner().invoke(command, ["--help"], obj=session).output
     text = " ".join(text.split())
     assert "NAME Of what else." in text
-    assert "How much. [default: 0.5; 0<=x<=1]" in text
+    assert "How much. [default: 0.5; from 0 to 1]" in text
     with pytest.raises(TypeError, match=r"'share' of .*half is not that of measure"):
         described_as_in(measure)(half)
 

@@ -1,0 +1,119 @@
+"""The types of values on the command line: numbers, words from a list, several items in one word.
+
+An error says what the value must be: `must be a whole number from 1 to 1024, got 0`.
+`usage_errors` puts the name of the option before it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from obygaze_features.core.schema_rules import near
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within a range."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the number; the error says which numbers are allowed."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{self._expected()}, got {value!r}", param, ctx)
+        try:
+            return super().convert(number, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{self._expected()}, got {number}", param, ctx)
+
+    def range_in_words(self) -> str:
+        """Return `from 1 to 1024`, `at least 1`, or nothing where every number is allowed."""
+        return _range_in_words(self.min, self.max, is_open=False)
+
+    def _expected(self) -> str:
+        return _expected("must be a whole number", self.range_in_words())
+
+
+class Number(click.FloatRange):
+    """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; the error says which numbers are allowed."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{self._expected()}, got {value!r}", param, ctx)
+        try:
+            return super().convert(number, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{self._expected()}, got {number:g}", param, ctx)
+
+    def range_in_words(self) -> str:
+        """Return `from 0 to 1`, `more than 0`, or nothing where every number is allowed."""
+        return _range_in_words(self.min, self.max, is_open=self.min_open)
+
+    def _expected(self) -> str:
+        return _expected("must be a number", self.range_in_words())
+
+
+def _expected(noun: str, range_in_words: str) -> str:
+    """Return what a number must be, with its range."""
+    if not range_in_words:
+        return noun
+    if range_in_words.startswith("from "):
+        return f"{noun} {range_in_words}"
+    return f"{noun}, {range_in_words}"
+
+
+def _range_in_words(least: float | None, most: float | None, *, is_open: bool) -> str:
+    if least is not None and most is not None and not is_open:
+        return f"from {least:g} to {most:g}"
+    limits = []
+    if least is not None:
+        limits.append(f"more than {least:g}" if is_open else f"at least {least:g}")
+    if most is not None:
+        limits.append(f"at most {most:g}")
+    return ", ".join(limits)
+
+
+class Words(click.Choice[Any]):
+    """One of several words; a person may type `-` where a word has `_`."""
+
+    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
+        """Return the form in which what was typed is compared with the values."""
+        text = super().normalize_choice(choice, ctx)
+        return text if text in self.choices else text.replace("-", "_")
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return what the value must be, with the word that was perhaps meant."""
+        words = [str(choice) for choice in self.choices]
+        listed = " or ".join([", ".join(words[:-1]), words[-1]])
+        return f"must be {listed}, got {value!r}{near(str(value), words)}"
+
+
+class Items(click.ParamType[Sequence[str]]):
+    """Items in one word; the function gets a tuple of those that are not empty."""
+
+    name = "text"
+
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Sequence[str]:
+        """Return the items."""
+        items = value.split(self.separator) if isinstance(value, str) else value
+        stripped = (item.strip() for item in items)
+        return tuple(item for item in stripped if item)
