@@ -415,6 +415,8 @@ def _check_models(document: Document, protocol: Protocol) -> None:
             document.add(f"models.{name}", "is the name of a baseline; another name")
     if protocol.splits.follow_scheme:
         return
+    if protocol.fit.choose_store:
+        _check_cross_fit(document, protocol)
     needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for name, model in protocol.models.items():
         if not find_kind(model.kind).head:
@@ -426,6 +428,18 @@ def _check_models(document: Document, protocol: Protocol) -> None:
                 document.add(
                     f"models.{name}.{key}", "needs published splits and a scheme"
                 )
+
+
+def _check_cross_fit(document: Document, protocol: Protocol) -> None:
+    """Check that heads are scored on margins of vectors that other films found."""
+    for name, model in protocol.models.items():
+        stated = model.settings.get("cross_fit")
+        if not find_kind(model.kind).head:
+            continue
+        offered = grid_of(model.kind, "cross_fit", stated) or [stated]
+        if min(offered) < 2:
+            key_path = f"models.{name}.cross_fit"
+            document.add(key_path, "fit.choose_store needs 2 or more")
 
 
 def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:

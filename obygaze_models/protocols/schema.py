@@ -169,10 +169,15 @@ class Grid:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The first seed and how many re-trainings of models that start at random."""
+    """The first seed and how many re-trainings of models that start at random.
+
+    With `choose_store` there is a further row for each model: in each fold, that of the store which
+    training films choose. All stores are then restricted to the clips that all of them have.
+    """
 
     seed: Annotated[int, whole(0, LARGEST_SEED)] = 0
     seeds: Annotated[int, whole(1, 1000)] = 1
+    choose_store: bool = False
 
 
 def _metric(value: Any) -> str | None:

@@ -14,6 +14,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.metrics import METRICS, goodness, ranking_metric
 from obygaze_models.protocols.results.cells import (
+    CHOSEN,
     CellRecord,
     Estimate,
     Metric,
@@ -163,6 +164,8 @@ class ReportRun(Run):
 
     def label(self, record: OfModel) -> str:
         """Return the name of a model, with its store if the run has several stores."""
+        if record.feature == CHOSEN and self.chooses_store:
+            return f"{model_name(record)} (store chosen on training films)"
         several = record.feature and len(self.stores) > 1
         return model_and_store(record) if several else model_name(record)
 

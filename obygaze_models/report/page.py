@@ -32,6 +32,7 @@ from obygaze_models.report import (
     localisation,
     paper,
     results,
+    store_choice,
     success,
     summary,
 )
@@ -225,6 +226,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "remarks": (remarks,),
     "results": (
         results.results,
+        store_choice.store_choices,
         results.argmax,
         levels.levels,
         levels.annotators,

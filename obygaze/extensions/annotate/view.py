@@ -136,11 +136,17 @@ def _with_predictions(
 
 
 def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
-    """Return the name of the store of a run's first cell; None if the workspace has none."""
+    """Return the name of the store of a run's best cell; None if the workspace has none."""
     from obygaze.extensions.annotate.decisions import cells_of
 
-    used = run.about["stores"].get(cells_of(run)[0].feature, {})
-    name = Path(used.get("location", "")).name
+    stores = run.about["stores"]
+    # Cells whose store was chosen in each fold have no single one.
+    locations = [
+        stores[cell.feature].get("location", "")
+        for cell in cells_of(run)
+        if cell.feature in stores
+    ]
+    name = Path(locations[0]).name if locations else ""
     return name if name in workspace.names("stores") else None
 
 

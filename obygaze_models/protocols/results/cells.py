@@ -15,6 +15,7 @@ from obygaze_models.protocols.results.record import (
 )
 
 Interval = Sequence[float | None]
+CHOSEN = "chosen"  # the store of a cell whose store was chosen in each fold
 
 
 class OfPair(RunRecord):

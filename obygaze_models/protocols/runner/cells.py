@@ -65,6 +65,8 @@ class TestedFold:
     """The test of one fit of one fold: the test clips, their truth and scores.
 
     `tuned` is the threshold that other clips chose; `chosen` are settings and facts of the fit.
+    `inner_ap` is the mean average precision of training clips by fits without them; None where no
+    such fit has clips of both classes.
     `levels` is the probability of each annotation level, of models that learn them.
     """
 
@@ -79,6 +81,7 @@ class TestedFold:
     tuned: float | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     levels: FloatArray | None = None
+    inner_ap: float | None = None
 
     def values(self, further: Sequence[str] = ()) -> dict[str, float]:
         """Return every metric of this fold that is defined for its scores, and further ones."""

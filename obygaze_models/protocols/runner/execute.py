@@ -31,6 +31,7 @@ from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, TestKey
 from obygaze_models.protocols.runner.models import (
     FoldFit,
+    InnerScores,
     fit_baseline,
     fit_model,
     fit_perceptrons,
@@ -48,6 +49,7 @@ from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS, Split
 
 SEEDS_APART = 10_000
+NO_SCORES = InnerScores(NO_ROWS, np.zeros(0), NO_ROWS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,10 +445,11 @@ def _test(
     scores = values[np.searchsorted(clips, split.test)]
     if data.join_validation:
         # Clips that the model was fitted on cannot choose a threshold by its own scores.
-        inner = fit.inner or (NO_ROWS, NO_ROWS)
+        inner = fit.inner or NO_SCORES
     else:
         validation_scores = values[np.searchsorted(clips, split.validation)]
-        inner = data.y_of(split.validation), validation_scores
+        one_fold = np.zeros(len(split.validation), dtype=np.intp)
+        inner = InnerScores(data.y_of(split.validation), validation_scores, one_fold)
     leak = context.leaks[pair, number]
     if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
         leak = context.leak_of(pair, split, fit.found_on)
@@ -463,7 +466,8 @@ def _test(
         n_validation=len(split.validation),
         leak=leak,
         are_probabilities=fit.threshold == 0.5,
-        tuned=tune_threshold(*inner),
+        tuned=tune_threshold(inner.y, inner.scores),
+        inner_ap=inner.precision,
         chosen=fit.chosen,
         levels=levels,
     )

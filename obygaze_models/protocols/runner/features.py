@@ -40,6 +40,7 @@ IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouche
 NOT_FINITE = "failed: holds NaN or infinity"
 ALL_PADDING = "failed: all frames are padding"
 COPY = "left out: the features of another clip"
+NOT_COMMON = "left out: another store has no features of it"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 LARGE_BYTES = (
     2_000_000_000  # frames and tokens above it are read from the store in each pass
@@ -94,6 +95,19 @@ class Features:
     def present(self) -> NDArray[np.bool_]:
         """Whether each clip of the table has a vector."""
         return self.row_of >= 0
+
+    def only(self, stays: NDArray[np.bool_], clip_ids: Sequence[str]) -> Features:
+        """Return the features of those clips of the table that another store has too."""
+        clips = np.flatnonzero(self.present & stays)
+        row_of = np.full(len(stays), -1, dtype=np.intp)
+        row_of[clips] = np.arange(len(clips))
+        left_out = np.flatnonzero(self.present & ~stays).tolist()
+        reasons = {**self.missing, **{clip_ids[row]: NOT_COMMON for row in left_out}}
+        missing = {clip: reasons[clip] for clip in clip_ids if clip in reasons}
+        X = self.X
+        if len(left_out):
+            X = X[self.row_of[clips]]
+        return replace(self, X=X, row_of=row_of, missing=missing)
 
     def of(self, clips: NDArray[np.intp]) -> Any:
         """Return the vectors of some clips of the table, as X holds them."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from obygaze_features.core.plugins import BASELINES as INSTALLED_BASELINES
 from obygaze_features.core.plugins import find_plugin, short_value
 from obygaze_features.manifest.vocabulary import LEVELS
-from obygaze_models.evaluation.predictions import FloatArray, IntArray
+from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle
 from obygaze_models.models.common import FixTraining, Scaling
@@ -26,9 +27,31 @@ from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 
-Scored = tuple[NDArray[np.int64], FloatArray]  # the classes and the scores of some rows
 INNER_FOLDS = 3
 MAX_ROUNDS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class InnerScores:
+    """The classes and the scores of training rows by fits without them, and the fold of each row.
+
+    Scores of different fits have different scales: an order means something within a fold only.
+    """
+
+    y: NDArray[np.int64]
+    scores: FloatArray
+    folds: NDArray[np.intp]
+
+    @property
+    def precision(self) -> float | None:
+        """The mean average precision of the folds with rows of both classes; None without any."""
+        precisions = []
+        for fold in np.unique(self.folds):
+            is_inside = self.folds == fold
+            predictions = Predictions.of(self.y[is_inside], self.scores[is_inside])
+            if 0 < predictions.y.mean() < 1:
+                precisions.append(evaluate(predictions, ["ap"])["ap"])
+        return float(np.mean(precisions)) if precisions else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +59,8 @@ class FoldFit:
     """A fitted estimator, and the function from clips to scores that is evaluated.
 
     A score above `threshold` is positive. `found_on` are the clips that concept vectors were found
-    on, in the fit itself and in those that chose its settings. `inner` are the classes and the
-    scores of training rows by fits without them: on those, another threshold is chosen. `levels`
+    on, in the fit itself and in those that chose its settings. `inner` are scores of training rows
+    by fits without them: on those, another threshold is chosen, and the store. `levels`
     is the function from clips to the probability of each annotation level. `scaling` is that of the
     features that the estimator reads; None where they are as in the store.
     """
@@ -47,7 +70,7 @@ class FoldFit:
     threshold: float = 0.5
     chosen: Mapping[str, Any] = field(default_factory=dict)
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
-    inner: Scored | None = None
+    inner: InnerScores | None = None
     levels: Callable[[IntArray], FloatArray] | None = None
     scaling: Scaling | None = None
 
@@ -251,9 +274,16 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
         )
     fit = FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
     if model.kind == "ridge":
-        inner = data.y, probe.left_out_scores_[:, 0]
+        inner = InnerScores(data.y, probe.left_out_scores_[:, 0], _film_numbers(data))
         fit = replace(fit, chosen={"alpha": probe.alpha_}, inner=inner)
     return fit
+
+
+def _film_numbers(data: FoldData) -> IntArray:
+    """Return the number of the film of each row to fit on; 0 if there is only one film."""
+    if data.films is None:
+        return np.zeros(len(data.fit_rows), dtype=np.intp)
+    return np.unique(data.films, return_inverse=True)[1].astype(np.intp)
 
 
 def _fit_bags(
@@ -429,16 +459,22 @@ def _choose(
 
 def _over_inner_splits(
     data: FoldData, score: Callable[[IntArray, IntArray], FloatArray]
-) -> Scored | None:
+) -> InnerScores | None:
     """Return the classes and the scores of all inner folds; None where one cannot be fitted."""
     truth = []
     scores = []
-    for train, rows in _inner_splits(data):
+    folds = []
+    for fold, (train, rows) in enumerate(_inner_splits(data)):
         try:
             scores.append(score(train, rows))
         except (
             FixTraining
         ):  # such as a concept that too few clips of the other folds have
             return None
-        truth.append(data.labels[rows].astype(np.int64))
-    return (np.concatenate(truth), np.concatenate(scores)) if truth else None
+        truth.append(data.y_of(rows))
+        folds.append(np.full(len(rows), fold, dtype=np.intp))
+    if not truth:
+        return None
+    return InnerScores(
+        np.concatenate(truth), np.concatenate(scores), np.concatenate(folds)
+    )

@@ -86,6 +86,11 @@ class Run:
         protocol: Mapping[str, Any] = self.about["protocol"]
         return protocol
 
+    @property
+    def chooses_store(self) -> bool:
+        """Whether training films chose the store of each fold, for cells of their own."""
+        return bool(self.protocol.get("fit", {}).get("choose_store"))
+
     def __repr__(self) -> str:
         name = self.folder.name
         if len(name) > 60:

@@ -74,6 +74,10 @@ from obygaze_models.protocols.runner.records import (
     write_run,
 )
 from obygaze_models.protocols.runner.remarks import feature_remarks, remarks
+from obygaze_models.protocols.runner.store_choice import (
+    chosen_cells,
+    with_common_clips,
+)
 from obygaze_models.protocols.runner.success import success_records
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
@@ -214,6 +218,8 @@ def gather(
         features = [
             with_windows(f, stores[f.name], table, protocol.data.rule) for f in features
         ]
+    if protocol.fit.choose_store:
+        features = with_common_clips(features, table)
     features = [with_erasing(f, table, protocol.data) for f in features]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
@@ -273,6 +279,8 @@ def run_protocol(
             warn_of_rare_concepts(contexts)
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)
+            if inputs.protocol.fit.choose_store:
+                cells += chosen_cells(cells)
         with _timed(seconds, "evaluate"):
             made = [*_records(inputs, contexts, cells, baselines, watch), *curves]
             records = [record.as_read() for record in made]
@@ -420,7 +428,7 @@ def _jobs(
             protocol,
             groups,
             labels[cell.test],
-            backbones[cell.feature],
+            backbones.get(cell.feature, ""),
         )
         for cell in cells
     ]

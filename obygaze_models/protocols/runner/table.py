@@ -1,5 +1,6 @@
 """The text of a run for the terminal: a line for each cell and baseline, then the remarks."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import (
+    CHOSEN,
     CellRecord,
     PrintedValue,
     WithInterval,
@@ -26,6 +28,10 @@ METRIC_NAMES = {
     "ap": "AP",
     "auc": "AUC",
 }
+BEST_OF_STORES = (
+    "The best of several stores, picked from this table, is too good: its own test films picked "
+    "it. --set fit.choose_store=true adds rows in which training films choose the store."
+)
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
     *(METRIC_NAMES[metric] for metric in SHOWN),
@@ -42,6 +48,7 @@ def result_text(run: Run) -> str:
     parts += [_contrast(record) for record in run.of(Contrast)]
     parts += _cell_table(run)
     parts.append(_about_values(run))
+    parts += _store_choices(run)
     parts += [_argmax(record) for record in run.of(Argmax)]
     parts += [_levels(record) for record in run.of(LevelOrder) if record.feature]
     parts += [_localisation(record) for record in run.of(Localisation)]
@@ -111,6 +118,26 @@ def _about_values(run: Run) -> str:
     if run.cells and all(_has_shared_films(cell) for cell in run.cells):
         line += " Models have none, because clips of one film are in several folds."
     return line
+
+
+def _store_choices(run: Run) -> list[str]:
+    """Return which stores training films chose; without a choice, a warning of a later one."""
+    if not run.chooses_store:
+        stores = {cell.feature for cell in run.cells}
+        return [BEST_OF_STORES] if len(stores) > 1 else []
+    counts: dict[str, Counter[str]] = {}
+    for cell in run.cells:
+        if cell.feature == CHOSEN:
+            of_model = counts.setdefault(cell.model, Counter())
+            of_model.update(fold.chosen["store"] for fold in cell.folds)
+    lines = []
+    for model, of_model in counts.items():
+        named = [f"{store} {n}" for store, n in of_model.most_common()]
+        lines.append(
+            f"{model}: the stores that training films chose in {of_model.total()} tests: "
+            f"{', '.join(named)}"
+        )
+    return lines
 
 
 def _has_shared_films(cell: CellRecord) -> bool:
