@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from obygaze.names import LISTERS
 from obygaze_features import __version__
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
@@ -95,6 +96,11 @@ COMMANDS = {
         "Remove concepts from features, and measure on unseen films what is lost.",
         "Experiments",
     ),
+    "completion": (
+        "obygaze.completion:completion",
+        "Let a shell complete commands and names on Tab.",
+        "More",
+    ),
     "bench": (
         "obygaze_features.extraction.bench:bench",
         "Measure this machine on your own films, backbones and stores.",
@@ -122,6 +128,7 @@ SYSTEM_HINTS = {
     cls=FunctionGroup,
     table=COMMANDS,
     words=(),
+    listers=LISTERS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

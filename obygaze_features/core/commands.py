@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.extension_commands import (
     HEADINGS,
     CommandEntry,
@@ -20,9 +20,12 @@ from obygaze_features.core.extension_commands import (
 from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.plugins import warn_once
 from obygaze_features.core.schema_rules import near
+from obygaze_features.core.value_types import Items
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Takes the workspace and the values typed before, by parameter.
+Lister = Callable[[Workspace, Mapping[str, Any]], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,65 @@ _verbose_option = _console_option("-v", "--verbose", louder=1, hidden=True)
 
 
 class _Text(click.types.StringParamType):
-    """Text that a shell completes as the name of a file or folder."""
+    """Text that a shell completes: by the names that the parameter takes, else by files."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
+        """Return the names that begin so, or let the shell find files and folders."""
+        items = [
+            CompletionItem(name)
+            for name in _names_for(ctx, param)
+            if name.startswith(incomplete)
+        ]
+        return items or [CompletionItem(incomplete, type="file")]
+
+
+class _ListedText(Items):
+    """Names in one word, of which a shell completes the last."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the word with each name that may follow in it."""
+        before, separator, last = incomplete.rpartition(self.separator)
+        return [
+            CompletionItem(f"{before}{separator}{name}")
+            for name in _names_for(ctx, param)
+            if name.startswith(last)
+        ]
+
+
+def _names_for(ctx: click.Context, param: click.Parameter) -> Iterable[str]:
+    """Return the names that a parameter takes; none where they cannot be read."""
+    root = ctx.find_root()
+    listers = root.command.listers if isinstance(root.command, LazyGroup) else {}
+    _, _, words = ctx.command_path.partition(" ")
+    name = param.name or ""
+    lister = listers.get(f"{words} {name}") or listers.get(name)
+    if lister is None:
+        return ()
+    workspace = Workspace(root.params["workspace"])
+    try:
+        return lister(workspace, _typed_before(ctx))
+    except (ObygazeError, OSError, LookupError, TypeError, ValueError):
+        return ()  # a line that is being completed has no place for an error
+
+
+def _typed_before(ctx: click.Context) -> dict[str, Any]:
+    """Return the values that were typed before the word to complete, by parameter.
+
+    Behind an option that has no value yet, click has not told the arguments apart.
+    """
+    typed = {name: value for name, value in ctx.params.items() if value is not None}
+    arguments = [
+        param.name or ""
+        for param in ctx.command.params
+        if isinstance(param, click.Argument)
+    ]
+    for name, word in zip(arguments, ctx.args, strict=False):
+        typed.setdefault(name, word)
+    return typed
 
 
 class SessionCommand(click.Command):
@@ -86,6 +142,8 @@ class SessionCommand(click.Command):
         for param in self.params:
             if type(param.type) is click.types.StringParamType:
                 param.type = _Text()
+            if type(param.type) is Items:
+                param.type = _ListedText(param.type.separator)
         if not any("--json" in param.opts for param in self.params):
             json_option(self)
         _verbose_option(_quiet_option(self))
@@ -150,6 +208,7 @@ class LazyGroup(click.Group):
     Listing the commands imports none of them; only the command that runs is imported. `words` are
     what a person types before the commands: () for the program itself, ("manifest",) for that
     group. Extensions add commands by these words, and a group without them has no extensions.
+    `listers` of the program has for a parameter what lists the names that a shell offers for it.
     """
 
     command_class = SessionCommand
@@ -159,6 +218,7 @@ class LazyGroup(click.Group):
         *args: Any,
         table: Mapping[str, tuple[str, ...]] | None = None,
         words: tuple[str, ...] | None = None,
+        listers: Mapping[str, Lister] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -166,6 +226,7 @@ class LazyGroup(click.Group):
             name: CommandEntry(*entry) for name, entry in (table or {}).items()
         }
         self.words = words
+        self.listers = dict(listers or {})
         # The root group has options of its own, which make the session.
         if not self.params:
             _verbose_option(_quiet_option(_hidden_json_option(self)))

@@ -33,11 +33,14 @@ def installed(shell: str, home: Path) -> dict[str, str]:
         "PATH": os.pathsep.join(
             [str(script.parent), os.environ.get("PATH", "/usr/bin:/bin")]
         ),
+        "SHELL": shell,
         "TERM": "dumb",
         "LANG": "C.UTF-8",
     }
     page = blocks(ROOT / "docs" / "guide.md")
-    words = next(block.commands for block in page if f"{shell}_source" in block.text)
+    words = next(
+        block.commands for block in page if "completion --install" in block.text
+    )
     subprocess.run(["bash", "-eu", "-c", words], cwd=home, env=env, check=True)
     return env
 

@@ -16,6 +16,7 @@ TYPED = {
     "obygaze video probe lak": "obygaze video probe lake.mp4",
     "obygaze manifest project segm": "obygaze manifest project segments.csv",
     "obygaze store verify stores/fil": "obygaze store verify stores/films.v1",
+    "obygaze store verify fil": "obygaze store verify films.v1",
 }
 
 
