@@ -15,7 +15,7 @@ import click
 
 from obygaze.names import LISTERS
 from obygaze_features import __version__
-from obygaze_features.core.commands import Session
+from obygaze_features.core.commands import Session, check_commands
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
@@ -25,6 +25,7 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.plugins import Plugin
 from obygaze_features.core.usage_errors import usage_message
 from obygaze_features.core.value_types import Words
 from obygaze_features.core.workspace import Workspace
@@ -168,6 +169,11 @@ def root(
         )
     console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
+
+
+def check_commands_of(plugin: Plugin) -> None:
+    """Raise an error for a plugin of which a command does not work or is never used."""
+    check_commands(plugin, root)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -63,12 +63,12 @@ Facts = dict[str, Any]
 PLUGIN_CHECKS = {
     ANALYSES: "obygaze_models.report.findings:load_analysis",
     BACKBONES: "obygaze_features.backbones.cards:check_plugin",
-    COMMANDS: "obygaze_features.core.extension_commands:check_plugin",
-    DATASETS: "obygaze_features.manifest.installed:check_plugin",
+    COMMANDS: "obygaze.cli:check_commands_of",
+    DATASETS: "obygaze_features.manifest.commands_import:check_data_set",
     BASELINES: "obygaze_models.models.registry:load_baseline",
     METRICS: "obygaze_models.evaluation.metrics:load_metric",
-    MODELS: "obygaze_models.models.registry:check_plugin",
-    PROTOCOLS: "obygaze_models.protocols.reading:load_folder",
+    MODELS: "obygaze_models.protocols.kinds:check_model",
+    PROTOCOLS: "obygaze_models.protocols.reading:check_folder",
     SPLITS: "obygaze_models.protocols.schedule:load_splits",
     SCHEMES: "obygaze_models.protocols.schemes:load_schemes",
 }

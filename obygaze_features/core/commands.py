@@ -3,26 +3,29 @@
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, first_line
 from obygaze_features.core.extension_commands import (
     HEADINGS,
     CommandEntry,
     extension_commands,
+    read_commands,
 )
 from obygaze_features.core.options import ADVANCED
-from obygaze_features.core.plugins import warn_once
+from obygaze_features.core.plugins import Plugin, warn_once
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.value_types import Items
 from obygaze_features.core.workspace import Workspace
 
+_PLUGIN = "obygaze.plugin"  # the key of a context for the plugin whose command runs
 F = TypeVar("F", bound=Callable[..., Any])
 # Takes the workspace and the values typed before, by parameter.
 Lister = Callable[[Workspace, Mapping[str, Any]], Iterable[str]]
@@ -216,7 +219,7 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *args: Any,
-        table: Mapping[str, tuple[str, ...]] | None = None,
+        table: Mapping[str, tuple[str, str] | tuple[str, str, str]] | None = None,
         words: tuple[str, ...] | None = None,
         listers: Mapping[str, Lister] | None = None,
         **kwargs: Any,
@@ -244,8 +247,12 @@ class LazyGroup(click.Group):
         if cmd_name in table:
             module, attribute = table[cmd_name].target.split(":")
             command = getattr(importlib.import_module(module), attribute)
-        if isinstance(command, LazyGroup) and self.words is not None:
-            command.words = (*self.words, cmd_name)
+        if self.words is not None:
+            words_of_command = (*self.words, cmd_name)
+            if isinstance(command, LazyGroup):
+                command.words = words_of_command
+            else:
+                _warn_without_group(words_of_command)
         return command
 
     def lazy_table(self) -> dict[str, CommandEntry]:
@@ -256,11 +263,18 @@ class LazyGroup(click.Group):
         for name, entry in extension_commands().get(" ".join(self.words), {}).items():
             if name in self.table or name in self.commands:
                 typed = " ".join([*self.words, name])
+                where = entry.plugin.where if entry.plugin else "an extension"
                 warn_once(
-                    f"an extension adds {typed!r}, a command of obygaze; it is skipped"
+                    f"{where} adds {typed!r}, a command of obygaze; it is skipped"
                 )
                 continue
             table[name] = entry
+        depth = len(self.words)
+        for group_words in extension_commands():
+            words = tuple(group_words.split())
+            is_below = len(words) > depth and words[:depth] == self.words
+            if is_below and words[depth] not in {*table, *self.commands}:
+                _warn_without_group(words[: depth + 1])
         return table
 
     def resolve_command(
@@ -271,7 +285,31 @@ class LazyGroup(click.Group):
         names = self.list_commands(ctx)
         if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"no command {name!r}{near(name, names)}")
+        entry = self.lazy_table().get(name)
+        if entry is not None and entry.plugin is not None:
+            ctx.meta[_PLUGIN] = entry.plugin  # read by `invoke`
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed; an error in the code of a package names the package."""
+        try:
+            return super().invoke(ctx)
+        except (ObygazeError, click.ClickException, OSError, MemoryError):
+            raise
+        except (click.exceptions.Exit, click.exceptions.Abort):
+            raise
+        except Exception as error:
+            plugin = ctx.meta.get(_PLUGIN)
+            if plugin is None or plugin.is_ours:
+                raise
+            failed = (
+                f"{plugin.where} failed: {type(error).__name__}: {first_line(error)}"
+            )
+            hint = (
+                f"tell the authors of {plugin.package}; the same command with OBYGAZE_DEBUG=1 shows"
+                " the traceback"
+            )
+            raise FixInput(failed, hint=hint) from error
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -310,6 +348,45 @@ class LazyGroup(click.Group):
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))
         return rows
+
+
+def _warn_without_group(words: Sequence[str]) -> None:
+    """Warn of each command of an extension that is below these words, which are no group."""
+    for group_words, table in extension_commands().items():
+        if tuple(group_words.split())[: len(words)] != tuple(words):
+            continue
+        for name, entry in table.items():
+            where = entry.plugin.where if entry.plugin else "an extension"
+            warn_once(
+                f"{where} adds '{group_words} {name}', but there is no group"
+                f" {' '.join(words)!r}; it is skipped"
+            )
+
+
+def check_commands(plugin: Plugin, root: LazyGroup) -> None:
+    """Raise an error for a plugin of which a command does not work or is never used.
+
+    Args:
+        plugin: A plugin of the group `obygaze.commands`.
+        root: The group of the program itself.
+    """
+    ctx = click.Context(root)
+    for words in read_commands(plugin):
+        *group_words, name = words.split()
+        group: click.Command | None = root
+        for word in group_words:
+            if isinstance(group, LazyGroup):
+                group = group.get_command(ctx, word)
+        if not isinstance(group, LazyGroup):
+            typed = " ".join(group_words)
+            raise plugin.refuse(f"adds {words!r}, but there is no group {typed!r}")
+        entry = group.lazy_table().get(name)
+        if entry is None or entry.plugin is None:
+            raise plugin.refuse(f"adds {words!r}, a command of obygaze")
+        if entry.plugin != plugin:
+            raise plugin.refuse(f"adds {words!r}, as does {entry.plugin.where}")
+        load = partial(group.get_command, ctx, name)
+        plugin.call(load, f"has a command {words!r} that does not work")
 
 
 def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:

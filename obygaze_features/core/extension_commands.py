@@ -13,11 +13,10 @@ Reading the tables imports the modules that hold them, so these import nothing h
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
-from importlib import import_module
+from functools import cache
 from typing import NamedTuple
 
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.plugins import (
     COMMANDS,
     Plugin,
@@ -35,12 +34,13 @@ class CommandEntry(NamedTuple):
     """A command that is not imported yet.
 
     `target` is the module and attribute that hold it, `summary` one line of help, and `heading`
-    the group of `obygaze --help` that lists it.
+    the group of `obygaze --help` that lists it. `plugin` is the extension that adds the command.
     """
 
     target: str
     summary: str
     heading: str = HEADINGS[-1]
+    plugin: Plugin | None = None
 
 
 # By the name of a command.
@@ -71,7 +71,7 @@ def read_commands(plugin: Plugin) -> CommandTable:
             raise plugin.refuse(
                 f"must list {words!r} under {', '.join(HEADINGS)}, got {entry.heading!r}"
             )
-        commands[words] = entry
+        commands[" ".join(words.split())] = entry._replace(plugin=plugin)
     return commands
 
 
@@ -93,21 +93,11 @@ def extension_commands() -> Mapping[str, CommandTable]:
             *group_words, name = words.split()
             group = tables.setdefault(" ".join(group_words), {})
             if name in group:
+                first = group[name].plugin
                 warn_once(
-                    f"two extensions add the command {words!r}; that of {plugin.where} is skipped"
+                    f"two extensions add the command {words!r}: that of {plugin.where} is skipped,"
+                    f" that of {first.where if first else 'obygaze'} is used"
                 )
                 continue
             group[name] = entry
     return tables
-
-
-def check_plugin(plugin: Plugin) -> None:
-    """Raise an error for an extension whose table cannot be read, or lists a missing command."""
-    for words, entry in read_commands(plugin).items():
-        module, attribute = entry.target.split(":")
-        load = partial(import_module, module)
-        holder = plugin.call(load, f"cannot load {words!r}")
-        if not hasattr(holder, attribute):
-            raise FixInput(
-                f"{plugin.where} lists {words!r} as {entry.target}, which does not exist"
-            )

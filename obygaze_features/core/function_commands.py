@@ -23,8 +23,8 @@ A parameter without a default, and every positional one, is an argument; all oth
 sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace`, `progress` and
 `note`, which prints a note while the function works, come from the session: they are no options.
 
-What the function returns has `to_json()` and a text, one of which is printed to stdout. It may also
-have
+What the function returns has `to_json()` and a text, one of which is printed to stdout; None prints
+nothing. It may also have
 
 - `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text;
   a warning may be a pair with what to do,
@@ -182,7 +182,14 @@ def _switch(flag: str, function: Callable[..., Any]) -> click.Option:
 def show_result(
     console: Console, result: Any, text_of: Callable[[Any], str] = str
 ) -> None:
-    """Print a result and what it has for stderr, and end as it says."""
+    """Print a result and what it has for stderr, and end as it says.
+
+    Of None nothing is printed; as JSON, a document without a result.
+    """
+    if result is None:
+        if console.as_json:
+            console.json({})
+        return
     for warning in getattr(result, "warnings", ()):
         sentence, hint = (warning, "") if isinstance(warning, str) else warning
         console.warn(sentence, hint)

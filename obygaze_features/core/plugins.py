@@ -69,6 +69,11 @@ class Plugin:
     package: str
     where: str
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the plugin came with obygaze."""
+        return self.package.partition(" ")[0] == "obygaze"
+
     def load(self) -> object:
         """Return what the entry point names."""
         return self.call(self.point.load, "cannot be loaded")

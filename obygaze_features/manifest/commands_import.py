@@ -24,9 +24,10 @@ from obygaze_features.core.plugins import (
     label_of,
     plugins,
     trust,
+    warn_once,
 )
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.installed import read_installed
+from obygaze_features.manifest.installed import check_plugin, read_installed
 from obygaze_features.manifest.model import ascii_id
 
 _HERE = "obygaze_features.manifest.adapters"
@@ -138,7 +139,24 @@ def _reader(plugin: Plugin) -> Callable[..., ImportedManifest]:
     return read
 
 
+def check_data_set(plugin: Plugin) -> None:
+    """Raise an error, which names the plugin, unless it is a data set that can be imported."""
+    if plugin.name in READERS:
+        raise plugin.refuse(
+            f"is never used: obygaze has a data set {plugin.name!r} of its own"
+        )
+    if plugin.name in _of_extensions:
+        raise plugin.refuse(
+            f"is never used: an extension has the command 'manifest import {plugin.name}'"
+        )
+    check_plugin(plugin)
+
+
 _of_extensions = extension_commands().get("manifest import", {})
 for _plugin in plugins(DATASETS):
-    if _plugin.name not in {*READERS, *_of_extensions}:
+    if _plugin.name in {*READERS, *_of_extensions}:
+        warn_once(
+            f"{_plugin.where} is skipped: 'manifest import {_plugin.name}' is another command"
+        )
+    else:
         import_.add_command(import_command(_reader(_plugin), _plugin.name))

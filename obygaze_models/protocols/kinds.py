@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from obygaze_features.core.plugins import Plugin
 from obygaze_features.core.schema_rules import Rule, list_of
 from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED, Settings
@@ -36,6 +37,15 @@ def trainable() -> list[str]:
     frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
     clips = [name for name in registry.kind_names() if name not in frames]
     return [*clips, *ALIASES, CAV]
+
+
+def check_model(plugin: Plugin) -> None:
+    """Raise an error, which names the plugin, unless it is a kind of model that can be trained."""
+    if plugin.name in (*ALIASES, CAV):
+        raise plugin.refuse(
+            f"cannot be called {plugin.name!r}: obygaze train has another model of this name"
+        )
+    registry.check_plugin(plugin)
 
 
 def defaults(kind: str, scheme: Scheme | None = None) -> Settings:

@@ -20,6 +20,7 @@ from obygaze_features.core.plugins import (
     plugins,
     short_value,
     skip,
+    warn_once,
 )
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
@@ -61,20 +62,37 @@ def protocol_names() -> list[str]:
 
 def _protocol_files() -> dict[str, Path | Traversable]:
     """Return the file of each protocol that has a name: shipped ones, then those of plugins."""
-    protocol_files = _files_in(files(__package__).joinpath("shipped"))
+    protocol_files = _shipped_files()
     for plugin in plugins(PROTOCOLS):
         try:
             folder = load_folder(plugin)
         except ObygazeError as error:
             skip(error)
             continue
-        # A name that is there already stays what it is.
-        protocol_files = {**_files_in(folder), **protocol_files}
+        for name, file in _files_in(folder).items():
+            if name in protocol_files:
+                warn_once(
+                    f"{plugin.where} has a protocol {name!r}, which is there already; it is skipped"
+                )
+            else:
+                protocol_files[name] = file
     return protocol_files
 
 
+def _shipped_files() -> dict[str, Path | Traversable]:
+    return _files_in(files(__package__).joinpath("shipped"))
+
+
+def check_folder(plugin: Plugin) -> None:
+    """Raise an error, which names the plugin, unless all of its protocols can be run by name."""
+    shipped = _shipped_files()
+    for name in _files_in(load_folder(plugin)):
+        if name in shipped:
+            raise plugin.refuse(f"has {name}.toml, but obygaze has a protocol {name!r}")
+
+
 def load_folder(plugin: Plugin) -> Path:
-    """Return the folder of protocols of a plugin; `doctor` checks every plugin with it."""
+    """Return the folder of protocols of a plugin."""
     folder = plugin.load()
     if not isinstance(folder, Path):
         raise plugin.refuse(

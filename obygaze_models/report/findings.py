@@ -5,16 +5,15 @@ return the findings that lie in it, by name.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.plugins import (
     ANALYSES,
     Plugin,
-    call_foreign,
     plugins,
     short_value,
     skip,
@@ -36,22 +35,30 @@ class Finding:
     rows: tuple[tuple[object, ...], ...]
     sentences: tuple[str, ...] = ()
     figure: Path | None = None
+    package: str = ""
 
 
 def findings_of(run: Path) -> dict[str, Finding]:
     """Return what all installed analyses found in the folder of a run, by name.
 
-    An analysis that does not work is skipped with a warning; an invalid file of a run is an error.
+    An analysis that does not work is skipped with a warning, so that the report has everything
+    else; an invalid file of the run (`Corrupt`) is an error. Of two findings of one name, that of
+    the second package has the name of its plugin and package too.
     """
     findings: dict[str, Finding] = {}
     for plugin in plugins(ANALYSES):
         try:
-            read = load_analysis(plugin)
+            findings_of_plugin = _findings_of_plugin(plugin, run)
         except ObygazeError as error:
+            if isinstance(error.__cause__, Corrupt):
+                raise error.__cause__ from None
             skip(error)
             continue
-        returned = call_foreign(partial(read, run), f"{plugin.where} cannot read a run")
-        findings.update(_checked(plugin, returned))
+        for name, finding in findings_of_plugin.items():
+            if name in findings:
+                package = plugin.package.partition(" ")[0]
+                name = f"{name} of {plugin.name} in {package}"
+            findings[name] = finding
     return findings
 
 
@@ -63,17 +70,70 @@ def load_analysis(plugin: Plugin) -> ReadFindings:
     return cast("ReadFindings", read)
 
 
-def _checked(plugin: Plugin, returned: Any) -> Mapping[str, Finding]:
-    """Return the findings of a plugin; an error where they are of another type."""
+def _findings_of_plugin(plugin: Plugin, run: Path) -> Mapping[str, Finding]:
+    """Return the findings of one analysis; an error, which names the plugin, if it fails."""
+    read = load_analysis(plugin)
+    returned: Any = plugin.call(partial(read, run), "failed on this run")
     if not isinstance(returned, Mapping):
         raise plugin.refuse(
             f"must return a mapping of findings, got {short_value(returned)}"
         )
+    findings = {}
     for name, finding in returned.items():
+        if not isinstance(name, str):
+            raise plugin.refuse(f"must name findings by text, got {short_value(name)}")
         if not isinstance(finding, Finding):
             raise plugin.refuse(f"must return findings, got {short_value(finding)}")
-        if any(len(row) != len(finding.headers) for row in finding.rows):
+        _check_texts(plugin, name, finding)
+        figure = finding.figure
+        if figure is not None:
+            figure = _checked_figure(plugin, name, figure, run)
+        findings[name] = replace(finding, figure=figure, package=plugin.package)
+    return findings
+
+
+def _check_texts(plugin: Plugin, name: str, finding: Finding) -> None:
+    """Raise an error unless title, headers and sentences are text, and rows have all cells."""
+    if not isinstance(finding.title, str):
+        raise plugin.refuse(
+            f"must give {name!r} a title, got {short_value(finding.title)}"
+        )
+    for noun, texts in (
+        ("headers", finding.headers),
+        ("sentences", finding.sentences),
+    ):
+        are_listed = isinstance(texts, tuple | list)
+        if not are_listed or not all(isinstance(text, str) for text in texts):
             raise plugin.refuse(
-                f"must give each row of {name!r} {len(finding.headers)} cells"
+                f"must give {name!r} {noun} as a tuple of strings, got {short_value(texts)}"
             )
-    return returned
+    if not isinstance(finding.rows, tuple | list):
+        raise plugin.refuse(
+            f"must give {name!r} rows as a tuple, got {short_value(finding.rows)}"
+        )
+    for row in finding.rows:
+        if not isinstance(row, tuple | list) or len(row) != len(finding.headers):
+            raise plugin.refuse(
+                f"must give each row of {name!r} {len(finding.headers)} cells,"
+                f" got {short_value(row)}"
+            )
+
+
+def _checked_figure(plugin: Plugin, name: str, figure: object, run: Path) -> Path:
+    """Return the path of a figure below the folder of a run; an error unless SVG and PNG exist."""
+    if not isinstance(figure, Path) or figure.suffix != ".svg":
+        raise plugin.refuse(
+            f"must give {name!r} the pathlib.Path of an SVG file, got {short_value(figure)}"
+        )
+    resolved_run = run.resolve()
+    resolved_figure = figure.resolve()
+    if not resolved_figure.is_relative_to(resolved_run):
+        raise plugin.refuse(
+            f"must write the figure of {name!r} into the folder of the run, got {figure}"
+        )
+    for file in (figure, figure.with_suffix(".png")):
+        if not file.is_file():
+            raise plugin.refuse(f"names a figure of {name!r} that is missing: {file}")
+    read_text = partial(figure.read_text, "utf-8")
+    plugin.call(read_text, f"has a figure of {name!r} that cannot be read")
+    return run / resolved_figure.relative_to(resolved_run)

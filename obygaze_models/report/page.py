@@ -38,7 +38,6 @@ from obygaze_models.report import (
 )
 from obygaze_models.report.compared_runs import names_of
 from obygaze_models.report.figure import Figure, FigureSet
-from obygaze_models.report.findings import findings_of
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.maps import draw_maps
 from obygaze_models.report.side_by_side import side_by_side
@@ -213,7 +212,7 @@ def provenance(run: ReportRun) -> Part:
 
 def audits(run: ReportRun) -> Part:
     """Yield a table per audit finding, with its sentences as the note."""
-    for name, finding in findings_of(run.folder).items():
+    for name, finding in run.findings.items():
         texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
         yield make_table(
             "audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts
@@ -281,7 +280,7 @@ def draw_figures(
     kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
     drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
     made = FigureSet(folder, list(chain.from_iterable(drawn)))
-    for name, finding in findings_of(run.folder).items():
+    for name, finding in run.findings.items():
         svg = finding.figure
         if svg is not None:
             key = made.names.name_of(f"audit-{slug(name)}")

@@ -77,13 +77,16 @@ def read_findings(run: Path) -> dict[str, Finding]:
 
 
 def _figure_in(run: Path, name: object) -> Path | None:
-    """Return the figure of a name in the folder of a run; None if it is missing or a link."""
+    """Return the figure of a name in the folder of a run; None if a file is missing or a link."""
     if not isinstance(name, str):
         return None
     if Path(name).name != name or not name.endswith(".svg"):
         return None
     path = run / FOLDER / name
-    return path if path.is_file() and not path.is_symlink() else None
+    for file in (path, path.with_suffix(".png")):
+        if not file.is_file() or file.is_symlink():
+            return None
+    return path
 
 
 class Audit(ABC):

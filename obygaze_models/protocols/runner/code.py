@@ -49,16 +49,11 @@ def scheme_code(name: str) -> list[str]:
     plugin = plugin_of_scheme(name)
     if plugin is None:
         return []
-    if is_ours(plugin):
+    if plugin.is_ours:
         # One extension of obygaze, without the rest of the front.
         folder = Path(str(sys.modules[plugin.point.module].__file__)).parent
         return [_hash_of(folder.rglob("*"))]
     return [_hash_of(_files_of(plugin)), *_needed_versions(plugin.point.dist)]
-
-
-def is_ours(plugin: Plugin) -> bool:
-    """Return whether a plugin came with obygaze."""
-    return plugin.package.split()[0] == "obygaze"
 
 
 def _files_of(plugin: Plugin) -> list[Path]:

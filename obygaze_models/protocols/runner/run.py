@@ -30,7 +30,6 @@ from obygaze_models.protocols.runner.banks import with_erasing
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.code import (
-    is_ours,
     own_code,
     plugin_code,
     scheme_code,
@@ -125,7 +124,7 @@ class Inputs:
             parts["splits"] = plugin_code(SPLITS, [self.protocol.splits.kind])
         scheme = self.protocol.splits.scheme
         plugin = plugin_of_scheme(scheme)
-        if plugin is not None and not is_ours(plugin):
+        if plugin is not None and not plugin.is_ours:
             parts["scheme"] = scheme_code(scheme)
         return sha256_bytes(canonical_json(parts))
 

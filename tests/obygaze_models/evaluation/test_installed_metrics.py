@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 
+from obygaze_features.core import plugins
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.plugins import Plugin
 from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.metrics import Confusion, divide, evaluate, replicate
 from obygaze_models.evaluation.predictions import FloatArray, Predictions
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.results import cells
+from obygaze_models.protocols.results.record import NEW_KEYS, Record
 
 
 def specificity(counts: Confusion) -> FloatArray:
@@ -69,3 +73,42 @@ def test_without_plugins_no_other_metric_is_known() -> None:
     assert "of a plugin, and none is installed" in caught.value.details[0]
     with pytest.raises(FixInput, match=r"unknown metric 'aps' \(did you mean 'ap'\?\)"):
         evaluate(PREDICTIONS, ["aps"])
+
+
+def test_no_metric_can_have_the_name_of_another_key_of_its_record() -> None:
+    keys = {*NEW_KEYS, *NEW_KEYS.values()}
+    for record in vars(cells).values():
+        if not isinstance(record, type) or not issubclass(record, Record):
+            continue
+        if record is Record or not hasattr(record, "__dataclass_fields__"):
+            continue
+        names = {item.name: "inline" in item.metadata for item in fields(record)}
+        if any(names.values()):
+            keys |= {name for name, is_inline in names.items() if not is_inline}
+    assert {"kind", "model", "leaked", "confusion", "folds", "n", "fold"} <= keys
+    assert keys == metrics.KEYS_OF_RECORDS
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("kind", "that is a key of the records of a run"),
+        ("model", "that is a key of the records of a run"),
+        ("by_movie", "that is a key of the records of a run"),
+        ("ap_low", "columns of intervals"),
+        ("ap", "obygaze has a metric 'ap' of its own"),
+    ],
+)
+def test_such_a_name_is_refused_with_its_package(
+    name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint(name, f"{__name__}:specificity", "obygaze.metrics")
+    plugin = Plugin(point, name, "mine 1.0", f"{name} (mine 1.0)")
+    with pytest.raises(FixInput) as refused:
+        metrics.load_metric(plugin)
+    assert reason in refused.value.message
+    assert refused.value.where == f"{name} (mine 1.0)"
+    monkeypatch.setattr(metrics, "plugins", lambda group: [plugin])
+    plugins.warn_once.cache_clear()
+    with pytest.warns(ObygazeWarning, match=r"mine 1\.0"):
+        assert metrics.installed_metric_names() == []

@@ -187,6 +187,7 @@ def test_audit_findings_are_shown_with_their_figure(tmp_path):
     (audits / "captions.svg").write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>'
     )
+    (audits / "captions.png").write_bytes(b"")
     (audits / "other.json").write_text('{"effect": 0.5}')
     page = page_of(write_report([folder], formats=["html", "csv"])[0])
     assert "Do captions tell of looks?" in page.text and "They do." in page.text
