@@ -1,6 +1,5 @@
 """`obygaze demo`: all steps from films to a report, run on made-up data."""
 
-import fcntl
 import json
 import os
 import shlex
@@ -12,7 +11,6 @@ from importlib.resources import files
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
 
 import click
 
@@ -23,6 +21,7 @@ from obygaze.demo.films import (
     write_labels,
     write_tables,
 )
+from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import Console
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
@@ -171,10 +170,9 @@ def _demo_folder(folder: Path, console: Console) -> Iterator[None]:
     """Make the folder of a demo; list its files when the block ends, also by an interrupt."""
     _claim(folder, console)
     mark = folder / MARK
-    with mark.open("a", encoding="utf-8") as stream:
-        _lock(stream, folder)
-        stream.write(_UNFINISHED)
-        stream.flush()
+    with _locked(folder):
+        with mark.open("a", encoding="utf-8", newline="\n") as stream:
+            stream.write(_UNFINISHED)
         try:
             yield
         finally:
@@ -192,41 +190,47 @@ def _claim(folder: Path, console: Console) -> None:
     """
     check_folder(folder, DEMO, force=True)
     if (folder / MARK).is_file():
-        with (folder / MARK).open("rb") as stream:
-            _lock(stream, folder)
+        with _locked(folder):
+            pass  # an error where another process makes it
     if folder.exists() and _listed_files(folder) is None and any(folder.iterdir()):
         names = (f"{folder.name}-unfinished-{number}" for number in count(1))
         aside = next(
             name for name in names if not os.path.lexists(folder.with_name(name))
         )
-        folder.rename(folder.with_name(aside))
+        system.rename_folder(folder, folder.with_name(aside))
         console.note(
             f"an earlier demo was stopped before its end; its folder is now {aside}"
         )
     elif folder.exists():
         with draft_beside(folder) as old:
-            folder.rename(old)
+            system.rename_folder(folder, old)
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _lock(mark: IO[Any], folder: Path) -> None:
-    """Lock the mark of a demo; an error where another process makes this demo."""
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a demo; an error where another process makes this demo."""
+    opened = system.open_folder(folder)
     try:
-        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise AlreadyThere(
-            "another process is making this demo",
-            where=str(folder),
-            hint="wait until it has finished, or choose another name with -o",
-        ) from None
-    except OSError:
-        pass  # a file system without locks
+        try:
+            opened.lock()
+        except BlockingIOError:
+            raise AlreadyThere(
+                "another process is making this demo",
+                where=str(folder),
+                hint="wait until it has finished, or choose another name with -o",
+            ) from None
+        yield
+    finally:
+        opened.close()
 
 
 def _files(folder: Path) -> set[str]:
     """Return the files below a folder, but not the indexes of videos, which any command makes."""
     names = {
-        str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if not path.is_dir()
     }
     return {name for name in names if not name.startswith("indexes/")}
 

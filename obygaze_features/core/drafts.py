@@ -4,7 +4,6 @@ A draft is written in a hidden folder, which is held as long as its process runs
 draft that a killed process left is removed by the next call for the same name.
 """
 
-import ctypes
 import hashlib
 import os
 import re
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
 from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
 from obygaze_features.core.holds import (
@@ -32,8 +32,6 @@ OLD = "old"
 _MAX_NAME_BYTES = 100
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,7 @@ def new_file(
         _sync(draft)
         if force:
             check_file(path, force=True, expected=expected)
-            draft.replace(path)
+            system.replace_file(draft, path)
         elif not take_name(draft, path):
             check_file(path, force=False)
     sync_dir(path.parent)
@@ -176,7 +174,9 @@ def draft_beside(path: Path) -> Iterator[Path]:
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path)
-    held = hold_new(path.parent, f".{short_name(path)}~", ".draft", mode=0o700)
+    held = hold_new(
+        path.parent, f".{short_name(path)}~", ".draft", mode=system.PRIVATE_MODE
+    )
     try:
         with stop_when_lost(held, path):
             yield held.path / DRAFT
@@ -223,7 +223,7 @@ def remove_abandoned(path: Path) -> None:
             continue
         with suppress(OSError):
             # In a shared folder anyone can make such a name.
-            if left.lstat().st_uid == os.getuid():
+            if system.is_own(left.lstat()):
                 _remove_if_abandoned(left, match, path)
 
 
@@ -233,18 +233,18 @@ def _remove_if_abandoned(left: Path, match: re.Match[str], path: Path) -> None:
         if time.time() - left.lstat().st_mtime > STALE_AFTER_S:
             left.unlink()
         return
-    descriptor = take_over(left, match)
-    if descriptor is None:
+    opened = take_over(left, match)
+    if opened is None:
         return
     try:
         is_old = match["end"] == "old"  # of an earlier version
         replaced = left if is_old else left / OLD
         if os.path.lexists(replaced) and not os.path.lexists(path):
-            replaced.rename(path)
+            system.rename_folder(replaced, path)
         if os.path.lexists(left):
             _remove(left)
     finally:
-        os.close(descriptor)
+        opened.close()
 
 
 def short_name(path: Path) -> str:
@@ -266,35 +266,21 @@ def _take_folder_name(draft: Path, target: Path) -> None:
                 _sync(Path(parent, name))
         sync_dir(Path(parent))
     if not replaces:
-        draft.rename(target)
-    elif not _exchange(draft, target):
+        system.rename_folder(draft, target)
+    elif not system.exchange_names(draft, target):
         old = draft.with_name(OLD)
-        target.rename(old)
+        system.rename_folder(target, old)
         try:
-            draft.rename(target)
+            system.rename_folder(draft, target)
         except OSError:
-            old.rename(target)
+            system.rename_folder(old, target)
             raise
     sync_dir(target.parent)
 
 
-def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    if rename is None:
-        return False
-    names = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
-    return bool(rename(*names, _RENAME_EXCHANGE) == 0)
-
-
 def _sync(path: Path) -> None:
-    if path.is_symlink():
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if not path.is_symlink():
+        system.sync_path(path)
 
 
 def _remove(path: Path) -> None:

@@ -93,6 +93,10 @@ class AlreadyThere(ObygazeError):
     """The output exists: choose another name, or replace it with --force."""
 
 
+class InUse(ObygazeError, PermissionError):
+    """Another program has a file open, which only Windows forbids: close it there."""
+
+
 class FixUsage(ObygazeError):
     """An option or argument is invalid: correct the command."""
 

@@ -1,7 +1,5 @@
 """Files: atomic writes, hashes, locks, and paths that stay inside a folder."""
 
-import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -16,10 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
-
-# Errors of file systems without hard links: USB sticks, memory cards, some network folders.
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
@@ -211,15 +207,7 @@ def is_listed(path: Path) -> bool:
 
 def sync_dir(path: Path) -> None:
     """Sync a folder, so that the names in it survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some network file systems cannot sync a folder.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
+    system.sync_folder(path)
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
@@ -227,7 +215,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
     with path.open("xb") as stream:
         stream.write(data)
         stream.flush()
-        os.fsync(stream.fileno())
+        system.sync_file(stream.fileno())
 
 
 @contextmanager
@@ -253,7 +241,7 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
 def write_atomic(path: Path, data: bytes | memoryview) -> None:
     """Write or replace a file in one step: readers see all old bytes or all new ones."""
     with _whole_temporary(path, data) as temporary:
-        temporary.replace(path)
+        system.replace_file(temporary, path)
     sync_dir(path.parent)
 
 
@@ -276,11 +264,11 @@ def take_name(temporary: Path, path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in system.NO_LINKS:
             raise
         if os.path.lexists(path):
             return False
-        temporary.replace(path)
+        system.replace_file(temporary, path)
     return True
 
 
@@ -319,20 +307,20 @@ def locked(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[
     `on_wait` is called again and again during the wait. On network file systems without such
     locks, processes do not wait for each other.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    opened = system.open_folder(folder)
     try:
-        with suppress(OSError):
-            while on_wait is not None:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    on_wait()
-                    time.sleep(LOCK_WAIT_S)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while on_wait is not None:
+            try:
+                opened.lock()
+                break
+            except BlockingIOError:
+                on_wait()
+                time.sleep(LOCK_WAIT_S)
+        else:
+            opened.lock(wait=True)
         yield
     finally:
-        os.close(descriptor)
+        opened.close()
 
 
 def free_for(path: Path, data: bytes) -> bool:

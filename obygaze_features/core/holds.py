@@ -10,15 +10,16 @@ of a host says nothing where a scheduler gives names. Two things are used instea
   age is taken from the clock of the file system, so that machines need not agree on the time.
 """
 
-import fcntl
 import hashlib
-import os
 import re
 import threading
 import uuid
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from obygaze_features.core import system
+from obygaze_features.core.system.open_folder import OpenFolder
 
 # The tag in the name of a held folder. In earlier versions it had a host and a process.
 TAG = r"(?:(?P<machine>k[0-9a-f]{15})|(?P<host>.*)\.\d+)\.[0-9a-f]{12}"
@@ -27,9 +28,6 @@ RENEW_S = 15.0
 LEASE_S = 120.0
 # Where the lease is not renewed, and for folders of older versions.
 STALE_AFTER_S = 24 * 3600.0
-# The open files that have the locks of this process.
-_HELD: set[int] = set()
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class HeldFolder:
@@ -37,14 +35,14 @@ class HeldFolder:
 
     Args:
         path: The folder.
-        descriptor: An open file of it, which has the lock.
+        opened: The folder, opened and locked.
         renewed: Whether to renew the lease.
     """
 
-    def __init__(self, path: Path, descriptor: int, *, renewed: bool = True) -> None:
+    def __init__(self, path: Path, opened: OpenFolder, *, renewed: bool = True) -> None:
         self.path = path
-        self._descriptor = descriptor
-        _HELD.add(descriptor)
+        self._opened = opened
+        self._opened.path = path
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         if renewed:
@@ -54,14 +52,11 @@ class HeldFolder:
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_S):
             with suppress(OSError):
-                os.utime(self._descriptor)
+                self._opened.touch()
 
     def is_lost(self) -> bool:
         """Return whether another machine took the folder over: it no longer has its name."""
-        try:
-            return not os.path.samestat(os.fstat(self._descriptor), self.path.lstat())
-        except OSError:
-            return True
+        return not self._opened.is_at(self.path)
 
     def release(self, *, expire: bool = False) -> None:
         """Give the folder up; with `expire`, its lease ends for other machines too."""
@@ -70,19 +65,8 @@ class HeldFolder:
             self._thread.join()
         if expire:
             with suppress(OSError):
-                os.utime(self._descriptor, (0, 0))
-        _HELD.discard(self._descriptor)
-        os.close(self._descriptor)
-
-
-def _close_in_fork() -> None:
-    """Close what the parent holds: else a fork that outlives it would hold it too."""
-    for descriptor in _HELD:
-        os.close(descriptor)
-    _HELD.clear()
-
-
-os.register_at_fork(after_in_child=_close_in_fork)
+                self._opened.touch(0.0)
+        self._opened.close()
 
 
 def hold_new(
@@ -102,12 +86,14 @@ def hold_new(
         path.mkdir(mode=mode)
         # Before it is locked, another process can take it for abandoned.
         with suppress(BlockingIOError, FileNotFoundError):
-            descriptor, _ = _locked(path)
-            return HeldFolder(path, descriptor, renewed=renewed)
+            opened, _ = _locked(path)
+            return HeldFolder(path, opened, renewed=renewed)
 
 
-def take_over(folder: Path, tag: re.Match[str], lease_s: float = LEASE_S) -> int | None:
-    """Return an open file that has the lock of an abandoned folder; None where its lease runs.
+def take_over(
+    folder: Path, tag: re.Match[str], lease_s: float = LEASE_S
+) -> OpenFolder | None:
+    """Return an abandoned folder, opened and locked; None where its lease runs.
 
     Raises `BlockingIOError` where a process of this kernel holds the folder, `FileNotFoundError`
     where it is gone.
@@ -117,23 +103,21 @@ def take_over(folder: Path, tag: re.Match[str], lease_s: float = LEASE_S) -> int
         tag: The match of `TAG` in its name.
         lease_s: The seconds after which a lease has ended that was not renewed.
     """
-    descriptor, is_locked = _locked(folder)
+    opened, is_locked = _locked(folder)
     try:
-        is_abandoned = is_locked and tag["machine"] == _machine(
-            os.fstat(descriptor).st_dev
-        )
+        machine = _machine(opened.status().st_dev)
+        is_abandoned = is_locked and tag["machine"] == machine
         if not is_abandoned:
             longest = lease_s if tag["machine"] else STALE_AFTER_S
-            is_abandoned = (
-                _file_system_time(folder) - os.fstat(descriptor).st_mtime > longest
-            )
+            now_s = _file_system_time(folder)
+            is_abandoned = now_s - opened.status().st_mtime > longest
     except BaseException:
-        os.close(descriptor)
+        opened.close()
         raise
     if not is_abandoned:
-        os.close(descriptor)
+        opened.close()
         return None
-    return descriptor
+    return opened
 
 
 def new_tag(parent: Path) -> str:
@@ -144,11 +128,7 @@ def new_tag(parent: Path) -> str:
 @cache
 def _kernel() -> str:
     """Return the identity of the running kernel, which all its containers share."""
-    try:
-        return _BOOT_ID.read_text("ascii")
-    except OSError:
-        # Unknown: no other process counts as one of this kernel.
-        return uuid.uuid4().hex
+    return system.kernel_id()
 
 
 def _machine(device: int) -> str:
@@ -156,22 +136,16 @@ def _machine(device: int) -> str:
     return "k" + hashlib.sha256(f"{_kernel()} {device}".encode()).hexdigest()[:15]
 
 
-def _locked(folder: Path) -> tuple[int, bool]:
+def _locked(folder: Path) -> tuple[OpenFolder, bool]:
     """Open a folder and lock it; also return whether its file system has locks."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    opened = system.open_folder(folder, follow_links=False)
     try:
-        is_locked = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:
-            is_locked = False
+        is_locked = opened.lock()
         folder.lstat()  # raises an error where the process that had the lock has renamed it
     except BaseException:
-        os.close(descriptor)
+        opened.close()
         raise
-    return descriptor, is_locked
+    return opened, is_locked
 
 
 def _file_system_time(folder: Path) -> float:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage
 
 MAX_S = 2.0
@@ -19,8 +19,7 @@ MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
 
 def usable_cores() -> int:
     """Return the number of cores this process may use, by affinity mask and Slurm's limit."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = system.usable_cores()
     granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
 
@@ -178,5 +177,4 @@ def duration(seconds: float) -> str:
 
 
 def _cpu_time() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.process_time() + system.seconds_of_children()

@@ -11,6 +11,7 @@ from typing import Self
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import FeatureArray
+from obygaze_features.core import system
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
@@ -46,7 +47,6 @@ from obygaze_features.extraction.status import (
     rows_with_new_video,
     store_status,
 )
-from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
@@ -97,9 +97,8 @@ class Resources:
         give the same.
         """
         if gpu_bytes is None:
-            fits = max(
-                1, min(memory_bytes() // 4 // max(clip_bytes, 1), self.compute_threads)
-            )
+            clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+            fits = max(1, min(clips_in_memory, self.compute_threads))
             return min(fits, self.batch or fits)
         if self.batch:
             return self.batch

@@ -8,13 +8,11 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
 
-# Clusters send these before they take the machine away.
-STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 NVIDIA_SMI_S = 30
 
 
@@ -56,7 +54,7 @@ def stop_on_signals() -> Iterator[StopFlag]:
     flag = StopFlag()
     # Python lets no other thread, such as a worker's of Dask, handle signals.
     in_main = threading.current_thread() is threading.main_thread()
-    names = STOP_SIGNALS if in_main else ()
+    names = system.STOP_SIGNALS if in_main else ()
     before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
     try:
         yield flag
@@ -70,7 +68,11 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
     names = {f"cuda:{i}": gpu for i, gpu in enumerate(_visible_gpus())}
     wanted = [names.get("cuda:0" if device == "cuda" else device) for device in devices]
     users = _users() or []
-    others = [user for user in users if user[0] in wanted and not _is_ours(user[1])]
+    others = [
+        user
+        for user in users
+        if user[0] in wanted and not system.is_own_process(user[1])
+    ]
     if others:
         raise ObygazeError(
             f"this GPU is in use by others: {len(others)} processes compute on it",
@@ -152,11 +154,3 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
         if len(parts) == columns:
             lines.append(parts)
     return lines
-
-
-def _is_ours(pid: str) -> bool:
-    """Return whether a process belongs to this user; one that cannot be found does not."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-    except OSError:
-        return False

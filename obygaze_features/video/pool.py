@@ -6,9 +6,6 @@ import errno
 import json
 import os
 import queue
-import resource
-import select
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
@@ -42,14 +40,6 @@ START_S = 120.0
 TICK_S = 1.0
 # The system has no longer time limit for a socket than some centuries.
 LONGEST_S = 1e9
-# Signals that stop a run. They may reach all its processes, but only the run itself handles them.
-STOP_SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._memories: dict[int, SharedMemory] = {}
         self._free: list[int] = []
         self._dropped: list[int] = []
-        allow_open_files()
+        # A waiting clip needs two.
+        system.allow_open_files(OPEN_FILES)
         self._threads = [
             threading.Thread(
                 target=self._serve, args=(slot,), daemon=True, name="decode-pool"
@@ -159,8 +150,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
     def _serve(self, slot: int) -> None:
         """Decode jobs with one worker at a time until the pool is closed."""
-        # A process inherits the signals that its parent thread blocks.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        # A process inherits the signals that its parent thread blocks. They may reach all processes
+        # of a run, but only the run itself handles them.
+        system.block_signals()
         while item := self._jobs.get():
             job, future = item
             if self._closed:
@@ -191,7 +183,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 raise ObygazeError(
                     "the decode pool was closed", where=str(job.path)
                 ) from None
-            if retry and worker.process.poll() == -signal.SIGKILL and not late:
+            if retry and system.was_killed(worker.process.poll()) and not late:
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
             if not worker.ready:
@@ -268,15 +260,6 @@ def in_order(
             future.cancel()
 
 
-def allow_open_files() -> None:
-    """Let this process open more files, if the system allows it: a waiting clip needs two."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def _explained(error: Exception) -> Exception:
     """Return an error with what to do about it, if that is known."""
     if not isinstance(error, OSError) or error.errno not in (
@@ -284,7 +267,7 @@ def _explained(error: Exception) -> Exception:
         errno.ENFILE,
     ):
         return error
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = system.most_open_files()
     message = f"too many open files: the system allows {limit} for a process"
     return ObygazeError(
         message, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch"
@@ -334,7 +317,7 @@ class _Worker:
         request |= {"memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"
         with suppress(ConnectionError):
-            sent = socket.send_fds(self.channel, [line], [memory.handle])
+            sent = system.send_with_file(self.channel, line, memory.handle)
             self.channel.sendall(line[sent:])
         while not (reply := self._receive(timeout_s)):
             continue  # progress
@@ -342,13 +325,11 @@ class _Worker:
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         """Return the next line from the worker, which is empty for progress."""
-        reply = select.poll()
-        reply.register(self.channel, select.POLLIN)
         left = timeout_s
         while b"\n" not in self.received:
             if left <= 0:
                 raise TimeoutError
-            if not reply.poll(1000 * min(left, TICK_S)):
+            if not system.is_readable(self.channel, min(left, TICK_S)):
                 left -= TICK_S
                 continue
             received = b""

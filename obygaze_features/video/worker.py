@@ -14,7 +14,6 @@ import os
 import queue
 import socket
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.video.container import BadVideo, Progress, av
 from obygaze_features.video.decode import decode_views
@@ -71,9 +71,12 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
     line = b""
     handles = list[int]()
     try:
-        while (received := socket.recv_fds(channel, 65536, 1))[0]:
-            line = line + received[0]
-            handles = handles + received[1]
+        while True:
+            data, sent_handles = system.receive_with_files(channel)
+            if not data:
+                break
+            line = line + data
+            handles = handles + sent_handles
             if line.endswith(b"\n"):
                 requests.put((json.loads(line), handles[0]))
                 line = b""
@@ -131,11 +134,8 @@ class SharedMemory:
     """
 
     def __init__(self, handle: int | None = None) -> None:
-        if handle is None and hasattr(os, "memfd_create"):
-            handle = os.memfd_create("obygaze-frames")
-        elif handle is None:
-            with tempfile.TemporaryFile() as file:
-                handle = os.dup(file.fileno())
+        if handle is None:
+            handle = system.open_memory()
         self.handle = handle
         self.mapped: mmap.mmap | None = None
         weakref.finalize(self, os.close, handle)

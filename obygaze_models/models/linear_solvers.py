@@ -1,6 +1,5 @@
 """Solvers for separating planes: libsvm on one Gram matrix, exact logistic, mean difference."""
 
-import os
 import warnings
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from obygaze_features.core import system
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import (
@@ -37,7 +37,7 @@ MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 def most_bytes() -> int:
     """Return the most memory that products of rows may take: half of the machine's."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return system.memory_bytes() // 2
 
 
 class Gram:

@@ -120,7 +120,7 @@ def _not_exported(folder: Path) -> str:
     file = folder / DATA_FILE
     if not (file.is_file() and file.read_bytes().startswith(DATA_START)):
         return f"it has no {DATA_FILE} of an exported page"
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     names = sorted(found - {DATA_FILE, "thumb", *STATIC})
     more = [
         name for name in names if not re.fullmatch(r"thumb/(map)?\d+\.(jpg|png)", name)

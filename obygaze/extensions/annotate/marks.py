@@ -154,7 +154,7 @@ class MarkTable:
                 "when": changed_mark["when"],
             }
             history_path = self.path.with_suffix(".history.jsonl")
-            with history_path.open("a", encoding="utf-8") as history:
+            with history_path.open("a", encoding="utf-8", newline="\n") as history:
                 # The line break comes first: the last line may have been cut off by a kill.
                 history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
             write_atomic(self.path, csv_bytes(columns, rows))

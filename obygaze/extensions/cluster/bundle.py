@@ -14,6 +14,7 @@ from obygaze_features import __version__
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
+from obygaze_features.core import system
 from obygaze_features.core.drafts import draft_beside
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic, write_new
@@ -163,7 +164,7 @@ def _copy_once(source: Path, copy: Path, *, links: bool = False) -> None:
             shutil.copytree(source, draft, symlinks=links)
         if links:
             _follow_links_outside(source, draft)
-        draft.rename(copy)
+        system.rename_folder(draft, copy)
 
 
 def _follow_links_outside(source: Path, copy: Path) -> None:
@@ -210,4 +211,4 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
                 where=str(folder),
                 hint="options of pip after --",
             )
-        draft.rename(folder)
+        system.rename_folder(draft, folder)

@@ -1,12 +1,12 @@
 """Check what is needed before it is used: memory, disk, the sizes of documents."""
 
 import errno
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from obygaze_features.core import system
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput
 
@@ -31,16 +31,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-def memory_bytes() -> int:
-    """Return the memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def check_memory(
     n_bytes: int, subject: str, where: str, hint: str | None = None
 ) -> None:
     """Raise an error if `n_bytes` are more than this machine's memory."""
-    total = memory_bytes()
+    total = system.memory_bytes()
     if n_bytes > total:
         raise FixInput(
             f"{subject} needs {human(n_bytes)} of memory, this machine has {human(total)}",

@@ -441,7 +441,8 @@ def _npy(job: _Job, path: Path) -> None:
     """ARRAY/FILM/CLIP.npy."""
     _check_files(job, path, ".npy")
     names = [spec.name for spec in job.specs]
-    (path / NPY_NAMES).write_text("\n".join(names) + "\n", encoding="utf-8")
+    lines = "\n".join(names) + "\n"
+    (path / NPY_NAMES).write_bytes(lines.encode("utf-8"))
     for spec in job.specs:
         for clip, film, values in job.clips(spec):
             folder = path / spec.name / film

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from obygaze_features.core import system
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import (
     check_name,
@@ -233,7 +234,7 @@ class _Download(Transfer):
         selection = self.selection
         self.draft = draft / STORE
         self.parts = draft / PARTS
-        draft.mkdir(mode=0o700, exist_ok=True)
+        draft.mkdir(mode=system.PRIVATE_MODE, exist_ok=True)
         self.draft.mkdir(exist_ok=True)
         self.parts.mkdir(exist_ok=True)
         wanted = self.absent(self._has)
@@ -275,7 +276,7 @@ class _Download(Transfer):
             self._append(name, mark, part)
             if _is_whole(part, mark):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                part.rename(path)
+                system.replace_file(part, path)
                 return
             part.unlink()
         raise not_as_listed(name, self.source.location)
@@ -293,7 +294,7 @@ class _Download(Transfer):
                 self.advance(len(data))
                 start += len(data)
             stream.flush()
-            os.fsync(stream.fileno())
+            system.sync_file(stream.fileno())
 
     def _read(self, name: str, mark: FileMark, start: int) -> Bytes:
         """Return the next bytes of a file, all the rest if the server cannot send parts."""
@@ -362,7 +363,7 @@ def _kept_draft(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     held = _abandoned_draft(target, start)
     if held is None:
-        held = hold_new(target.parent, start, ".pull", mode=0o700)
+        held = hold_new(target.parent, start, ".pull", mode=system.PRIVATE_MODE)
     is_finished = False
     try:
         with stop_when_lost(held, target):
@@ -396,7 +397,7 @@ def _copy_parts(parts: Path) -> None:
     copy.unlink(missing_ok=True)
     for part in sorted(parts.iterdir()):
         shutil.copyfile(part, copy)
-        copy.rename(part)
+        system.replace_file(copy, part)
 
 
 def _take_over_all(target: Path, start: str) -> list[HeldFolder]:
@@ -407,16 +408,16 @@ def _take_over_all(target: Path, start: str) -> list[HeldFolder]:
         if match is None or not left.name.startswith(start) or not _is_own(left):
             continue
         try:
-            descriptor = take_over(left, match)
-            if descriptor is None:
+            opened = take_over(left, match)
+            if opened is None:
                 continue
             draft = target.with_name(f"{start}{new_tag(target.parent)}.pull")
             try:
-                left.rename(draft)
+                system.rename_folder(left, draft)
             except OSError:
-                os.close(descriptor)
+                opened.close()
                 raise
-            abandoned.append(HeldFolder(draft, descriptor))
+            abandoned.append(HeldFolder(draft, opened))
         except FileNotFoundError:  # another process resumes it
             continue
         except BlockingIOError as error:
@@ -434,10 +435,7 @@ def _is_own(draft: Path) -> bool:
     """Return whether a folder is a draft that nobody but this user can have written to."""
     try:
         status = draft.lstat()
-        is_private = (
-            status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
-        )
-        if not (stat.S_ISDIR(status.st_mode) and is_private):
+        if not (stat.S_ISDIR(status.st_mode) and system.is_private(status)):
             return False
         return {path.name for path in draft.iterdir()} <= {STORE, PARTS, CUT}
     except OSError:

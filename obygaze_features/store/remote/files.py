@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import leads_out
 from obygaze_features.store.format.limits import check_document, check_memory
@@ -110,7 +111,7 @@ class FolderFiles:
         path = f"{self.root}/{name}"
         self._check_folder(name.rpartition("/")[0])
         try:
-            with open(path, "rb", opener=_open_no_link) as stream:
+            with open(path, "rb", opener=system.open_without_links) as stream:
                 status = os.fstat(stream.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise FixInput(NOT_REGULAR, where=path, hint=COPY_AGAIN)
@@ -149,11 +150,6 @@ class FolderFiles:
             return sorted(path.name for path in (self.root / folder).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def open_zip(path: Path) -> "ZipFiles":

@@ -4,6 +4,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import (
     confined,
@@ -107,7 +108,7 @@ def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:
                 "another process seals this copy", where=str(target), hint=OTHER_NAME
             )
     if commit.claims(target, commit.SEALING):
-        (target / commit.SEALING).rename(target / commit.STAGING)
+        system.rename_folder(target / commit.SEALING, target / commit.STAGING)
         raise AlreadyThere(
             "another process commits blocks to this copy",
             where=str(target),
@@ -125,10 +126,10 @@ def move_files(draft: Path, target: Path) -> None:
     """Move the files of a draft to their places in a copy."""
     for path in sorted(path for path in draft.rglob("*") if path.is_file()):
         parent = path.parent.relative_to(draft)
-        folder = confined(target, str(parent)) if parent.parts else target
+        folder = confined(target, parent.as_posix()) if parent.parts else target
         folder.mkdir(parents=True, exist_ok=True)
         # A link that has this name is replaced, never followed.
-        path.rename(folder / path.name)
+        system.replace_file(path, folder / path.name)
         sync_dir(folder)
 
 

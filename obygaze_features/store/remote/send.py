@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features import __version__
+from obygaze_features.core import system
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.drafts import (
     OwnFolder,
@@ -144,9 +145,9 @@ def _push_cut(
     """Make the store of some films on this machine, then send it."""
     name = f"{short_name(Path(last_part(target.location)))}.part"
     with draft_beside(
-        Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
+        Path(tempfile.gettempdir(), f"obygaze-{system.user_id()}-{name}")
     ) as folder:
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=system.PRIVATE_MODE)
         fetch(selection, folder / name)
         made = open_store(folder / name)
         sent = push(made, target, no_licence=True, progress=progress)
@@ -197,9 +198,9 @@ def send_packed(
     name = target.repo.zip_name
     # A draft has a name by which the next call removes what a killed one left.
     with draft_beside(
-        Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
+        Path(tempfile.gettempdir(), f"obygaze-{system.user_id()}-{name}")
     ) as folder:
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=system.PRIVATE_MODE)
         packed = _pack_files(selection, folder / name, False, progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})

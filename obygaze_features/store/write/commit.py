@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import (
-    NO_LINKS,
     is_listed,
     sha256_file,
     sync_dir,
@@ -90,7 +90,7 @@ def prepared(
                 with (attempt / f"{index}.{tag}").open("xb") as stream:
                     stream.writelines(data[name])
                     stream.flush()
-                    os.fsync(stream.fileno())
+                    system.sync_file(stream.fileno())
             write_synced(attempt / f"marker.{tag}", marker.to_bytes())
             sync_dir(attempt)
         except FileNotFoundError as error:
@@ -125,7 +125,7 @@ def claim(attempt: Path) -> bool:
 def rename_new(folder: Path, target: Path) -> bool:
     """Rename a folder; return False where another folder has the name."""
     try:
-        folder.rename(target)
+        system.rename_folder(folder, target)
     except OSError as error:
         if error.errno not in _TAKEN:
             raise
@@ -223,7 +223,7 @@ def _decide(root: Path, folder: Path, marker: Marker, tag: str) -> bool:
     except FileNotFoundError:
         return False  # another process has finished this claim, or seals the store
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in system.NO_LINKS:
             raise
         if write_exclusive(path, marker.to_bytes()):
             return True
@@ -328,7 +328,7 @@ def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
 def _move_into_store(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     for index, name in enumerate(sorted(marker.files)):
         try:
-            (folder / f"{index}.{tag}").rename(root / name)
+            system.replace_file(folder / f"{index}.{tag}", root / name)
         except FileNotFoundError:
             continue  # in place already, by another process
     for parent in {(root / name).parent for name in marker.files}:
@@ -349,7 +349,7 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     target = root / marker_key(marker.block)
     try:
         if marker.replaces:
-            source.rename(target)
+            system.replace_file(source, target)
         else:
             # Without links: only the claim's marker has this name.
             take_name(source, target)
@@ -362,7 +362,7 @@ def discard(folder: Path) -> None:
     """Remove an attempt: rename first, then delete, so that a half of it can never be claimed."""
     trash = folder.with_name(f"trash.{uuid.uuid4().hex}")
     try:
-        folder.rename(trash)
+        system.rename_folder(folder, trash)
     except FileNotFoundError:
         return
     if trash.is_dir():
@@ -387,14 +387,14 @@ def litter(root: Path) -> Iterator[Path]:
 def _is_abandoned(attempt: Path, tag: re.Match[str]) -> bool:
     """Return whether the process of an attempt has ended, or on another machine, probably has."""
     try:
-        descriptor = take_over(attempt, tag, STALE_AFTER_S)
+        opened = take_over(attempt, tag, STALE_AFTER_S)
     except FileNotFoundError:
         return True
     except OSError:
         return False  # it is running, or another user's
-    if descriptor is None:
+    if opened is None:
         return False
-    os.close(descriptor)
+    opened.close()
     return True
 
 

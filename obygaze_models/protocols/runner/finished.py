@@ -65,7 +65,7 @@ class FinishedTests:
         lines = [
             json.dumps([splits, *item], default=_as_json) for item in outcomes.items()
         ]
-        with self.path.open("a", encoding="utf-8") as stream:
+        with self.path.open("a", encoding="utf-8", newline="\n") as stream:
             stream.write("".join(f"\n{line}" for line in lines))
 
     @contextmanager

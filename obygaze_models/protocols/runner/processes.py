@@ -1,9 +1,7 @@
 """Share work among forks of this process."""
 
-import ctypes
 import multiprocessing
 import signal
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +9,7 @@ from contextlib import closing, contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+from obygaze_features.core import system
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import usable_cores
@@ -18,8 +17,6 @@ from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Work = Callable[[int], T]
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WORK: dict[str, Work[Any]] = {}  # of a forked process; empty in the first one
 
 
@@ -51,7 +48,7 @@ def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Generator[T, None
     garbage collector, it would end its processes late, and after their pipes were closed.
     """
     n_workers = min(workers_for(n_jobs), n_parts)
-    if n_workers > 1 and _can_fork():
+    if n_workers > 1 and system.CAN_FORK and not _WORK:
         yield from _by_forks(work, n_parts, n_workers)
     else:
         yield from map(work, range(n_parts))
@@ -78,22 +75,15 @@ def map_groups(
     return {name: list(islice(results, len(jobs))) for name, jobs in groups.items()}
 
 
-def _can_fork() -> bool:
-    return sys.platform.startswith("linux") and not _WORK
-
-
 def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:
     # A fork sees features and Gram matrices without copying them, and starts at once.
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(n_workers, context, _start_worker, (work,))
     try:
         # Python loses an interrupt that arrives inside fork().
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-        try:
+        with system.signals_blocked():
             # Not pool.map: the futures that it cancels make a killed pool print a traceback.
             parts = [pool.submit(_part, number) for number in range(n_parts)]
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for part in parts:
             yield part.result()
     except BrokenProcessPool as error:
@@ -116,8 +106,8 @@ def _start_worker(work: Work[Any]) -> None:
     # the kernel does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    system.unblock_signals()
+    system.end_with_parent()
 
 
 def _part(number: int) -> Any:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from obygaze_features.core import system
 from obygaze_features.core.drafts import (
     OwnFolder,
     check_folder,
@@ -234,7 +235,7 @@ def _set_aside(folder: Path, identity: str) -> None:
         aside = folder / file_name(f"earlier-{earlier[:8]}-{number}")
     aside.mkdir()
     for name in made:
-        (folder / name).rename(aside / name)
+        system.rename_folder(folder / name, aside / name)
 
 
 def read_run(

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from support.kills import kill_everywhere
 
-from obygaze_features.core import drafts, holds
+from obygaze_features.core import drafts, holds, system
 from obygaze_features.core.drafts import OwnFolder, check_folder, new_file, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
+from obygaze_features.core.system import posix
 
 
 def _not_a_thing(folder: Path) -> str:
@@ -113,7 +114,7 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
 ) -> None:
     if not exchanges:  # as on network file systems
-        monkeypatch.setattr(drafts, "_exchange", lambda first, second: False)
+        monkeypatch.setattr(system, "exchange_names", lambda first, second: False)
     folder, seen = tmp_path / "x", list[str]()
 
     def look() -> None:
@@ -288,7 +289,7 @@ def test_a_folder_is_replaced_where_names_cannot_be_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "thing", "old")
-    monkeypatch.setattr(drafts.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(posix.ctypes, "CDLL", lambda name: object())
     write(tmp_path / "thing", "new")
     assert (tmp_path / "thing" / "deep" / "data").read_text() == "new"
     assert names(tmp_path) == ["thing"]

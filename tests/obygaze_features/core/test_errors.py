@@ -14,6 +14,7 @@ EXIT_CODES = {
     "NotFound": 1,
     "UnknownName": 1,
     "AlreadyThere": 1,
+    "InUse": 1,
     "FixUsage": 2,
     "InstallExtra": 2,
     "Corrupt": 4,

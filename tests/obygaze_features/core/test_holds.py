@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core import holds
+from obygaze_features.core.system.open_folder import OpenFolder
 
 
 def match(folder: Path) -> re.Match[str]:
@@ -22,10 +23,10 @@ def match(folder: Path) -> re.Match[str]:
 
 def take(folder: Path) -> bool:
     """Take a folder over, as another process does; return whether it was abandoned."""
-    descriptor = holds.take_over(folder, match(folder))
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is not None
+    opened = holds.take_over(folder, match(folder))
+    if opened is not None:
+        opened.close()
+    return opened is not None
 
 
 def test_a_folder_is_held_until_it_is_released(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_a_folder_that_is_taken_before_its_maker_holds_it_is_made_again(
 ) -> None:
     locked, taken = holds._locked, list[Path]()
 
-    def late(folder: Path) -> tuple[int, bool]:
+    def late(folder: Path) -> tuple[OpenFolder, bool]:
         if len(taken) < 2:
             taken.append(folder)
             folder.rename(tmp_path / f"taken {len(taken)}")

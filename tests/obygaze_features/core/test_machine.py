@@ -8,6 +8,7 @@ import pytest
 from obygaze_features.core import machine
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import Runs, duration, time_runs
+from obygaze_features.core.system import posix
 
 
 def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
@@ -157,6 +158,6 @@ def test_cpu_time_is_of_this_process_and_its_children(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     children = SimpleNamespace(ru_utime=2.0, ru_stime=3.0)
-    monkeypatch.setattr(machine.resource, "getrusage", lambda who: children)
+    monkeypatch.setattr(posix.resource, "getrusage", lambda who: children)
     monkeypatch.setattr(machine.time, "process_time", lambda: 10.0)
     assert machine._cpu_time() == 15.0

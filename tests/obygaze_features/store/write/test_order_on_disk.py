@@ -15,7 +15,7 @@ from obygaze_features.store import StoreWriter
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Each sync, rename and link, in order, with the name of what it was done to."""
     events: list[tuple[str, str]] = []
-    rename, link = Path.rename, os.link
+    rename, replace, link = Path.rename, Path.replace, os.link
 
     def fsync(descriptor: int) -> None:
         events.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
@@ -24,12 +24,17 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         events.append(("rename", str(target)))
         return rename(self, target)
 
+    def replaced(self: Path, target: Path) -> Path:
+        events.append(("rename", str(target)))
+        return replace(self, target)
+
     def linked(source: Path, target: Path) -> None:
         events.append(("link", str(target)))
         link(source, target)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "rename", renamed)
+    monkeypatch.setattr(Path, "replace", replaced)
     monkeypatch.setattr(os, "link", linked)
     return events
 

@@ -1,0 +1,13 @@
+"""What differs between operating systems: locks, renames, syncs, signals, limits, users.
+
+Nothing else imports a module that only some systems have, or asks which system runs. `posix` is for
+Linux and macOS, `windows` for Windows; both have the same functions. A system is known by what it
+has and not by its name, so that a test can take `fcntl` away.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("fcntl") is not None:
+    from obygaze_features.core.system.posix import *  # noqa: F403
+else:
+    from obygaze_features.core.system.windows import *  # noqa: F403

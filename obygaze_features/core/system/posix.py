@@ -1,0 +1,325 @@
+"""Linux and macOS."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from obygaze_features.core.system.open_folder import OpenFolder
+
+__all__ = [
+    "CAN_FORK",
+    "HAS_DECODE_WORKERS",
+    "NO_LINKS",
+    "PRIVATE_MODE",
+    "STOP_SIGNALS",
+    "allow_open_files",
+    "block_signals",
+    "end_with_parent",
+    "exchange_names",
+    "is_own",
+    "is_own_process",
+    "is_private",
+    "is_readable",
+    "kernel_id",
+    "memory_bytes",
+    "most_open_files",
+    "open_folder",
+    "open_memory",
+    "open_without_links",
+    "receive_with_files",
+    "rename_folder",
+    "replace_file",
+    "seconds_of_children",
+    "send_with_file",
+    "signals_blocked",
+    "sync_file",
+    "sync_folder",
+    "sync_path",
+    "typed_path",
+    "unblock_signals",
+    "usable_cores",
+    "user_id",
+    "was_killed",
+]
+
+# A fork of a process with threads is safe enough on Linux only.
+CAN_FORK: bool = sys.platform.startswith("linux")
+# Workers get open files from the pool.
+HAS_DECODE_WORKERS: bool = True
+# Errors of file systems without hard links: USB sticks, memory cards, some network folders.
+NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+# The permissions of a folder that only its user can read.
+PRIVATE_MODE: int = 0o700
+# Clusters send the first three before they take the machine away.
+STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
+
+# Some network file systems cannot sync a folder, or sync as macOS does.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+_BLOCKED = (*STOP_SIGNALS, "SIGHUP")
+# The open folders of this process.
+_OPEN: set[int] = set()
+
+
+class _Folder:
+    """An open file of a folder, which `flock` locks; see `OpenFolder`."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path = path
+        self._descriptor = os.open(path, flags)
+        _OPEN.add(self._descriptor)
+
+    def lock(self, *, wait: bool = False) -> bool:
+        how = fcntl.LOCK_EX
+        if not wait:
+            how |= fcntl.LOCK_NB
+        try:
+            fcntl.flock(self._descriptor, how)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return False
+        return True
+
+    def status(self) -> os.stat_result:
+        return os.fstat(self._descriptor)
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(self.status(), path.lstat())
+        except OSError:
+            return False
+
+    def touch(self, time_s: float | None = None) -> None:
+        times = None
+        if time_s is not None:
+            times = (time_s, time_s)
+        os.utime(self._descriptor, times)
+
+    def close(self) -> None:
+        # A fork has closed it already.
+        if self._descriptor in _OPEN:
+            _OPEN.discard(self._descriptor)
+            os.close(self._descriptor)
+
+
+def _close_in_fork() -> None:
+    """Close the folders of the parent: else a fork that outlives it would hold their locks."""
+    for descriptor in _OPEN:
+        os.close(descriptor)
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_fork)
+
+
+def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
+    """Open a folder to lock it; with `follow_links`, the folder that a link leads to."""
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    if not follow_links:
+        flags |= os.O_NOFOLLOW
+    return _Folder(path, flags)
+
+
+def kernel_id() -> str:
+    """Return the identity of what knows the locks: the kernel, which all its containers share."""
+    try:
+        return _BOOT_ID.read_text("ascii")
+    except OSError:
+        # Unknown: no other process counts as one of this kernel.
+        return uuid.uuid4().hex
+
+
+def sync_file(descriptor: int) -> None:
+    """Write an open file to the disk."""
+    # On macOS fsync() leaves the bytes in the memory of the disk.
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC:
+                raise
+    os.fsync(descriptor)
+
+
+def sync_path(path: Path) -> None:
+    """Write a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Sync a folder, so that the names in it survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sync_file(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Rename a file in one step; a file that has the new name is replaced."""
+    source.replace(target)
+
+
+def rename_folder(source: Path, target: Path) -> None:
+    """Rename a folder in one step; an empty folder that has the new name is replaced."""
+    source.rename(target)
+
+
+def exchange_names(first: Path, second: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    names = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
+    return bool(rename(*names, _RENAME_EXCHANGE) == 0)
+
+
+def open_without_links(path: str, flags: int) -> int:
+    """Open a file as `os.open` does; an error (ELOOP) for a link."""
+    # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def typed_path(text: str) -> str:
+    """Return a path that a user typed, with `/` between folders."""
+    return text
+
+
+def user_id() -> str:
+    """Return the identity of the user, for names in a folder that all users share."""
+    return str(os.getuid())
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Return whether a file belongs to this user."""
+    return status.st_uid == os.getuid()
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Return whether nobody but this user can have written to a folder."""
+    return is_own(status) and stat.S_IMODE(status.st_mode) == PRIVATE_MODE
+
+
+def is_own_process(pid: str) -> bool:
+    """Return whether a process belongs to this user; one that cannot be found does not."""
+    try:
+        return is_own(Path(f"/proc/{pid}").stat())
+    except OSError:
+        return False
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, by its affinity mask if it has one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def seconds_of_children() -> float:
+    """Return the CPU time of the child processes that this process waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def most_open_files() -> int:
+    """Return how many files this process may open."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def allow_open_files(n_files: int) -> None:
+    """Let this process open more files, if the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _blocked() -> list[signal.Signals]:
+    return [signal.Signals[name] for name in _BLOCKED]
+
+
+def block_signals() -> None:
+    """Block the signals that stop a run in this thread, and in the processes that it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
+
+
+def unblock_signals() -> None:
+    """Undo `block_signals`."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _blocked())
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block the signals that stop a run while the block runs; they arrive after it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _blocked())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when its parent ends; Linux only."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def was_killed(exit_code: int | None) -> bool:
+    """Return whether a process was killed, by another one or by the system for its memory."""
+    return exit_code == -signal.SIGKILL
+
+
+def open_memory() -> int:
+    """Return an open file that has no name, in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("obygaze-frames")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
+    """Send bytes and an open file to another process; return how many bytes were sent."""
+    return socket.send_fds(channel, [data], [descriptor])
+
+
+def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """Return bytes, and open files, that another process sent; no bytes where it has ended."""
+    data, descriptors, _, _ = socket.recv_fds(channel, 65536, 1)
+    return data, descriptors
+
+
+def is_readable(channel: socket.socket, timeout_s: float) -> bool:
+    """Return whether something can be read from a socket, at most after some seconds."""
+    # Not select(): it does not know open files above 1023.
+    polled = select.poll()
+    polled.register(channel, select.POLLIN)
+    return bool(polled.poll(1000 * timeout_s))

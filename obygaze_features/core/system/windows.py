@@ -1,0 +1,350 @@
+"""Windows.
+
+A folder cannot be opened, so the lock of a folder is that of a file, which is named after the
+identity of the folder and is in a folder of the user: `obygaze\\locks` in `%LOCALAPPDATA%`. It
+decides for the processes of one user on one machine. A file that a program has open cannot be
+replaced, renamed or removed, so a rename is tried for some time: virus scanners and indexers have
+new files open.
+"""
+
+import ctypes
+import errno
+import msvcrt
+import os
+import select
+import socket
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from obygaze_features.core.errors import InUse
+from obygaze_features.core.system.open_folder import OpenFolder
+
+__all__ = [
+    "CAN_FORK",
+    "HAS_DECODE_WORKERS",
+    "NO_LINKS",
+    "PRIVATE_MODE",
+    "STOP_SIGNALS",
+    "allow_open_files",
+    "block_signals",
+    "end_with_parent",
+    "exchange_names",
+    "is_own",
+    "is_own_process",
+    "is_private",
+    "is_readable",
+    "kernel_id",
+    "memory_bytes",
+    "most_open_files",
+    "open_folder",
+    "open_memory",
+    "open_without_links",
+    "receive_with_files",
+    "rename_folder",
+    "replace_file",
+    "seconds_of_children",
+    "send_with_file",
+    "signals_blocked",
+    "sync_file",
+    "sync_folder",
+    "sync_path",
+    "typed_path",
+    "unblock_signals",
+    "usable_cores",
+    "user_id",
+    "was_killed",
+]
+
+CAN_FORK: bool = False
+# A process cannot send an open file to another one here.
+HAS_DECODE_WORKERS: bool = False
+# A disk in the format FAT or exFAT answers "incorrect function", which Python makes EINVAL.
+NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+# Not 0o700: Python gives such a folder an access list of its own, which what is made in it inherits
+# and keeps when it is moved out, so that nobody else could read a finished store.
+PRIVATE_MODE: int = 0o777
+# SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
+STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
+
+RETRY_S = 3.0
+PAUSE_S = 0.05
+# What msvcrt.locking answers where another process has the lock.
+_LOCKED = (errno.EACCES, errno.EDEADLK)
+_OPEN_FILES = 8192  # the most that the C library allows
+
+
+class _Folder:
+    """A file that is locked in place of a folder; see `OpenFolder`."""
+
+    def __init__(self, path: Path, *, follow_links: bool) -> None:
+        self.path = path
+        self._identity = path.stat(follow_symlinks=follow_links)
+        if not stat.S_ISDIR(self._identity.st_mode):
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)
+            )
+        name = f"{self._identity.st_dev:x}-{self._identity.st_ino:x}.lock"
+        self._lock_file = _locks() / name
+        self._descriptor: int | None = None
+
+    def lock(self, *, wait: bool = False) -> bool:
+        if not self._identity.st_ino:
+            return False  # this file system gives its folders no identity
+        if self._descriptor is None:
+            self._descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        while True:
+            try:
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                msvcrt.locking(self._descriptor, msvcrt.LK_NBLCK, 1)
+                return True
+            except OSError as error:
+                if error.errno not in _LOCKED:
+                    return False
+                if not wait:
+                    raise BlockingIOError(
+                        errno.EAGAIN, "locked", str(self.path)
+                    ) from error
+            time.sleep(PAUSE_S)
+
+    def status(self) -> os.stat_result:
+        return self.path.stat()
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(self._identity, path.lstat())
+        except OSError:
+            return False
+
+    def touch(self, time_s: float | None = None) -> None:
+        times = None
+        if time_s is not None:
+            times = (time_s, time_s)
+        if self.is_at(self.path):
+            os.utime(self.path, times)
+
+    def close(self) -> None:
+        if self._descriptor is None:
+            return
+        os.close(self._descriptor)
+        self._descriptor = None
+        # Another process that waits for the lock has the file open, so that it stays.
+        with suppress(OSError):
+            self._lock_file.unlink()
+
+
+def _locks() -> Path:
+    """Return the folder of the lock files."""
+    local = os.environ.get("LOCALAPPDATA") or tempfile.gettempdir()
+    folder = Path(local) / "obygaze" / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
+    """Open a folder to lock it; with `follow_links`, the folder that a link leads to."""
+    return _Folder(path, follow_links=follow_links)
+
+
+def kernel_id() -> str:
+    """Return the identity of what knows the locks: the folder of lock files of this user."""
+    path = _locks() / "id"
+    try:
+        with path.open("x", encoding="ascii") as stream:
+            stream.write(uuid.uuid4().hex)
+    except FileExistsError:
+        pass
+    identity = path.read_text(encoding="ascii")
+    # Another process may have made the file, and not yet written to it.
+    return identity or uuid.uuid4().hex
+
+
+def sync_file(descriptor: int) -> None:
+    """Write an open file to the disk."""
+    os.fsync(descriptor)
+
+
+def sync_path(path: Path) -> None:
+    """Write a file to the disk."""
+    # A file that is open for reading cannot be synced, and one that is read-only not opened.
+    with suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Do nothing: folders cannot be synced, and NTFS keeps a journal of names."""
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Rename a file in one step; a file that has the new name is replaced."""
+    _again_while_open(lambda: source.replace(target), target)
+
+
+def rename_folder(source: Path, target: Path) -> None:
+    """Rename a folder in one step; an empty folder that has the new name is replaced."""
+
+    def rename() -> None:
+        try:
+            source.rename(target)
+        except FileExistsError:
+            if target.is_symlink() or not target.is_dir():
+                raise
+            target.rmdir()  # an error where it is not empty
+            source.rename(target)
+
+    _again_while_open(rename, target)
+
+
+def _again_while_open(rename: Callable[[], object], target: Path) -> None:
+    """Try a rename until no other program has the file open, or for `RETRY_S`."""
+    give_up = time.monotonic() + RETRY_S
+    while True:
+        try:
+            rename()
+            return
+        except PermissionError as error:
+            if time.monotonic() >= give_up:
+                raise InUse(
+                    "this cannot be replaced or renamed while another program has it open",
+                    where=str(target),
+                    hint="close it in programs such as Excel, a video player or another obygaze"
+                    " command, or pause OneDrive, Dropbox or the virus scanner for this folder",
+                ) from error
+        time.sleep(PAUSE_S)
+
+
+def exchange_names(first: Path, second: Path) -> bool:
+    """Return False: names cannot be exchanged in one step."""
+    return False
+
+
+def open_without_links(path: str, flags: int) -> int:
+    """Open a file as `os.open` does; an error (ELOOP) for a link."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return os.open(path, flags)
+
+
+def typed_path(text: str) -> str:
+    """Return a path that a user typed, with `/` between folders."""
+    return text.replace("\\", "/")
+
+
+def user_id() -> str:
+    """Return the identity of the user, for names in a folder that all users share."""
+    # Each user has a folder for temporary files.
+    return "user"
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Return True: a status does not say whose a file is; access lists protect it."""
+    return True
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Return True: a status does not say who may write to a folder; access lists protect it."""
+    return True
+
+
+def is_own_process(pid: str) -> bool:
+    """Return False: whose a process is cannot be found without its rights."""
+    return False
+
+
+def usable_cores() -> int:
+    """Return the number of cores."""
+    return os.cpu_count() or 1
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_ulong),
+        ("load", ctypes.c_ulong),
+        ("total_physical", ctypes.c_ulonglong),
+        ("available_physical", ctypes.c_ulonglong),
+        ("total_page_file", ctypes.c_ulonglong),
+        ("available_page_file", ctypes.c_ulonglong),
+        ("total_virtual", ctypes.c_ulonglong),
+        ("available_virtual", ctypes.c_ulonglong),
+        ("available_extended_virtual", ctypes.c_ulonglong),
+    )
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine."""
+    status = _MemoryStatus()
+    status.length = ctypes.sizeof(status)
+    if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise ctypes.WinError()
+    return int(status.total_physical)
+
+
+def seconds_of_children() -> float:
+    """Return 0: the CPU time of ended child processes is not known."""
+    return 0.0
+
+
+def most_open_files() -> int:
+    """Return how many files this process may open."""
+    return _OPEN_FILES
+
+
+def allow_open_files(n_files: int) -> None:
+    """Do nothing: the C library has one limit, which cannot be changed."""
+
+
+def block_signals() -> None:
+    """Do nothing: signals reach the main thread only."""
+
+
+def unblock_signals() -> None:
+    """Undo `block_signals`."""
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Do nothing: there are no forks, inside which an interrupt would be lost."""
+    yield
+
+
+def end_with_parent() -> None:
+    """Do nothing: there are no forks."""
+
+
+def was_killed(exit_code: int | None) -> bool:
+    """Return False: who ends a process chooses its exit code."""
+    return False
+
+
+def open_memory() -> int:
+    """Return an open file, which is removed when it is closed."""
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
+    """Raise an error: an open file cannot be sent to another process; see HAS_DECODE_WORKERS."""
+    raise NotImplementedError
+
+
+def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """Raise an error: an open file cannot be sent to another process; see HAS_DECODE_WORKERS."""
+    raise NotImplementedError
+
+
+def is_readable(channel: socket.socket, timeout_s: float) -> bool:
+    """Return whether something can be read from a socket, at most after some seconds."""
+    return bool(select.select([channel], [], [], timeout_s)[0])

@@ -1,0 +1,206 @@
+"""What differs between systems, each on this one: macOS by its sync, Windows by a stand-in."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core import system
+from obygaze_features.core.system import posix
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+def on_windows(tmp_path: Path, script: str) -> str:
+    """Return what a script prints in a process that is like one on Windows."""
+    start = (
+        "from support.windows import become_windows; become_windows()\n"
+        "import os\nfrom pathlib import Path\nfrom obygaze_features.core import system\n"
+        "windows = __import__('sys').modules['obygaze_features.core.system.windows']\n"
+        "here = Path(os.environ['HERE'])\n"
+    )
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment = {"HERE": str(tmp_path), "LOCALAPPDATA": str(tmp_path / "local")}
+    done = subprocess.run(
+        [sys.executable, "-c", start + script],
+        env=os.environ | environment | {"PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="cp1252",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_sync_on_macos_reaches_the_disk_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full: list[int] = []
+    plain: list[int] = []
+
+    def control(descriptor: int, command: int) -> None:
+        assert command == 51
+        full.append(descriptor)
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "fsync", plain.append)
+    (tmp_path / "file").write_bytes(b"x")
+    posix.sync_path(tmp_path / "file")
+    posix.sync_folder(tmp_path)
+    assert (len(full), plain) == (2, [])
+
+
+@pytest.mark.parametrize("code", [errno.ENOTSUP, errno.EINVAL, errno.EIO])
+def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    plain: list[int] = []
+
+    def refuse(descriptor: int, command: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    monkeypatch.setattr(os, "fsync", plain.append)
+    (tmp_path / "file").write_bytes(b"x")
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output"):
+            posix.sync_path(tmp_path / "file")
+    else:
+        posix.sync_path(tmp_path / "file")
+        assert len(plain) == 1
+
+
+def test_this_system_has_its_own_implementation() -> None:
+    assert system.replace_file is posix.replace_file
+    assert system.typed_path("a\\b") == "a\\b"
+
+
+def test_windows_is_known_by_what_it_has(tmp_path: Path) -> None:
+    script = """
+print(system.replace_file is windows.replace_file, system.CAN_FORK, system.memory_bytes() == 2**34)
+print(system.typed_path('my films\\\\2024/x'), system.STOP_SIGNALS)
+"""
+    assert on_windows(tmp_path, script).splitlines() == [
+        "True False True",
+        "my films/2024/x ('SIGTERM', 'SIGBREAK', 'SIGINT')",
+    ]
+
+
+def test_a_folder_is_locked_though_windows_cannot_open_one(tmp_path: Path) -> None:
+    """The lock follows the folder, not its name, and leaves no file beside it."""
+    script = """
+folder = here / 'store'
+folder.mkdir()
+first, second = system.open_folder(folder), system.open_folder(folder)
+print(first.lock())
+try:
+    second.lock()
+except BlockingIOError:
+    print('blocked')
+folder.rename(here / 'moved')
+first.path = here / 'moved'
+third = system.open_folder(here / 'moved')
+try:
+    third.lock()
+except BlockingIOError:
+    print('blocked')
+print(first.is_at(here / 'moved'), first.is_at(folder))
+first.touch(7.0)
+print(first.status().st_mtime)
+first.close()
+print(third.lock())
+third.close()
+second.close()
+print(sorted(os.listdir(here)), os.listdir(here / 'local' / 'obygaze' / 'locks'))
+"""
+    assert on_windows(tmp_path, script).splitlines() == [
+        *("True", "blocked", "blocked", "True False", "7.0", "True"),
+        "['local', 'moved'] []",
+    ]
+
+
+def test_the_identity_of_locks_is_the_same_for_all_processes_of_a_user(
+    tmp_path: Path,
+) -> None:
+    script = "print(system.kernel_id())"
+    assert on_windows(tmp_path, script) == on_windows(tmp_path, script)
+
+
+def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
+    tmp_path: Path,
+) -> None:
+    script = """
+windows.RETRY_S = 0.2
+for name in ('old', 'new'):
+    (here / name).write_bytes(name.encode())
+stream = (here / 'old').open('rb')
+try:
+    system.replace_file(here / 'new', here / 'old')
+except PermissionError as error:
+    print(error)
+pauses = []
+def sleep(seconds):
+    pauses.append(seconds)
+    if len(pauses) == 2:
+        stream.close()
+windows.time.sleep = sleep
+windows.RETRY_S = 60
+system.replace_file(here / 'new', here / 'old')
+print((here / 'old').read_bytes(), len(pauses))
+"""
+    lines = on_windows(tmp_path, script).splitlines()
+    assert lines == [
+        "this cannot be replaced or renamed while another program has it open",
+        f"  in: {tmp_path / 'old'}",
+        "  Try: close it in programs such as Excel, a video player or another obygaze command, or"
+        " pause OneDrive, Dropbox or the virus scanner for this folder",
+        "b'new' 2",
+    ]
+
+
+def test_a_folder_takes_the_name_of_an_empty_one_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    script = """
+for name in ('first', 'second', 'empty', 'full/inner'):
+    (here / name).mkdir(parents=True)
+system.rename_folder(here / 'first', here / 'empty')
+try:
+    system.rename_folder(here / 'second', here / 'full')
+except OSError as error:
+    print(error.errno in (17, 39))
+print(sorted(os.listdir(here)))
+"""
+    assert on_windows(tmp_path, script).splitlines() == [
+        "True",
+        "['empty', 'full', 'local', 'second']"
+        if (tmp_path / "local").exists()
+        else "['empty', 'full', 'second']",
+    ]
+
+
+def test_neither_a_link_nor_a_folder_is_opened_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    script = """
+for name in ('file', 'link', 'folder'):
+    try:
+        with open(here / name, 'rb', opener=system.open_without_links) as stream:
+            print(stream.read())
+    except OSError as error:
+        print(type(error).__name__, error.errno)
+"""
+    assert on_windows(tmp_path, script).splitlines() == [
+        "b'x'",
+        f"OSError {errno.ELOOP}",
+        f"IsADirectoryError {errno.EISDIR}",
+    ]
