@@ -1,13 +1,94 @@
-"""Names of files made from names that others chose: of directions, prompts, clips, films."""
+"""Names of files: names that every system can have, and names made from those that others chose."""
 
+import os
 import re
 import unicodedata
+from pathlib import Path
 
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import sha256_bytes
 
 _MOST_BYTES = 100
 # Names that Windows keeps for devices, with any suffix.
-_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+_DEVICES = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d\u00b9\u00b2\u00b3])\s*(\..*)?",
+    re.IGNORECASE,
+)
+_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\\]')
+
+
+def check_new_name(path: Path, name: str | None = None) -> None:
+    """Raise an error if another system cannot have a new name, or takes it for one that is there.
+
+    Manifests, stores, runs and models are shared. A name that is there already may be used.
+
+    Args:
+        path: The new file or folder.
+        name: The part of its name that the user chose, by default all of it.
+    """
+    siblings = _names_in(path.parent)
+    if path.name in ("", "..", *siblings):
+        return
+    chosen_name = path.name if name is None else name
+    refusal = _refusal(chosen_name)
+    if refusal:
+        raise FixUsage(
+            f"invalid name {chosen_name!r}: {refusal}",
+            hint="another name; Windows cannot have this one, and what has it could not be shared",
+        )
+    for sibling in siblings:
+        if folded(sibling) == folded(path.name):
+            raise AlreadyThere(
+                f"{sibling!r} is there: on Windows and macOS both are one name",
+                where=str(path),
+                hint="another name, or that one with the same capitals and accents",
+            )
+
+
+def _refusal(name: str) -> str:
+    """Return why Windows cannot have a name; "" where it can."""
+    device = _DEVICES.fullmatch(name)
+    if device:
+        return f"{device[1].upper()} is the name of a device"
+    if name.endswith((".", " ")):
+        return "it ends with a dot or a blank"
+    sign = _NOT_ON_WINDOWS.search(name)
+    if sign:
+        return f"it has {sign[0]!r}"
+    return ""
+
+
+def folded(name: str) -> str:
+    """Return the same text for all names that some system takes for one.
+
+    Capitals do not count, nor whether an accent is a character of its own.
+
+    >>> folded("CAFE\u0301") == folded("Caf\u00e9")
+    True
+    """
+    return composed(composed(name).casefold())
+
+
+def composed(name: str) -> str:
+    """Return a name with its accents in their letters (NFC); macOS may have them beside (NFD)."""
+    return unicodedata.normalize("NFC", name)
+
+
+def as_spelled(path: Path) -> Path:
+    """Return a path with the last name as the folder has it, which may have its accents beside."""
+    if path.name.isascii() or os.path.lexists(path):
+        return path
+    for sibling in _names_in(path.parent):
+        if composed(sibling) == composed(path.name):
+            return path.with_name(sibling)
+    return path
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
 
 
 def file_name(text: str) -> str:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Self, TypeAlias
 
+from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
+from obygaze_features.core.file_names import as_spelled, check_new_name, composed
 from obygaze_features.core.schema_rules import near
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -84,16 +86,26 @@ class Workspace:
 
     def manifest(self, name: str) -> Path:
         """Return the TOML file of a manifest, from its name or the path of its TOML or CSV file."""
+        name = system.typed_path(name)
         if self._is_bare(name):
-            return self.folder("manifests") / f"{name}.toml"
-        return toml_of(Path(name))
+            return as_spelled(self.folder("manifests") / f"{name}.toml")
+        return as_spelled(toml_of(Path(name)))
+
+    def new_manifest(self, name: str) -> Path:
+        """Return the TOML file of a manifest that will be written."""
+        path = self.manifest(name)
+        check_new_name(path, path.stem)
+        return path
 
     def store(self, name: str) -> str:
         """Return where a store is: a URL or path as given, or the folder (or zip) of a name."""
-        if is_url(name) or not self._is_bare(name):
+        if is_url(name):
             return name
-        folder = self.folder("stores") / name
-        packed = folder.with_name(f"{name}.zip")
+        name = system.typed_path(name)
+        if not self._is_bare(name):
+            return name
+        folder = as_spelled(self.folder("stores") / name)
+        packed = as_spelled(folder.with_name(f"{name}.zip"))
         if packed.exists() and not folder.exists():
             return str(packed)
         # A store in the current folder is found too, but never in place of the workspace's own.
@@ -102,19 +114,21 @@ class Workspace:
 
     def target(self, kind: str, name: str) -> Path:
         """Return where a new run or model is written: the folder of a name, or the given path."""
+        name = system.typed_path(name)
         if not name.strip("./") or not name.isprintable():
             raise FixUsage(
                 f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _"
             )
         if "/" not in name:
             _check_bare(name)
-        return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
+        path = Path(name) if "/" in name else self.folder(kind) / name
+        return self._new(path)
 
     def new_store(self, name: str | os.PathLike[str]) -> Path:
         """Return where a new store is written: the folder of a name, or the given path."""
         # A path is never a name: "./new" has become "new" in it.
         if isinstance(name, os.PathLike):
-            return self.checked(Path(name))
+            return self._new(Path(name))
         if is_url(name):
             raise FixUsage(
                 "expected a folder for the new store, got a URL",
@@ -125,6 +139,7 @@ class Workspace:
                 f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
                 hint="another name for the new store",
             )
+        name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(
                 f"invalid path {name!r}: it has '..' after another folder",
@@ -132,7 +147,13 @@ class Workspace:
             )
         # Never the packed store of that name, nor a store of the current folder: those are read.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
-        return self.checked(folder)
+        return self._new(folder)
+
+    def _new(self, path: Path) -> Path:
+        """Return the path of a new store, run or model; an error for a name that it cannot have."""
+        path = as_spelled(self.checked(path))
+        check_new_name(path)
+        return path
 
     def checked(self, path: Path) -> Path:
         """Return the path; raise an error if it is the workspace or one of its folders."""
@@ -154,9 +175,9 @@ class Workspace:
         names = set()
         for path in paths:
             if path.suffix == suffix and path.is_file():
-                names.add(path.stem)
+                names.add(composed(path.stem))
             if path.is_dir() and kind != "manifests":
-                names.add(path.name)
+                names.add(composed(path.name))
         return sorted(name for name in names if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
@@ -181,10 +202,10 @@ class Workspace:
 
     def existing(self, kind: str, name: PathLike) -> Path:
         """Return the folder of a run or model; if it is missing, the error lists the others."""
-        text = os.fspath(name)
+        text = system.typed_path(os.fspath(name))
         path = Path(text) if "/" in text else self.folder(kind) / text
         # A folder of the current folder is found too, but never in place of the workspace's own.
-        for folder in (path, Path(text)):
+        for folder in map(as_spelled, (path, Path(text))):
             if folder.is_dir():
                 return folder
         raise self._missing(kind, text, path)
@@ -206,9 +227,8 @@ class Workspace:
 
     @staticmethod
     def _is_bare(name: str) -> bool:
-        is_windows_path = "\\" in name and os.sep == "\\"
         is_file = name.endswith((".toml", ".csv", ".zip"))
-        if "/" in name or is_windows_path or is_file:
+        if "/" in name or is_file:
             return False
         if name in {"", ".", ".."} or not name.isprintable() or name.startswith("-"):
             raise FixUsage(
@@ -226,8 +246,8 @@ def _is_store(folder: Path, name: str) -> bool:
 
 def _check_bare(name: str) -> None:
     """Raise an error unless a folder can have the name, and a file with an ending too."""
-    # Where a backslash does not separate folders, it would be taken for one.
-    if "\\" in name and os.sep != "\\":
+    # On Windows it has become a slash.
+    if "\\" in name:
         raise FixUsage(
             f"invalid name {name!r}",
             hint="/ between folders; names of letters, digits, - and _",

@@ -82,7 +82,7 @@ def write_windows(
     from obygaze_features.extraction.windows import make_windows
 
     chosen_workspace = Workspace.of(workspace)
-    path = chosen_workspace.manifest(name)
+    path = chosen_workspace.new_manifest(name)
     grid = Grid(
         window=window or 0,
         stride=stride or 0,

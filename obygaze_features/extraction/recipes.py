@@ -12,6 +12,7 @@ from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads, computer_for
@@ -104,10 +105,12 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     if weights is not None:
         # Links stay: the name tells the form of weights, and their settings are beside that name.
         weights = str(Path(weights).expanduser().absolute())
+    path = Path(workspace.store(store)).resolve()
+    check_new_name(path)
     return replace(
         target,
         backbone=backbone,
-        store=str(Path(workspace.store(store)).resolve()),
+        store=str(path),
         weights=weights,
         block_rows=target.block_rows or block_rows,
     )

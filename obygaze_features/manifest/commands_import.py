@@ -75,7 +75,7 @@ def import_command(
         name = chosen.pop("name")
         if name is None:
             name = _default_name(dataset, arguments)
-        path = session.workspace.manifest(name)
+        path = session.workspace.new_manifest(name)
         imported = read(**arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import STILL_SUFFIXES, is_printable_name, leads_out
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
@@ -354,16 +355,17 @@ class _Files:
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
-            for stem in (clip.clip_id, PurePosixPath(_file_name(clip)).stem):
+            for stem in (clip.clip_id, PurePosixPath(composed(_file_name(clip))).stem):
                 self.films_of[stem].add(clip.movie_id)
         self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         for name in names:
-            for key in self._keys(name):
+            # macOS, and disks that it wrote, may have accents beside their letters.
+            for key in self._keys(composed(name)):
                 self.by_key[key] += (name,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
-        wanted = PurePosixPath(_file_name(clip))
+        wanted = PurePosixPath(composed(_file_name(clip)))
         has_times = clip.start_s is not None
         exact = ("path", str(wanted))
         files = self.by_key.get(("path", f"{clip.movie_id}/{wanted}"))
@@ -375,7 +377,8 @@ class _Files:
         keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and has_times):
-            keys += [("stem", clip.clip_id), ("stem", clip.extra.get("given_clip_id"))]
+            given = composed(clip.extra.get("given_clip_id", ""))
+            keys += [("stem", clip.clip_id), ("stem", given)]
             keys += [("scene", clip.movie_id, clip.scene)]
         for key in keys:
             files = self._same_film(clip, self.by_key.get(key, ()))
@@ -385,7 +388,7 @@ class _Files:
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
-        given = ("stem", clip.extra.get("given_movie_id"))
+        given = ("stem", composed(clip.extra.get("given_movie_id", "")))
         for key in (("film", clip.movie_id), given, ("film and more", clip.movie_id)):
             files = self.by_key.get(key)
             if files:
@@ -422,7 +425,8 @@ class _Files:
             return tuple(same)
         # `scene_1.mp4` alone could be from any film that has a clip of that name.
         for name in names:
-            if len(self.films_of.get(PurePosixPath(name).stem, ())) > 1:
+            stem = PurePosixPath(composed(name)).stem
+            if len(self.films_of.get(stem, ())) > 1:
                 return ()
         return tuple(without_film)
 

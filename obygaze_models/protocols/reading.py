@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.plugins import (
     PROTOCOLS,
@@ -118,8 +119,9 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
         name: The name of a protocol that is installed, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
     """
-    path = Path(name)
-    if path.suffix == ".toml" or "/" in str(name):
+    text = system.typed_path(str(name))
+    path = Path(text)
+    if path.suffix == ".toml" or "/" in text:
         if not path.is_file():
             raise NotFound(
                 "no such protocol", where=str(path), hint="obygaze run --list"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import Workspace, toml_of
@@ -72,9 +73,10 @@ class ImportedManifest(NamedTuple):
         """
         if isinstance(name, os.PathLike):
             path = toml_of(Path(name))
+            check_new_name(path, path.stem)
         else:
             bare_name = self.manifest.name if name is None else name
-            path = Workspace.of(workspace).manifest(bare_name)
+            path = Workspace.of(workspace).new_manifest(bare_name)
         header = self.manifest.header
         header = replace(
             header,

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.file_names import FileNames, file_name
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.file_names import (
+    FileNames,
+    as_spelled,
+    check_new_name,
+    file_name,
+)
 
 PLAIN = ["joy", "EN_S", "EN-S", "v1.2", "лицо", "脸部", "tt0108160-001", "a+b"]
 STRANGE = [
@@ -62,3 +68,58 @@ def test_different_texts_have_different_names() -> None:
     names = FileNames()
     used = [names.name_of(text) for text in (*texts, "JOY", "a b", "a-b", "joy")]
     assert len({name.casefold() for name in used}) == len(used)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("con", "CON is the name of a device"),
+        ("Nul", "NUL is the name of a device"),
+        ("aux.v2", "AUX is the name of a device"),
+        ("com1", "COM1 is the name of a device"),
+        ("lpt³", "LPT³ is the name of a device"),
+        ("films.", "it ends with a dot or a blank"),
+        ("films ", "it ends with a dot or a blank"),
+        ("a:b", "it has ':'"),
+        ("what?", "it has '?'"),
+        ("a*", "it has '*'"),
+    ],
+)
+def test_names_that_windows_cannot_have_are_refused_on_every_system(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    with pytest.raises(FixUsage) as caught:
+        check_new_name(tmp_path / name)
+    assert caught.value.message == f"invalid name {name!r}: {reason}"
+    # What has such a name already can be used where it is.
+    (tmp_path / name).mkdir()
+    check_new_name(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["console", "films.v2", "com", "com10", "été", "a b"])
+def test_other_names_are_not(tmp_path: Path, name: str) -> None:
+    check_new_name(tmp_path / name)
+    check_new_name(tmp_path / "no" / "such folder" / name)
+
+
+@pytest.mark.parametrize(
+    ("there", "name"),
+    [("films", "Films"), ("Straße", "STRASSE"), ("Ame\u0301lie", "Am\u00e9lie")],
+)
+def test_a_name_that_some_system_takes_for_another_one_is_refused(
+    tmp_path: Path, there: str, name: str
+) -> None:
+    (tmp_path / there).mkdir()
+    with pytest.raises(AlreadyThere, match="on Windows and macOS both are one name"):
+        check_new_name(tmp_path / name)
+    check_new_name(tmp_path / there)
+    check_new_name(tmp_path / f"{name}-2")
+
+
+def test_accents_beside_their_letters_make_no_other_name(tmp_path: Path) -> None:
+    (tmp_path / "Ame\u0301lie").mkdir()
+    typed = tmp_path / "Am\u00e9lie"
+    assert as_spelled(typed) == tmp_path / "Ame\u0301lie"
+    typed.mkdir()
+    assert as_spelled(typed) == typed
+    assert as_spelled(tmp_path / "Le\u00f3n") == tmp_path / "Le\u00f3n"

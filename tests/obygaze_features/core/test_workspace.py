@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace, is_url, last_part
 
 
@@ -133,3 +133,50 @@ def test_a_name_with_a_line_break_is_refused_and_drafts_are_not_names(
     (tmp_path / "runs" / ".a~1.unfinished").touch()
     (tmp_path / "runs" / "b").mkdir()
     assert Workspace(tmp_path).names("runs") == ["b"]
+
+
+@pytest.mark.parametrize("name", ["nul", "films.", "a:b", "new/con"])
+def test_names_that_windows_cannot_have_are_refused_for_all_that_is_shared(
+    tmp_path: Path, name: str
+) -> None:
+    here = Workspace(tmp_path)
+    for new in (
+        here.new_manifest,
+        here.new_store,
+        lambda name: here.target("runs", name),
+        lambda name: here.target("models", name),
+    ):
+        with pytest.raises(FixUsage, match="invalid name"):
+            new(name)
+
+
+def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
+    workspace: Path,
+) -> None:
+    here = Workspace(workspace)
+    (workspace / "manifests" / "films.toml").touch()
+    for kind in ("stores", "runs", "models"):
+        (workspace / kind / "films").mkdir(parents=True, exist_ok=True)
+    for new in (
+        here.new_manifest,
+        here.new_store,
+        lambda name: here.target("runs", name),
+        lambda name: here.target("models", name),
+    ):
+        with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' is there"):
+            new("Films")
+        assert new("films").stem == "films"
+
+
+def test_names_are_found_however_their_accents_are_written(workspace: Path) -> None:
+    """Disks that macOS wrote may have accents beside their letters; a keyboard has them within."""
+    apart, within = "Ame\u0301lie", "Am\u00e9lie"
+    here = Workspace(workspace)
+    (workspace / "manifests" / f"{apart}.toml").touch()
+    for kind in ("stores", "runs"):
+        (workspace / kind / apart).mkdir(parents=True)
+    assert here.names("stores") == [within]
+    assert here.existing_manifest(within).stem == apart
+    assert Path(here.existing_store(within)).name == apart
+    assert here.existing("runs", within).name == apart
+    assert here.target("runs", within).name == apart

@@ -1,0 +1,120 @@
+"""One package knows the operating system: no other module imports or asks what only some have."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.windows import ABSENT, MODULES
+
+ROOT = Path(__file__).resolve().parents[1]
+SYSTEM = ROOT / "obygaze_features" / "core" / "system"
+PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
+# Modules of one system, or that call its library.
+OF_ONE_SYSTEM = {*MODULES, "_winapi", "ctypes", "msvcrt", "nt", "winreg", "winsound"}
+# What says which system runs. `platform.system` is for a person to read.
+WHICH = {("sys", "platform"), ("os", "name"), ("os", "sep"), ("os", "altsep")}
+
+
+def uses_of_one_system(source: str) -> Iterator[str]:
+    """Yield what a module imports or uses that only some systems have."""
+    absent = {(module, name) for module, names in ABSENT.items() for name in names}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                imported = [name.name.partition(".")[0] for name in names]
+            case ast.ImportFrom(module=str() as module, names=names):
+                imported = [module.partition(".")[0]]
+                for name in names:
+                    if (module, name.name) in absent | WHICH:
+                        yield f"from {module} import {name.name}"
+            case ast.Attribute(attr="st_uid" | "st_gid" as name):
+                imported = []
+                yield name
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                imported = []
+                if (module, name) in absent | WHICH:
+                    yield f"{module}.{name}"
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[ast.Name(id=module), ast.Constant(value=name), *_],
+            ):
+                imported = []
+                if (module, name) in absent:
+                    yield f"{module}.{name}"
+            case _:
+                imported = []
+        for name in imported:
+            if name in OF_ONE_SYSTEM:
+                yield f"import {name}"
+
+
+def sources() -> list[Path]:
+    files = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    return sorted(path for path in files if SYSTEM not in path.parents)
+
+
+def test_only_one_package_knows_the_operating_system() -> None:
+    found = {
+        str(path.relative_to(ROOT)): uses
+        for path in sources()
+        if (uses := list(uses_of_one_system(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {}
+    assert len(sources()) > 250
+
+
+@pytest.mark.parametrize(
+    ("source", "use"),
+    [
+        ("import fcntl", "import fcntl"),
+        ("from resource import getrlimit", "import resource"),
+        ("def f():\n    import pwd", "import pwd"),
+        ("from os import getuid", "from os import getuid"),
+        ("os.open(p, os.O_RDONLY | os.O_DIRECTORY)", "os.O_DIRECTORY"),
+        ("signal.signal(signal.SIGHUP, f)", "signal.SIGHUP"),
+        ("getattr(os, 'fork', None)", "os.fork"),
+        ("if sys.platform == 'win32': pass", "sys.platform"),
+        ("x = os.name", "os.name"),
+        ("path.stat().st_uid == 0", "st_uid"),
+    ],
+)
+def test_each_way_to_use_one_system_is_seen(source: str, use: str) -> None:
+    assert list(uses_of_one_system(source)) == [use]
+
+
+def test_both_systems_have_the_same_functions() -> None:
+    """What one of them lacks would be missed only where it runs."""
+    signatures = []
+    for name in ("posix.py", "windows.py"):
+        tree = ast.parse((SYSTEM / name).read_text(encoding="utf-8"))
+        signatures.append(
+            {
+                node.name: (ast.unparse(node.args), ast.unparse(node.returns or node))
+                for node in tree.body
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+            }
+        )
+    posix, windows = signatures
+    assert posix == windows
+    assert len(posix) > 20
+
+
+@pytest.mark.check("mypy reads the whole program once more")
+def test_the_types_of_windows_have_all_that_the_program_uses(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mypy", "--platform", "win32"]
+    packages = [word for name in PACKAGES for word in ("-p", name)]
+    done = subprocess.run(
+        [*words, "--cache-dir", str(tmp_path), *packages],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if ": error:" in line]
+    # The type of a pipe between processes has another name there.
+    assert [line for line in lines if "PipeConnection" not in line] == []
+    assert "checked" in done.stdout
