@@ -15,6 +15,7 @@ import click
 
 from obygaze.names import LISTERS
 from obygaze_features import __version__
+from obygaze_features.core import system
 from obygaze_features.core.commands import Session, check_commands
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import (
@@ -27,7 +28,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.plugins import Plugin
 from obygaze_features.core.usage_errors import usage_message
-from obygaze_features.core.value_types import Words
+from obygaze_features.core.value_types import TypedPath, Words
 from obygaze_features.core.workspace import Workspace
 
 # In the order of `obygaze --help`; the third text is the heading under which it lists a command.
@@ -136,7 +137,7 @@ SYSTEM_HINTS = {
     "-C",
     "--workspace",
     "workspace",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=TypedPath(file_okay=False, path_type=Path),
     envvar="OBYGAZE_WORKSPACE",
     default=".",
     help="Work in this workspace instead of the current folder.",
@@ -178,6 +179,7 @@ def check_commands_of(plugin: Plugin) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its exit code."""
+    system.use_utf8_streams()
     sys.exit(run(argv))
 
 

@@ -33,6 +33,8 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.lazy import need
+from obygaze_features.core.value_types import TypedPath
+from obygaze_features.video.pool import require_decode_workers
 
 CARD = "tiny-xclip"
 _UNFINISHED = '{"files": null}\n'
@@ -48,7 +50,7 @@ DATA = files(__package__)
     "-o",
     "--output",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=TypedPath(file_okay=False, path_type=Path),
     help="The folder to write; it may hold an earlier demo, and nothing else. [default: demo]",
 )
 @click.pass_context
@@ -63,6 +65,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo -o /tmp/tour
     """
     need("av", "video", "making the demo's films")  # before the first file is written
+    require_decode_workers()
     folder = folder or session.workspace.root / "demo"
     root = ctx.find_root().command
     commands = []

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -58,6 +59,7 @@ from typing import (
 import click
 from click.types import OptionHelpExtra
 
+from obygaze_features.core import system
 from obygaze_features.core.commands import (
     LazyGroup,
     Session,
@@ -69,7 +71,14 @@ from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
-from obygaze_features.core.value_types import Items, Number, WholeNumber, Words
+from obygaze_features.core.value_types import (
+    Items,
+    NameOrPath,
+    Number,
+    TypedPath,
+    WholeNumber,
+    Words,
+)
 
 FROM_SESSION = ("workspace", "progress", "note")
 
@@ -338,16 +347,17 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if option.separator:
         return {"type": Items(option.separator)}
     if option.is_file:
-        return {"type": click.Path(dir_okay=False)}
+        return {"type": TypedPath(dir_okay=False)}
     collections = [inner for inner in choices if get_origin(inner) is not None]
     if option.is_repeated:
         return _settings_of_items(collections[0], option)
     if option.exists and (str in choices or Path in choices):
         return {"type": _existing_path(option.exists)}
     if str in choices:
-        return {"type": str}
+        is_path = any(get_origin(inner) is os.PathLike for inner in choices)
+        return {"type": NameOrPath() if is_path or Path in choices else str}
     if Path in choices:
-        return {"type": click.Path(path_type=Path)}
+        return {"type": TypedPath(path_type=Path)}
     if len(collections) == 1:
         return _settings_of_items(collections[0], option)
     raise TypeError(f"no command line value for {hint!r}")
@@ -359,7 +369,7 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
     if issubclass(get_origin(hint), Mapping):
         value_type = get_args(hint)[1]
         if not isinstance(value_type, type):
-            value_type = str  # a path, or one of several types
+            value_type = system.typed_path  # a path, or one of several types
         convert = partial(_mapping, value_type)
         return {"type": str, "multiple": True, "callback": convert}
     if get_origin(item) is tuple:
@@ -387,7 +397,7 @@ def _mapping(
 
 
 def _existing_path(kind: str) -> click.ParamType[Any]:
-    return click.Path(
+    return TypedPath(
         exists=True,
         dir_okay=kind != "file",
         file_okay=kind != "folder",

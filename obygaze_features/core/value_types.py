@@ -5,11 +5,13 @@ An error says what the value must be: `must be a whole number from 1 to 1024, go
 """
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from obygaze_features.core import system
 from obygaze_features.core.schema_rules import near
 
 
@@ -117,3 +119,28 @@ class Items(click.ParamType[Sequence[str]]):
         items = value.split(self.separator) if isinstance(value, str) else value
         stripped = (item.strip() for item in items)
         return tuple(item for item in stripped if item)
+
+
+class NameOrPath(click.types.StringParamType):
+    """A name in the workspace, a path or a URL, with `/` between folders on every system."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return the text."""
+        return system.typed_path(super().convert(value, param, ctx))
+
+
+class TypedPath(click.Path):
+    """A path that a person typed, with `/` between folders on every system."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Return the path."""
+        if isinstance(value, str):
+            value = system.typed_path(value)
+        return super().convert(value, param, ctx)

@@ -192,6 +192,8 @@ class Workspace:
 
         What a location states behind `#sha256=` stays at its end.
         """
+        if not is_url(name):
+            name = system.typed_path(name)
         bare_name, sign, sha256 = name.partition(EXPECTED)
         if sign and not is_url(name) and self._is_bare(bare_name):
             return f"{self.existing_store(bare_name)}{sign}{sha256}"

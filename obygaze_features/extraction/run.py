@@ -52,7 +52,7 @@ from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.pool import DecodePool
+from obygaze_features.video.pool import DecodePool, require_decode_workers
 
 # Larger batches are not faster.
 MAX_BATCH = 16
@@ -245,6 +245,7 @@ def extract_plan(
             of device, or in another precision. The default raises an error.
         progress: The progress bar. The default shows nothing.
     """
+    require_decode_workers()
     refuse_unusable(plan, rows, only_sealed=changed)
     if retry_failed:
         refuse_retry(plan, rows)

@@ -70,6 +70,16 @@ class DecodeResult:
     seconds: float
 
 
+def require_decode_workers() -> None:
+    """Raise an error on a system without what the pool needs: Windows."""
+    if not system.HAS_DECODE_WORKERS:
+        raise ObygazeError(
+            "films are not decoded for extraction on Windows itself, only under WSL",
+            hint="wsl --install, then the same command in WSL, where drive C: is the folder /mnt/c;"
+            " its stores can be read, trained on and reported here",
+        )
+
+
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
@@ -87,6 +97,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             raise FixUsage(f"workers must be 1 to {MAX_WORKERS}, got {workers}")
         if not timeout_s > 0:
             raise FixUsage(f"timeout_s must be above 0, got {timeout_s:g}")
+        require_decode_workers()
         if find_spec("av") is None:
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s

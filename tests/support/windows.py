@@ -135,6 +135,8 @@ ABSENT: dict[str, tuple[str, ...]] = {
     "select": ("POLLIN", "epoll", "poll"),
     "time": ("clock_settime", "pthread_getcpuclockid", "tzset"),
 }
+# The event loop of this system, in which zarr works, needs it.
+USED_BY_PYTHON = {("socket", "AF_UNIX")}
 # They import modules of the system at their own start, for which they have other code.
 FIRST = (
     *(
@@ -183,6 +185,7 @@ def become_windows() -> None:
     # The standard library decides at its import which of two ways it takes.
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    shutil.disk_usage = _disk_usage(os.statvfs)
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
     sys.modules["msvcrt"] = _msvcrt(fcntl.flock)
     _take_away()
@@ -202,6 +205,15 @@ def become_windows() -> None:
         stream.reconfigure(encoding="cp1252", newline="\r\n")  # type: ignore[union-attr]
 
 
+def _disk_usage(statvfs: Call) -> Call:
+    def usage(path: Any) -> Any:
+        status = statvfs(path)
+        free = status.f_bavail * status.f_frsize
+        return SimpleNamespace(free=free)
+
+    return usage
+
+
 def _take_away() -> None:
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
@@ -214,7 +226,8 @@ def _take_away() -> None:
     }
     for module, names in ABSENT.items():
         for name in names:
-            if hasattr(modules[module], name):
+            is_used = (module, name) in USED_BY_PYTHON
+            if hasattr(modules[module], name) and not is_used:
                 delattr(modules[module], name)
     signal.SIGBREAK = signal.SIGTERM  # type: ignore[attr-defined]
     load = ctypes.CDLL
@@ -250,6 +263,7 @@ def _msvcrt(flock: Call) -> ModuleType:
 
 def found(path: str) -> str:
     """Return the path of a file or folder with the capitals that its names have."""
+    path = path.replace("\\", "/")
     if _lexists_as_it_is(path):
         return path
     parent, name = os.path.split(path)
@@ -333,7 +347,8 @@ def _rename(call: Call, *, replaces: bool, moves: bool = True) -> Call:
 
 def _no_folder(call: Call) -> Call:
     def called(path: Any, *arguments: Any, **options: Any) -> Any:
-        if isinstance(path, str) and Path(path).is_dir():
+        has_opener = options.get("opener") is not None
+        if isinstance(path, str) and not has_opener and Path(path).is_dir():
             raise _denied(path)
         return call(path, *arguments, **options)
 

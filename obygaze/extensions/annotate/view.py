@@ -18,6 +18,7 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _options_of_site(function: F) -> F:
     click.option(
         "--export",
         "folder",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=TypedPath(file_okay=False, path_type=Path),
         help="Write the page as files, without videos, and end.",
     ),
     click.option(

@@ -50,6 +50,7 @@ __all__ = [
     "typed_path",
     "unblock_signals",
     "usable_cores",
+    "use_utf8_streams",
     "user_id",
     "was_killed",
 ]
@@ -202,6 +203,10 @@ def open_without_links(path: str, flags: int) -> int:
     """Open a file as `os.open` does; an error (ELOOP) for a link."""
     # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def use_utf8_streams() -> None:
+    """Do nothing: output is UTF-8, or in the encoding that the user chose."""
 
 
 def typed_path(text: str) -> str:

@@ -9,11 +9,13 @@ new files open.
 
 import ctypes
 import errno
+import io
 import msvcrt
 import os
 import select
 import socket
 import stat
+import sys
 import tempfile
 import time
 import uuid
@@ -56,6 +58,7 @@ __all__ = [
     "typed_path",
     "unblock_signals",
     "usable_cores",
+    "use_utf8_streams",
     "user_id",
     "was_killed",
 ]
@@ -234,6 +237,15 @@ def open_without_links(path: str, flags: int) -> int:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return os.open(path, flags)
+
+
+def use_utf8_streams() -> None:
+    """Make output that goes to a file or a pipe the same as elsewhere: UTF-8, line feeds."""
+    if os.environ.get("PYTHONIOENCODING"):
+        return  # the user chose one
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8", newline="\n")
 
 
 def typed_path(text: str) -> str:
