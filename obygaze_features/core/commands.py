@@ -22,7 +22,7 @@ from obygaze_features.core.extension_commands import (
 from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.plugins import Plugin, warn_once
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.value_types import Items
+from obygaze_features.core.value_types import Items, NameOrPath
 from obygaze_features.core.workspace import Workspace
 
 _PLUGIN = "obygaze.plugin"  # the key of a context for the plugin whose command runs
@@ -79,6 +79,10 @@ class _Text(click.types.StringParamType):
             if name.startswith(incomplete)
         ]
         return items or [CompletionItem(incomplete, type="file")]
+
+
+class _NameOrPathText(_Text, NameOrPath):
+    """A name or path that a shell completes."""
 
 
 class _ListedText(Items):
@@ -145,6 +149,8 @@ class SessionCommand(click.Command):
         for param in self.params:
             if type(param.type) is click.types.StringParamType:
                 param.type = _Text()
+            if type(param.type) is NameOrPath:
+                param.type = _NameOrPathText()
             if type(param.type) is Items:
                 param.type = _ListedText(param.type.separator)
         if not any("--json" in param.opts for param in self.params):
