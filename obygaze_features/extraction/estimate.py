@@ -195,7 +195,7 @@ def _weights_message(store: StoreEstimate) -> str:
     if store.why:
         return f"{message}: {store.why}"
     if store.weights == "not cached":
-        return f"{message}; obygaze backbones fetch"
+        return f"{message}; obygaze backbones fetch {store.backbone}"
     return message
 
 

@@ -63,7 +63,10 @@ class StoreStatus:
         waited = 100 * _main_s(self.seconds, ("wait",)) / total
         computed = 100 * _main_s(self.seconds, ("preprocess", "forward")) / total
         if waited >= computed:
-            return f"the model waited for decoding {waited:.0f} % of the time: use more --workers"
+            return (
+                f"the model waited for decoding {waited:.0f} % of the time: use more --workers,"
+                " up to one for each core, or more machines (--worker I/K)"
+            )
         return f"the model computed {computed:.0f} % of the time: use a faster device"
 
     def __str__(self) -> str:

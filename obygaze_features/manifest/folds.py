@@ -199,10 +199,14 @@ def folds_by_group(groups: ArrayLike) -> IntArray:
 def _check_folds(
     n_folds: int, n: int, units: str, error: type[FixInput] | type[FixUsage] = FixInput
 ) -> None:
-    if not 2 <= n_folds <= n:
-        available = f"1 {units.removesuffix('s')}" if n == 1 else f"{n} {units}"
-        hint = f"at least 2 folds, at most one for each of the {units}; kfold splits their clips"
-        raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
+    """Raise an error unless there are at least two folds, and one clip or film for each."""
+    if 2 <= n_folds <= n:
+        return
+    available = f"1 {units.removesuffix('s')}" if n == 1 else f"{n} {units}"
+    hint = f"from 2 to {n} folds" if n >= 2 else f"folds need at least two {units}"
+    if units == "films":
+        hint += "; stratified folds divide the clips of a film"
+    raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 
 def _loads(

@@ -53,6 +53,7 @@ ANIMATED_WEBP = 2
 # The reasons for which a video cannot be used, each with what to do about it.
 REASONS = {
     "missing": "correct the path; for clips of a manifest: obygaze manifest link",
+    "folder": "choose one of the files in it",
     "unreadable": "use another copy of the file",
     "animated": "save it as a GIF, an APNG or a video",
     "no-video": "use a file with a video stream",
@@ -102,7 +103,7 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
     if not path.is_file():
-        raise BadVideo("this is a folder", path=path, stage="open", reason="unreadable")
+        raise BadVideo("this is a folder", path=path, stage="open", reason="folder")
     try:
         picture = (
             _picture_format(path) if path.suffix.lower() in STILL_SUFFIXES else None

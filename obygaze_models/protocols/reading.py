@@ -179,7 +179,7 @@ def _parse_change(change: str) -> tuple[str, Any]:
     key, equals, value = change.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > 4:
-        raise FixUsage(f"--set must be section.key=value, got {change!r}")
+        raise FixUsage(f"a change must be section.key=value, got {change!r}")
     try:
         return ".".join(parts), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:

@@ -162,10 +162,7 @@ def films_of(
         )
         film.segments.append(segment)
     if not films:
-        problem = "no clip has a level and times in its film; nothing to export"
-        raise FixInput(
-            problem, where=manifest.name, hint="obygaze manifest link --help"
-        )
+        raise _nothing_to_export(manifest, without_times)
     return list(films.values()), without_times
 
 
@@ -210,6 +207,21 @@ def _film_videos(manifest: Manifest) -> dict[str, Path]:
         if len(files) == 1 and "" not in files:
             videos[movie_id] = Path(manifest.header.video_root, *files)
     return videos
+
+
+def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
+    """Return the error for a manifest without a clip that can be exported, with the cause."""
+    if without_times:
+        return FixInput(
+            f"nothing to export: {count(len(without_times), 'clip')} without times in a film",
+            where=manifest.name,
+            hint="import the clips again from a table with start and end of each in its film",
+        )
+    return FixInput(
+        "nothing to export: no clip has a level or a concept",
+        where=manifest.name,
+        hint="obygaze manifest join adds levels from a table; --predictions exports scores",
+    )
 
 
 def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:

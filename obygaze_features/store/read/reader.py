@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections import Counter
@@ -632,6 +633,13 @@ class Store:
         pairs = zip(absent.clip_ids.tolist(), absent.rows.tolist(), strict=True)
         return present, {clip: bad[row] for clip, row in pairs}
 
+    def _similar_ids(self, clip: str) -> str:
+        """Return what to do about a clip that the store does not list."""
+        similar = difflib.get_close_matches(clip, map(str, self.clip_ids), n=3)
+        if similar:
+            return f"check their ids (the store has {', '.join(similar)})"
+        return "check their ids"
+
     def _raise_absent(self, absent: Mapping[str, RowStatus]) -> None:
         if not absent:
             return
@@ -642,6 +650,8 @@ class Store:
         remedy = "check their ids, extract them again"
         if all(status == NOT_FETCHED for status in absent.values()):
             remedy = PULL_AGAIN
+        if all(status == NOT_IN_STORE for status in absent.values()):
+            remedy = self._similar_ids(next(iter(absent)))
         raise NotFound(
             f"{len(absent)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,

@@ -262,6 +262,7 @@ def merge(
     if not sources:
         raise FixInput("merge needs at least one store, got none")
     first = sources[0]
+    _require_one_backbone(sources)
     for other_store in sources[1:]:
         first.recipe.require(
             other_store.recipe,
@@ -320,6 +321,22 @@ def _names_of(arrays: Sequence[ArraySpec]) -> str:
     return ", ".join(
         f"{spec.name} {list(spec.tail_shape)} {spec.dtype}" for spec in arrays
     )
+
+
+def _require_one_backbone(stores: Sequence[Store]) -> None:
+    """Raise an error if stores have features of several backbones."""
+    names = []
+    for store in stores:
+        recipe = store.recipe.to_json()
+        stated = recipe.get("told", {}).get("backbone", "")
+        names.append(recipe.get("backbone", {}).get("name", stated))
+    different = list(dict.fromkeys(name for name in names if name))
+    if len(different) > 1:
+        raise Mismatch(
+            f"a store has the features of one backbone, these have {' and '.join(different)}",
+            where=stores[-1].location,
+            hint="leave them apart: obygaze run takes several, each with --store",
+        )
 
 
 def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:

@@ -162,6 +162,18 @@ class Features:
         return self.windows.values[np.repeat(first, sizes) + within], sizes
 
 
+def _arrays_to_choose(store: Store, *, has_frames: bool) -> str:
+    """Return the hint that names the arrays with frames, or those with one vector a clip."""
+    names = []
+    for name in store.feature_arrays:
+        is_of_frames = len(store.plan.array(name).tail_shape) > 1
+        if is_of_frames == has_frames:
+            names.append(name)
+    if not names:
+        return "a store with such an array"
+    return f"another array: {', '.join(names)}"
+
+
 def join(
     name: str,
     store: Store,
@@ -189,7 +201,7 @@ def join(
             f"this protocol reads {wanted} of each clip, "
             f"{array} has {matrix.values.ndim - 1} dimensions",
             where=store.location,
-            hint=f"another array: {', '.join(store.feature_arrays)}",
+            hint=_arrays_to_choose(store, has_frames=bool(frames)),
         )
     X, real = _values_of(store, array, matrix)
     clips = np.flatnonzero(matrix.present)

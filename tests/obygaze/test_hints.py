@@ -1,0 +1,109 @@
+"""What an error tells a person to do is what cures it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.experiments import films, planted, write_workspace
+
+from obygaze_features.extraction.status import StoreStatus
+from obygaze_features.store import open_store
+from obygaze_models.protocols import dataset
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hints")
+    manifest = films(3, 4)
+    write_workspace(root, manifest, planted(manifest, width=20), store="ours")
+    for name, backbone in (("theirs", "other-model"), ("mine", "my-model")):
+        values = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+        ids = [clip.clip_id for clip in manifest.clips]
+        frames = np.random.default_rng(1).normal(size=(12, 3, 4)).astype(np.float32)
+        np.savez(
+            root / f"{name}.npz", clip_id=np.array(ids), clip=values, frames=frames
+        )
+        call_obygaze(
+            *("store", "import", "npz", f"{name}.npz", "-o", name),
+            *(
+                "--backbone",
+                backbone,
+                "--array",
+                "clip=clip",
+                "--array",
+                "frames=frames",
+            ),
+            *("--manifest", "made-up"),
+            cwd=root,
+        ).ok()
+    (root / "untimed.csv").write_text("clip_id,movie_id,level\na,tt1,S\nb,tt1,EN\n")
+    call_obygaze(
+        *["manifest", "import", "csv", "untimed.csv", "-o", "untimed"], cwd=root
+    ).ok()
+    (root / "videos").mkdir()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "store merge mine theirs -o both",
+            [
+                "have my-model and other-model",
+                "obygaze run takes several, each with --store",
+            ],
+        ),
+        ("manifest folds made-up -k 50", ["cannot make 50 folds", "from 2 to 3 folds"]),
+        (
+            "search mine --array clip --like tt0000001-0001",
+            ["check their ids (the store has ", "tt0000001-001"],
+        ),
+        ("video probe videos", ["this is a folder", "choose one of the files in it"]),
+        (
+            "manifest export vtt untimed -o out",
+            ["nothing to export: 2 clips without times", "start and end of each"],
+        ),
+        ("run honest --set nonsense", ["a change must be section.key=value"]),
+    ],
+)
+def test_the_hint_belongs_to_the_mistake(
+    workspace: Path, words: str, told: list[str]
+) -> None:
+    answer = call_obygaze(*words.split(), cwd=workspace)
+    assert answer.code != 0
+    for part in told:
+        assert part in answer.stderr
+    assert "extract them again" not in answer.stderr
+
+
+def test_an_array_of_frames_is_refused_with_the_arrays_that_are_not(
+    workspace: Path,
+) -> None:
+    with pytest.raises(Exception, match="one vector of each clip") as caught:
+        dataset("mine", "made-up", array="frames", workspace=workspace)
+    assert caught.value.hint == "another array: clip"
+    assert open_store("mine", workspace=workspace).feature_arrays == ("clip", "frames")
+
+
+def test_more_workers_are_advised_up_to_the_cores() -> None:
+    status = StoreStatus(
+        store="films.x",
+        backbone="x",
+        clips=2,
+        ok=2,
+        failed=0,
+        missing=0,
+        blocks=1,
+        blocks_done=1,
+        reasons={},
+        failures={},
+        seconds={"wait": 9.0, "forward": 1.0},
+        sealed=False,
+    )
+    assert status.bottleneck.endswith(
+        "use more --workers, up to one for each core, or more machines (--worker I/K)"
+    )
