@@ -78,9 +78,9 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
     assert {row["seed"] for row in run.predictions} == {0}
     text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings[0] == "## In short"
-    assert headings[1].startswith("## Which training task is better")
-    first = text.index(headings[1])
+    assert headings[:2] == ["## In short", "## Warnings"]
+    assert headings[2].startswith("## Which training task is better")
+    first = text.index(headings[2])
     assert "| mlp | AP |" in text[text.index("| **tested on ENHN_S** |", first) :]
     assert "have no interval and no p" in text[first:]
     with_p = hard_published(tmp_path / "published")
