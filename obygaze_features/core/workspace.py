@@ -46,6 +46,8 @@ def is_url(name: str) -> bool:
 
 def last_part(location: str) -> str:
     """Return the last part of a path or URL, without user, query and revision."""
+    if not is_url(location):
+        location = system.typed_path(location)
     url = without_secrets(location).replace("://***@", "://").removesuffix("?***")
     if url.startswith("hf://"):  # a revision may have a slash in it
         url = url.partition("@")[0]

@@ -215,7 +215,7 @@ def make_plan(
         citation=terms.citation or manifest.header.citation,
         rows=planned_clips(manifest),
         targets=tuple(targets),
-        workspace=str(workspace.resolve()),
+        workspace=workspace.resolve().as_posix(),
         timeout_s=timeout_s,
         max_substituted=max_substituted,
     )
@@ -244,14 +244,14 @@ def planned_clips(manifest: Manifest) -> Sequence[PlannedClip]:
     if isinstance(manifest.clips, Windows):
         films = manifest.clips.films
         in_folder = (
-            replace(film, video=str(Path(folder, film.video))) for film in films
+            replace(film, video=Path(folder, film.video).as_posix()) for film in films
         )
         return PlannedWindows(tuple(in_folder), manifest.clips.grid)
     return tuple(
         PlannedClip(
             clip.clip_id,
             clip.movie_id,
-            str(Path(folder, clip.video)) if clip.video and folder else "",
+            Path(folder, clip.video).as_posix() if clip.video and folder else "",
             clip.start_s,
             clip.end_s,
         )

@@ -104,13 +104,13 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     weights = target.weights
     if weights is not None:
         # Links stay: the name tells the form of weights, and their settings are beside that name.
-        weights = str(Path(weights).expanduser().absolute())
+        weights = Path(weights).expanduser().absolute().as_posix()
     path = Path(workspace.store(store)).resolve()
     check_new_name(path)
     return replace(
         target,
         backbone=backbone,
-        store=str(path),
+        store=path.as_posix(),
         weights=weights,
         block_rows=target.block_rows or block_rows,
     )
@@ -122,11 +122,13 @@ def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
     unprefixed = backbone.removeprefix(prefix)
     source, _, function = unprefixed.rpartition(":")
     if source.endswith(".py"):
-        return f"{prefix}{Path(source).resolve()}:{function}", card.name
+        return f"{prefix}{Path(source).resolve().as_posix()}:{function}", card.name
     path, preset = split_preset(unprefixed)
     if path.endswith(".toml"):
         end = f"@{preset}" if preset else ""
-        return f"{prefix}{Path(path).resolve()}{end}", card.label.replace("@", "-")
+        return f"{prefix}{Path(path).resolve().as_posix()}{end}", card.label.replace(
+            "@", "-"
+        )
     if source or prefix:
         return backbone, card.name
     return backbone, backbone.replace("@", "-")

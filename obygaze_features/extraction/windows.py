@@ -83,7 +83,9 @@ def make_windows(
             where=str(films),
             hint="use a shorter window",
         )
-    header = replace(source, unit="window", grid=grid, video_root=str(folder.resolve()))
+    header = replace(
+        source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
+    )
     return Manifest(name, header, Windows(tuple(cut), grid))
 
 

@@ -254,7 +254,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
-        header=replace(manifest.header, video_root=str(folder.resolve())),
+        header=replace(manifest.header, video_root=folder.resolve().as_posix()),
         clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
         columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -153,8 +154,8 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
                 files = [entry.name for entry in entries if entry.is_file()]
         except OSError:
             continue
-        existing.update(str(folder / file) for file in files)
-    return existing.intersection(names)
+        existing.update(composed(str(folder / file)) for file in files)
+    return {name for name in names if composed(name) in existing}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

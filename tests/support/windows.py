@@ -135,6 +135,8 @@ ABSENT: dict[str, tuple[str, ...]] = {
     "select": ("POLLIN", "epoll", "poll"),
     "time": ("clock_settime", "pthread_getcpuclockid", "tzset"),
 }
+# They use what this process will lack, and a laptop has neither.
+HIDDEN = ("torch", "transformers")
 # The event loop of this system, in which zarr works, needs it.
 USED_BY_PYTHON = {("socket", "AF_UNIX")}
 # They import modules of the system at their own start, for which they have other code.
@@ -187,6 +189,8 @@ def become_windows() -> None:
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     shutil.disk_usage = _disk_usage(os.statvfs)
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
+    for name in HIDDEN:
+        sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = _msvcrt(fcntl.flock)
     _take_away()
     for name in ("listdir", "lstat", "scandir", "stat"):

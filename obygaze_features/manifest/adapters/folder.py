@@ -65,7 +65,7 @@ def read(
     hint = "rename it: letters, digits, . _ -"
     violations.raise_if_any("a video cannot be named as a clip", hint)
     title = name or ascii_id(folder.resolve().name) or "videos"
-    header = Header(title, video_root=str(folder.resolve()))
+    header = Header(title, video_root=folder.resolve().as_posix())
     return ImportedManifest(Manifest(title, header, clips))
 
 

@@ -200,3 +200,27 @@ for name in ('file', 'link', 'folder'):
         f"OSError {errno.ELOOP}",
         f"IsADirectoryError {errno.EISDIR}",
     ]
+
+
+def test_the_draft_of_a_process_that_ended_is_removed_at_once_and_no_other(
+    tmp_path: Path,
+) -> None:
+    """The lock decides, not the age: that of a process ends with it."""
+    start = """
+from obygaze_features.core.holds import hold_new
+from obygaze_features.core.drafts import remove_abandoned
+def drafts():
+    return [name for name in os.listdir(here) if name.endswith('.draft')]
+"""
+    left = start + "hold_new(here, '.x~', '.draft')\nprint(drafts()[0], flush=True)\n"
+    name = on_windows(tmp_path, f"{left}os._exit(0)").strip()
+    assert (tmp_path / name).is_dir()
+    again = """
+held = hold_new(here, '.x~', '.draft')
+remove_abandoned(here / 'x')
+print(drafts() == [held.path.name], held.is_lost())
+held.release()
+remove_abandoned(here / 'x')
+print(drafts())
+"""
+    assert on_windows(tmp_path, start + again).splitlines() == ["True False", "[]"]

@@ -1,0 +1,290 @@
+"""The laptop's whole path in a process that is like one on Windows (`support.windows`).
+
+No test here runs on Windows itself: modules and names that only POSIX systems have are taken away,
+paths are typed with backslashes, names are found whatever their capitals, and open files cannot be
+replaced.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.videos import write_video
+
+TESTS = Path(__file__).resolve().parents[1]
+FILMS = ("alba", "brug", "cirk", "dune", "echo", "fado")
+SCENES = range(1, 13)
+HONEST = ["run", "honest", "--manifest", "films", "--store", r"useful=stores\useful"]
+GRID = [
+    word
+    for key, value in (("models", "ridge"), ("train", "EN_S"), ("test", "EN_S"))
+    for word in ("--set", f'grid.{key}=["{value}"]')
+]
+IMPORT = ["store", "import", "npz", r"tables\useful.npz", "--array", "clip=X"]
+IMPORT += ["--manifest", "films"]
+PATH = [
+    ["manifest", "import", "csv", r"tables\clips.csv", "-o", "films"],
+    ["manifest", "check", "films"],
+    ["manifest", "show", "films"],
+    ["manifest", "link", "films", r"tables\videos"],
+    ["manifest", "folds", "films", "--kind", "grouped", "-k", "3"],
+    [*IMPORT, "-o", "useful"],
+    ["store", "verify", "useful"],
+    ["store", "info", "useful"],
+    ["store", "licence", "useful", "--licence", "CC-BY-4.0"],
+    ["train", "ridge", "useful", "films", "-o", "ridge", "--jobs", "2"],
+    [*HONEST, *GRID, "-o", "first", "--jobs", "2"],
+    [*HONEST, *GRID, "-o", "first", "--force"],
+    ["report", "first", "-o", r"pages\report.html"],
+    ["compare", "first", "ridge"],
+    ["models", "ls"],
+    ["models", "verify", "ridge"],
+    ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
+    ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
+    ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
+    ["store", "export", "csv", "useful", r"out\useful.csv"],
+    ["store", "export", "npy", "useful", r"out\useful"],
+    ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
+    ["store", "pack", "useful", "-o", r"out\useful.zip"],
+    ["store", "pull", r"stores\useful", "-o", "copy"],
+    ["doctor"],
+]
+# Runs one command after another, and prints the exit code of each as the last line of its output.
+# `hold FILE` opens a file and leaves it open, as another program does.
+WALK = """
+import errno, json, os, sys
+if sys.argv[1] == 'windows':
+    from support.windows import become_windows
+    become_windows()
+if os.environ.get('DISK') == 'FAT':
+    def link(source, target):
+        raise OSError(errno.EINVAL, 'Invalid argument')
+    os.link = link
+from obygaze.cli import main
+open_files = []
+for words in json.loads(sys.argv[2]):
+    print('$', ' '.join(words))
+    if words[0] == 'hold':
+        sys.modules['obygaze_features.core.system.windows'].RETRY_S = 0.1
+        open_files.append(open(words[1], 'rb'))
+        print('exit code', 0, flush=True)
+        continue
+    try:
+        main(words)
+    except SystemExit as end:
+        print('exit code', end.code, flush=True)
+"""
+
+
+def tables(folder: Path) -> None:
+    """Write a table of clips, a feature of each, and a video of each film."""
+    random = np.random.default_rng(0)
+    ids = [f"{film}-{scene:03d}" for film in FILMS for scene in SCENES]
+    levels = random.choice(["EN", "HN", "S"], size=len(ids))
+    (folder / "videos").mkdir(parents=True)
+    with (folder / "clips.csv").open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["clip_id", "movie_id", "start_s", "end_s", "level", "concepts"])
+        for number, (name, level) in enumerate(zip(ids, levels, strict=True)):
+            start = number % 12 * 0.25
+            concepts = "" if level == "EN" else "Look"
+            rows.writerow([name, name[:4], start, start + 0.25, level, concepts])
+    features = random.normal(size=(len(ids), 16)).astype(np.float32)
+    features[:, 0] += 1.5 * (levels == "S")
+    np.savez(folder / "useful.npz", clip_id=ids, X=features)
+    film = write_video(folder / "videos" / "alba.mp4").read_bytes()
+    for name in FILMS:
+        (folder / "videos" / f"{name}.mp4").write_bytes(film)
+
+
+def walk(
+    system: str,
+    folder: Path,
+    commands: list[list[str]],
+    environment: Mapping[str, str] | None = None,
+) -> list[tuple[str, int]]:
+    """Run commands in a new process; return what each printed on both streams, and its code."""
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+        "LOCALAPPDATA": str(folder.parent / f"{folder.name}-local"),
+    }
+    env.pop("PYTHONIOENCODING", None)
+    if system == "posix":
+        commands = [[word.replace("\\", "/") for word in words] for words in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", WALK, system, json.dumps(commands)],
+        cwd=folder,
+        env=env | dict(environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+    )
+    output = done.stdout.decode("utf-8")
+    # The lines of Python's own print() before the first command of obygaze.
+    printed = []
+    for part in output.split("$ ")[1:]:
+        text, _, code = part.rpartition("exit code ")
+        printed.append((text.partition("\n")[2], int(code)))
+    assert len(printed) == len(commands), output
+    return printed
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same commands on both systems; all succeed."""
+    folders = {}
+    for system in ("windows", "posix"):
+        folder = tmp_path_factory.mktemp("laptop") / "work"
+        tables(folder / "tables")
+        for words, (text, code) in zip(PATH, walk(system, folder, PATH), strict=True):
+            assert code == 0, f"{system}: {' '.join(words)}\n{text}"
+        folders[system] = folder
+    return folders
+
+
+def test_each_command_of_the_laptop_works_and_leaves_the_same_files(
+    walked: dict[str, Path],
+) -> None:
+    """Only what names its day, its folder or the time it took differs, and packs of that."""
+    windows, posix = (files_of(walked[system]) for system in ("windows", "posix"))
+    assert sorted(windows) == sorted(posix)
+    assert len(windows) > 100
+    different = [
+        name
+        for name in windows
+        if without_day(windows[name], walked["windows"])
+        != without_day(posix[name], walked["posix"])
+    ]
+    assert different == ["out/useful.zip"]
+
+
+def without_day(data: bytes, folder: Path) -> bytes:
+    """Return the bytes of a file without times, hashes of what has times, and its folder."""
+    data = data.replace(folder.as_posix().encode(), b"FOLDER")
+    data = re.sub(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"TIME", data)
+    data = re.sub(rb"\b[0-9a-f]{32,64}\b", b"HASH", data)
+    return re.sub(
+        rb'("(?:read|split|fit|evaluate|write|total)": )[\d.]+', rb"\1S", data
+    )
+
+
+def test_what_is_written_has_no_path_or_line_of_windows(
+    walked: dict[str, Path],
+) -> None:
+    texts = {".csv", ".toml", ".json", ".md", ".tex", ".html", ".js", ".svg", ".txt"}
+    for name, data in files_of(walked["windows"]).items():
+        assert "\\" not in name
+        if Path(name).suffix in texts and not name.startswith("tables/"):
+            assert b"\r" not in data, name
+            assert not re.search(rb"(tables|stores|models|pages|out)\\\\?\w", data), (
+                name
+            )
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Path:
+    """A new folder with tables, and no workspace yet."""
+    tables(tmp_path / "work" / "tables")
+    return tmp_path / "work"
+
+
+START = [PATH[0], [*IMPORT, "-o", "useful"]]
+
+
+def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shared(
+    laptop: Path,
+) -> None:
+    train = ["train", "ridge", "useful", "films", "-o"]
+    commands = [
+        ([*PATH[0][:-1], "con"], "CON is the name of a device"),
+        ([*PATH[0][:-1], "Films"], "'films.toml' is there"),
+        ([*IMPORT, "-o", "useful."], "it ends with a dot or a blank"),
+        ([*IMPORT, "-o", "USEFUL"], "'useful' is there"),
+        ([*HONEST, *GRID, "-o", "a:b"], "it has ':'"),
+        ([*HONEST, *GRID, "-o", r"runs\aux"], "AUX is the name of a device"),
+        ([*train, "nul.v2"], "NUL is the name of a device"),
+        ([*train, "ridge "], "it ends with a dot or a blank"),
+    ]
+    for system in ("windows", "posix"):
+        folder = laptop.with_name(system)
+        tables(folder / "tables")
+        printed = walk(system, folder, [*START, *(words for words, _ in commands)])
+        assert [code for _, code in printed[:2]] == [0, 0]
+        for (text, code), (words, reason) in zip(printed[2:], commands, strict=True):
+            assert code in (1, 2), (system, words, text)
+            assert reason in text, (system, words)
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"manifests", "stores", "tables"}
+        assert [path.name for path in (folder / "stores").iterdir()] == ["useful"]
+
+
+def test_names_are_found_in_other_capitals_as_the_disk_finds_them(laptop: Path) -> None:
+    commands = [*START, ["store", "info", "Useful"], ["manifest", "check", "FILMS"]]
+    assert [code for _, code in walk("windows", laptop, commands)] == [0, 0, 0, 0]
+
+
+def test_a_page_that_another_program_has_open_is_named_with_what_may_hold_it(
+    laptop: Path,
+) -> None:
+    report = ["report", "first", "-o", r"pages\report.html"]
+    run = [*HONEST, *GRID, "-o", "first"]
+    commands = [*START, run, report, ["hold", "pages/report.html"], report]
+    printed = walk("windows", laptop, commands)
+    assert [code for _, code in printed] == [0, 0, 0, 0, 0, 1]
+    assert "another program has it open" in printed[-1][0]
+    assert "in: pages/report.html" in printed[-1][0]
+    assert "OneDrive" in printed[-1][0]
+
+
+def test_a_disk_without_links_holds_stores_and_runs_too(laptop: Path) -> None:
+    commands = [*START, ["store", "verify", "useful"], [*HONEST, *GRID, "-o", "first"]]
+    printed = walk("windows", laptop, commands, {"DISK": "FAT"})
+    assert [code for _, code in printed] == [0, 0, 0, 0]
+
+
+def test_extraction_says_that_it_needs_wsl_before_it_writes_anything(
+    laptop: Path,
+) -> None:
+    commands = [
+        PATH[0],
+        ["manifest", "link", "films", r"tables\videos"],
+        ["extract", "run", "films", "-b", "descriptors"],
+        [
+            *[
+                "manifest",
+                "windows",
+                "tables/videos",
+                "-o",
+                "w",
+                "--window",
+                "8",
+                "--stride",
+                "8",
+            ]
+        ],
+        ["demo"],
+    ]
+    printed = walk("windows", laptop, commands)
+    assert [code for _, code in printed] == [0, 0, 1, 1, 1]
+    for text, _ in printed[2:]:
+        assert "not decoded for extraction on Windows itself, only under WSL" in text
+        assert "Try: wsl --install" in text
+    assert not (laptop / "demo").exists()
+    assert not (laptop / "stores").exists()
