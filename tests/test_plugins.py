@@ -162,6 +162,11 @@ def test_a_metric_has_values_and_a_column(home: Path) -> None:
     for guess in guesses:
         assert guess["specificity"]["value"] == pytest.approx(0.5)
     assert "specificity" in (run / "report.html").read_text("utf-8")
+    about = json.loads((run / "run.json").read_bytes())
+    assert about["plugins"] == {"metrics": {"specificity": "gaze-plugins 1.0"}}
+    provenance = (run / "tables/provenance.csv").read_text("utf-8")
+    assert "plugin (metrics),specificity,gaze-plugins 1.0" in provenance
+    assert "plugin (analyses),tested,gaze-plugins 1.0" in provenance
 
 
 def test_a_baseline_and_a_kind_of_splits_are_used(home: Path) -> None:
@@ -231,10 +236,11 @@ load_state(description, arrays)
     absent = python(
         "import obygaze as og; og.load_model('nearest', workspace='demo')", home, home
     )
-    assert (
-        "no plugin 'nearest-mean'" in absent.stderr
-        and "installed are none" in absent.stderr
-    )
+    assert "is of the package gaze-plugins 1.0, which is not installed" in absent.stderr
+    assert "pip install 'gaze-plugins==1.0'" in absent.stderr
+    show = "from obygaze_models.zoo.overview import show_model; "
+    shown = python(f"{show}print(show_model('nearest', workspace='demo'))", home, home)
+    assert "A nearest-mean for the task **EN_S**" in shown.stdout, shown.stderr
 
 
 def test_models_of_other_state_settings_or_names_are_refused(home: Path) -> None:

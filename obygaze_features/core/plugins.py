@@ -53,6 +53,7 @@ SPLITS = "obygaze.splits"
 OWN_CODE = "FILE.py:NAME"  # what a name of own code looks like
 _OWN_NAME = re.compile(r"(?P<file>[^\s'\"\[\]{},=]+\.py):(?P<name>[A-Za-z_]\w*)")
 _OF_SKLEARN = re.compile(r"(?P<module>sklearn(?:\.[a-z_]\w*)+)\.(?P<name>[A-Z]\w*)")
+_PACKAGE = re.compile(r"(?P<name>[A-Za-z0-9._-]+) (?P<version>[A-Za-z0-9.!+_-]+)")
 _TRUSTED: dict[str, Path] = {}
 _TRUSTED_NAMES: set[str] = set()
 
@@ -314,6 +315,14 @@ def find_plugin(group: str, name: str) -> Plugin:
             f"two packages add {name!r}", where=packages, hint="uninstall one of them"
         )
     return with_name[0]
+
+
+def install_hint(package: str) -> str:
+    """Return what installs a package, from its name and version in a file."""
+    parts = _PACKAGE.fullmatch(package)
+    if parts is None:
+        return "install its package"
+    return f"pip install '{parts['name']}=={parts['version']}'"
 
 
 def call_foreign(function: Callable[[], T], subject: str, hint: str = "") -> T:

@@ -12,6 +12,8 @@ from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, SourceFile, Windows
 from obygaze_features.manifest.windows import Grid
 
+READ_BY = "read by "  # begins the note of a manifest that a plugin read
+
 
 class _Form(NamedTuple):
     """What a field must be, and the types of which it is an instance then."""
@@ -91,7 +93,7 @@ def read_installed(
     _check(plugin, header, _HEADER, "the Header")
     for source in header.sources:
         _check(plugin, source, _SOURCE, "a SourceFile")
-    notes = (*header.notes, f"read by {plugin.package}")
+    notes = (*header.notes, f"{READ_BY}{plugin.package}")
     header = replace(header, notes=notes, sources=tuple(header.sources))
     clips = returned.manifest.clips
     if not isinstance(clips, Windows):
@@ -102,6 +104,13 @@ def read_installed(
         lambda: check_manifest(manifest), "returned a manifest that is not valid"
     )
     return ImportedManifest(manifest, tuple(returned.warnings))
+
+
+def packages_that_read(header: Header) -> list[str]:
+    """Return name and version of the packages of plugins that read the clips of a manifest."""
+    return [
+        note.removeprefix(READ_BY) for note in header.notes if note.startswith(READ_BY)
+    ]
 
 
 def check_plugin(plugin: Plugin) -> None:

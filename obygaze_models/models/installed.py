@@ -6,8 +6,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import Mismatch
-from obygaze_features.core.plugins import MODELS, find_plugin, is_own_code, short_value
+from obygaze_features.core.errors import Mismatch, NotFound
+from obygaze_features.core.plugins import (
+    MODELS,
+    Plugin,
+    find_plugin,
+    install_hint,
+    is_own_code,
+    short_value,
+)
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
 from obygaze_models.models.kept import SKOPS, pack, unpack
@@ -46,13 +53,26 @@ class InstalledProbe(Classifier):
         self.plugin = plugin
         self.settings = settings
 
+    def _find(self) -> Plugin:
+        """Return the plugin; an error names the package of the settings where it is not there."""
+        try:
+            return find_plugin(MODELS, self.plugin)
+        except NotFound as error:
+            package = (self.settings or {}).get(PACKAGE)
+            if package is None or is_own_code(self.plugin):
+                raise
+            message = (
+                f"{self.plugin} is of the package {package}, which is not installed"
+            )
+            raise NotFound(message, hint=install_hint(str(package))) from error
+
     def _new(self) -> Any:
-        plugin = find_plugin(MODELS, self.plugin)
+        plugin = self._find()
         settings = dict(self.settings or {})
         package = settings.pop(PACKAGE, plugin.package)
         if package != plugin.package:
             message = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
-            hint = f"pip install '{'=='.join(str(package).split())}'"
+            hint = install_hint(str(package))
             if is_own_code(self.plugin):
                 hint = "the file as it was when the model was trained"
             raise Mismatch(message, hint=hint)
@@ -66,7 +86,7 @@ class InstalledProbe(Classifier):
         return plugin.call(lambda: plugin_class(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        plugin = find_plugin(MODELS, self.plugin)
+        plugin = self._find()
         model = self._new()
         fitted = plugin.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
@@ -80,7 +100,7 @@ class InstalledProbe(Classifier):
         codes = self._numbers("predict", self._check(X))
         n_classes = len(self.classes_)
         if codes.ndim != 1 or not np.isin(codes, np.arange(n_classes)).all():
-            raise find_plugin(MODELS, self.plugin).refuse(
+            raise self._find().refuse(
                 f"must return one class for each row from predict(), 0 to {n_classes - 1},"
                 f" got {short_value(codes)}"
             )
@@ -94,7 +114,7 @@ class InstalledProbe(Classifier):
         # A function of a plugin, and settings such as probability, decide what there is.
         has = vars(self).get("estimator_")
         if has is None:
-            has = find_plugin(MODELS, self.plugin).load()
+            has = self._find().load()
         if not hasattr(has, name):
             raise AttributeError(name)
         return lambda X: self._scores(name, self._check(X))
@@ -107,14 +127,14 @@ class InstalledProbe(Classifier):
         if method == "decision_function" and n_classes == 2:
             shapes = {(len(X),)}
         if scores.shape not in shapes:
-            raise find_plugin(MODELS, self.plugin).refuse(
+            raise self._find().refuse(
                 f"must return the shape {min(shapes)} from {method}(), got {scores.shape}"
             )
         return scores
 
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
         """Return what a method of the plugin gives for rows: numbers, as many as rows."""
-        plugin = find_plugin(MODELS, self.plugin)
+        plugin = self._find()
         called = getattr(self.estimator_, method)
         array = plugin.call(lambda: np.asarray(called(X)), f"failed in {method}()")
         is_numbers = (
@@ -129,7 +149,7 @@ class InstalledProbe(Classifier):
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""
-        plugin = find_plugin(MODELS, self.plugin)
+        plugin = self._find()
         arrays = super().to_arrays()
         params = plugin.call(
             lambda: self.estimator_.get_params(deep=False), "has no get_params()"

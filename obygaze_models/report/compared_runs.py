@@ -10,20 +10,24 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, table, with_interval
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
+from obygaze_features.core.plugins import find_plugin, install_hint
+from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.bootstrap import interval_of
 from obygaze_models.evaluation.families import DrawnDifference, family_p_values
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
+    installed_metric,
     ranking_metric,
 )
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.comparisons import drawn_over_films
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import METRIC_NAMES
+from obygaze_models.protocols.runner.table import short_metric, shown_metrics
 from obygaze_models.protocols.runner.tested_cells import (
     CellName,
     ClipNumbers,
@@ -103,12 +107,14 @@ class ComparedRuns:
         metric: The metric of values and differences.
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The cells and baselines.
+        warnings: Why there are no differences, where a metric of a plugin cannot be computed.
     """
 
     runs: Sequence[str]
     metric: str
     settings: Mapping[str, Sequence[str]]
     cells: Sequence[CellOfRuns]
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
@@ -148,10 +154,15 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
     """
     if len(runs) < 2:
         raise FixUsage("a comparison needs two runs or more")
-    chosen = _chosen_metric(runs[0], metric)
+    chosen = _chosen_metric(runs, metric)
     clips = ClipNumbers.of_runs(runs)
     records = [_records_by_name(run) for run in runs]
-    tested = [_tested_by_name(run, clips) for run in runs]
+    warnings = []
+    reason = _why_without_differences(runs, chosen)
+    if reason:
+        warnings.append(f"no differences of {chosen}: {reason}")
+    further = (chosen,) if chosen not in METRICS and not reason else ()
+    tested = [_tested_by_name(run, clips, further) for run in runs]
     cells = []
     drawn: list[DrawnDifference] = []
     for name in _in_order(records):
@@ -172,18 +183,49 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         metric=chosen,
         settings=differing_settings(runs),
         cells=_with_p(cells, drawn),
+        warnings=warnings,
     )
 
 
-def _chosen_metric(first: Run, metric: str | None) -> str:
-    """Return the metric to compare by: predictions give those of obygaze, not those of plugins."""
+def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
+    """Return the metric to compare by; the default is the primary one of the first run."""
     if metric is None:
-        primary = str(first.protocol.get("report", {}).get("primary") or "ap")
-        return primary if primary in METRICS else ranking_metric(primary)
-    if metric not in METRICS:
-        known = ", ".join(METRICS)
-        raise FixUsage(f"unknown metric {metric!r}", hint=f"one of {known}")
+        primary = str(runs[0].protocol.get("report", {}).get("primary") or "ap")
+        records = (*runs[0].cells, *runs[0].baselines)
+        has_values = any(primary in record.metrics for record in records)
+        return primary if has_values else ranking_metric(primary)
+    known = dict.fromkeys(METRICS)
+    for run in runs:
+        known |= dict.fromkeys(shown_metrics(run.protocol))
+    if metric not in known:
+        meant = near(metric, [*known])
+        raise FixUsage(
+            f"unknown metric {metric!r}{meant}", hint=f"one of {', '.join(known)}"
+        )
     return metric
+
+
+def _why_without_differences(runs: Sequence[Run], metric: str) -> str:
+    """Return why differences of a metric of a plugin cannot be computed; "" if they can.
+
+    The values of a run are in its records; a difference needs the function of the plugin, on the
+    clips that both runs tested.
+    """
+    if metric in METRICS:
+        return ""
+    used = [run.about.get("plugins", {}).get("metrics", {}).get(metric) for run in runs]
+    try:
+        package = find_plugin(INSTALLED_METRICS, metric).package
+        installed_metric(metric)
+    except NotFound as error:
+        hints = [install_hint(str(package)) for package in used if package]
+        return "; ".join([error.message, *hints[:1]])
+    except ObygazeError as error:
+        return error.message
+    for name, package_of_run in zip(names_of(runs), used, strict=True):
+        if package_of_run not in (None, package):
+            return f"{name} is by {package_of_run}, installed is {package}"
+    return ""
 
 
 def _in_order(mappings: Iterable[Mapping[Key, Any]]) -> list[Key]:
@@ -214,8 +256,10 @@ def _records_by_name(run: Run) -> dict[CellName, CellRecord]:
     return {_name_of(run, record): record for record in (*run.cells, *run.baselines)}
 
 
-def _tested_by_name(run: Run, clips: ClipNumbers) -> dict[CellName, Cell]:
-    cells = cells_of_run(run, clips).values()
+def _tested_by_name(
+    run: Run, clips: ClipNumbers, further: Sequence[str]
+) -> dict[CellName, Cell]:
+    cells = cells_of_run(run, clips, further).values()
     return {_name_of(run, cell): cell for cell in cells}
 
 
@@ -344,7 +388,7 @@ def comparison_text(compared: ComparedRuns) -> str:
         lines.append(table(("what differs", *numbers), rows))
     else:
         lines.append("the settings and inputs are the same")
-    metric = METRIC_NAMES.get(compared.metric, compared.metric)
+    metric = short_metric(compared.metric)
     headers = ["store", "train", "test", "model"]
     headers += [f"{metric}, {number}" for number in numbers]
     for number in numbers[1:]:

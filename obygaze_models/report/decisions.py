@@ -10,7 +10,6 @@ from obygaze_features.core.figures import MUTED
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.report.figure import BASELINE, MODEL, WRONG, FigureSet
 from obygaze_models.report.lookup import (
-    SHOWN,
     ReportRun,
     grouped,
     metric_name,
@@ -35,8 +34,8 @@ def decisions(run: ReportRun) -> Part:
             yield Number(at_chosen.value if at_chosen else None)
 
     in_cells = set(chain.from_iterable(cell.metrics for cell in run.cells))
-    further = [metric for metric in report_text()["metrics"] if metric not in SHOWN]
-    metrics = [metric for metric in further if metric in in_cells]
+    in_cells -= set(run.shown_metrics)
+    metrics = [metric for metric in report_text()["metrics"] if metric in in_cells]
     if metrics:
         rows = run.rows_by_pair(run.cells, values)
         headers = [metric_name(metric) for metric in metrics]

@@ -12,7 +12,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
-from obygaze_models.evaluation.metrics import METRICS, goodness, ranking_metric
+from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.protocols.results.cells import (
     CHOSEN,
     CellRecord,
@@ -22,13 +22,12 @@ from obygaze_models.protocols.results.cells import (
 from obygaze_models.protocols.results.concepts import ConceptVectors, Head
 from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import CEILINGS
+from obygaze_models.protocols.runner.table import CEILINGS, shown_metrics
 from obygaze_models.report.findings import Finding, findings_of
 from obygaze_models.report.tables import Heading, Number, Row, report_text
 
 T = TypeVar("T")
 K = TypeVar("K")
-SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 
 
 class OfModel(Protocol):
@@ -87,10 +86,9 @@ class ReportRun(Run):
         return str(self.settings.get("primary") or "ap")
 
     @property
-    def further_metrics(self) -> list[str]:
-        """The metrics of plugins that the protocol names."""
-        named = [self.primary, *self.settings.get("metrics", ())]
-        return [name for name in dict.fromkeys(named) if name not in METRICS]
+    def shown_metrics(self) -> list[str]:
+        """The metrics of the main table; the primary one is the first."""
+        return shown_metrics(self.protocol)
 
     @property
     def ranking(self) -> str:

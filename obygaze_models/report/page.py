@@ -187,7 +187,7 @@ def coverage(run: ReportRun) -> Part:
 
 
 def provenance(run: ReportRun) -> Part:
-    """Yield checksums, versions and seeds: what is needed to run the experiment again."""
+    """Yield checksums, versions, plugins and seeds: what is needed to run the experiment again."""
     about = run.about
     manifest = about["manifest"]
     rows: list[Row] = [
@@ -205,6 +205,17 @@ def provenance(run: ReportRun) -> Part:
         rows.append(("store", contents, store["fingerprint"]))
     rows.append(("results", "results.json", about["results_sha256"]))
     rows += [("version", name, version) for name, version in about["versions"].items()]
+    for kind, packages in about.get("plugins", {}).items():
+        rows += [
+            (f"plugin ({kind})", name, package) for name, package in packages.items()
+        ]
+    for name, model in about["protocol"].get("models", {}).items():
+        package = model.get("settings", {}).get("package")
+        if package:
+            rows.append(("plugin (models)", name, package))
+    for name, finding in run.findings.items():
+        if not finding.package.startswith("obygaze "):
+            rows.append(("plugin (analyses)", name, finding.package))
     rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
     rows.append(("created", about.get("created", ""), about.get("created_by", "")))
     yield make_table("provenance", "provenance", rows)

@@ -18,7 +18,6 @@ from obygaze_models.report.figure import (
     hide_ticks,
 )
 from obygaze_models.report.lookup import (
-    SHOWN,
     ReportRun,
     grouped,
     metric_name,
@@ -70,7 +69,9 @@ def _results_of_test(
 ) -> ResultTable:
     """Return the table of a test task: models under their train task, then baselines."""
     cells = [record for record in records if record.kind == "cell"]
-    baselines = merged_baselines([r for r in records if r.kind == "baseline"])
+    baselines = merged_baselines(
+        [r for r in records if r.kind == "baseline"], run.shown_metrics
+    )
     shown = [*cells, *(record for _, _, record in baselines)]
     sizes = {(record.n_test, record.prevalence) for record in shown}
     sizes_differ = len(sizes) > 1
@@ -113,7 +114,7 @@ def _cells(run: ReportRun, record: CellRecord, with_sizes: bool) -> dict[str, An
     if with_sizes:
         cells["clips"] = record.n_test
         cells["share positive"] = Number(record.prevalence)
-    for metric in (*SHOWN, *run.further_metrics):
+    for metric in run.shown_metrics:
         cells[metric_name(metric)] = metric_of(record, metric)
     if any(cell.seeds for cell in run.cells):
         header = f"SD over seeds, {metric_name(run.primary)}"
@@ -129,12 +130,12 @@ def _sd_over_seeds(record: CellRecord, metric: str) -> float | None:
 
 
 def merged_baselines(
-    records: Sequence[CellRecord],
+    records: Sequence[CellRecord], metrics: Sequence[str]
 ) -> list[tuple[list[str], str, CellRecord]]:
     """Return one row for baselines with equal values: names, train tasks, and one record."""
 
     def shown_values(record: CellRecord) -> tuple[object, ...]:
-        shown = (str(metric_of(record, metric)) for metric in SHOWN)
+        shown = (str(metric_of(record, metric)) for metric in metrics)
         return record.feature, bool(record.ceiling), record.leaked, *shown
 
     all_tasks = {record.train for record in records}
@@ -208,17 +209,21 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         for train, same_train in grouped(cells, lambda cell: cell.train).items():
             rows.append((f"trained on {train}", None))
             rows += [(run.label(cell), cell) for cell in same_train]
-        rows += _baseline_rows([r for r in run.baselines if r.test == test])
+        rows += _baseline_rows(
+            [r for r in run.baselines if r.test == test], run.shown_metrics
+        )
         key = f"intervals-{slug(test)}"
         height = 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
 
-def _baseline_rows(records: Sequence[CellRecord]) -> list[IntervalRow]:
+def _baseline_rows(
+    records: Sequence[CellRecord], metrics: Sequence[str]
+) -> list[IntervalRow]:
     """Return the rows of the baselines of a test task below their heading."""
     rows: list[IntervalRow] = []
-    baselines = merged_baselines(records)
+    baselines = merged_baselines(records, metrics)
     if baselines:
         rows.append(("baselines", None))
     for names, trains, record in baselines:

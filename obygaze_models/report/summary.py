@@ -54,6 +54,12 @@ def summary(run: ReportRun) -> Part:
     if not cells:
         return
     lines = [_beside_guess(run, cell) for cell in cells]
+    if run.primary != run.ranking:
+        yield sentence(
+            "primary",
+            primary=metric_name(run.primary),
+            ranking=metric_name(run.ranking),
+        )
     yield _answer(run, lines)
     yield _table(run, lines)
 
@@ -145,7 +151,28 @@ def _table(run: ReportRun, lines: Sequence[BesideGuess]) -> ResultTable:
         rows.append(Heading(_task(run, of_pair[0].cell)))
         rows += [_row(run, line) for line in of_pair]
     table = make_table("summary", "summary", rows, metric=metric_name(run.ranking))
-    return replace(table, folded=len(lines) > MAX_OPEN_ROWS)
+    first, *others = table.headers
+    headers = [first, *_headers_of_primary(run), *others]
+    return replace(table, headers=headers, folded=len(lines) > MAX_OPEN_ROWS)
+
+
+def _headers_of_primary(run: ReportRun) -> list[str]:
+    """Return the headers of the primary metric, where models are compared by another one."""
+    if run.primary == run.ranking:
+        return []
+    name = metric_name(run.primary)
+    return [name, f"{name} of its best guess"]
+
+
+def _values_of_primary(run: ReportRun, cell: CellRecord) -> list[Number]:
+    """Return the primary metric of a cell, and of the guess that is best by it."""
+    if run.primary == run.ranking:
+        return []
+    guesses = best_guesses(run, cell.pair, cell.feature, run.primary)
+    guess = Number(None)
+    if guesses:
+        guess = Number(metric_of(guesses[0], run.primary).value)
+    return [metric_of(cell, run.primary), guess]
 
 
 def _task(run: ReportRun, cell: CellRecord) -> str:
@@ -165,6 +192,7 @@ def _row(run: ReportRun, line: BesideGuess) -> Row:
         guess = Number(metric_of(line.guesses[0], run.ranking).value)
     return (
         run.label(line.cell),
+        *_values_of_primary(run, line.cell),
         metric_of(line.cell, run.ranking),
         ", ".join(guess.model for guess in line.guesses) or UNKNOWN,
         guess,

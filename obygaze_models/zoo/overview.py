@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import table
@@ -9,12 +10,12 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.plugins import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_models.zoo.info import ModelInfo, card_text
+from obygaze_models.zoo.info import ModelInfo, TrainingClips, card_text
 from obygaze_models.zoo.saving import (
     MODEL_FILE,
     TRUST,
     SavedModel,
-    load_model,
+    read_clips,
     read_document,
     verify_folder,
 )
@@ -102,39 +103,42 @@ def _summary(name: str, info: ModelInfo) -> ModelSummary:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A saved model, shown as its card."""
+    """The facts of a saved model, shown as its card; its estimator is not loaded."""
 
-    model: SavedModel
+    folder: Path
+    info: ModelInfo
+    clips: TrainingClips | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of model.json."""
-        path = self.model.folder / MODEL_FILE
-        document: dict[str, Any] = parse_json(path.read_bytes())
+        document: dict[str, Any] = parse_json((self.folder / MODEL_FILE).read_bytes())
         return document
 
     def __str__(self) -> str:
-        text = card_text(self.model.info, self.model.clips)
+        text = card_text(self.info, self.clips)
         return text.split("---\n", 2)[-1].strip()
 
 
 def show_model(
-    model: PathLike | SavedModel,
-    *,
-    trust: Annotated[Sequence[str], TRUST] = (),
-    workspace: PathLike | None = None,
+    model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
+    No code of the model is needed: that of a plugin is shown where its package is not installed.
+
     Args:
         model: The name of a model of the workspace, or its folder.
-        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze models show films-pcbm
         obygaze models show models/films-pcbm --json
     """
-    return ModelCard(load_model(model, trust=trust, workspace=workspace))
+    if isinstance(model, SavedModel):
+        return ModelCard(model.folder, model.info, model.clips)
+    folder = Workspace.of(workspace).existing("models", model)
+    document = read_document(folder)
+    return ModelCard(folder, document.info, read_clips(folder, document))
 
 
 @dataclass(frozen=True)

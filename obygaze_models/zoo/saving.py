@@ -242,10 +242,8 @@ def load_folder(folder: Path) -> SavedModel:
             raise Corrupt(
                 f"{quantity} is {stated}, but {actual} in the estimator", where=where
             )
-    clips = None
-    if document.training_clips is not None:
-        table = _read_checked(folder, CLIPS_FILE, document.training_clips)
-        clips = read_training_clips(table, str(folder / CLIPS_FILE))
+    clips = read_clips(folder, document)
+    if clips is not None:
         unknown = _unknown_columns(clips, estimator, info)
         if unknown:
             where = str(folder / CLIPS_FILE)
@@ -253,6 +251,14 @@ def load_folder(folder: Path) -> SavedModel:
     return SavedModel(
         info, estimator, document.created_by, folder, clips, document.sha256
     )
+
+
+def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
+    """Return the training clips of a model; None where it does not list them."""
+    if document.training_clips is None:
+        return None
+    table = _read_checked(folder, CLIPS_FILE, document.training_clips)
+    return read_training_clips(table, str(folder / CLIPS_FILE))
 
 
 def verify_folder(folder: Path) -> SavedModel:

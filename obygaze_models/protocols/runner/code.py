@@ -12,7 +12,15 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from obygaze_features.core.plugins import Plugin, find_plugin
+from obygaze_features.core.plugins import (
+    BASELINES,
+    METRICS,
+    SPLITS,
+    Plugin,
+    find_plugin,
+)
+from obygaze_models.models.registry import further_baselines
+from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
 from obygaze_models.protocols.schemes import plugin_of_scheme
 
 ROOTS = tuple(
@@ -54,6 +62,27 @@ def scheme_code(name: str) -> list[str]:
         folder = Path(str(sys.modules[plugin.point.module].__file__)).parent
         return [_hash_of(folder.rglob("*"))]
     return [_hash_of(_files_of(plugin)), *_needed_versions(plugin.point.dist)]
+
+
+def used_packages(protocol: Protocol) -> dict[str, dict[str, str]]:
+    """Return name and version of the package of each plugin that a protocol uses, by kind and name.
+
+    Those of models are settings of the models. What came with obygaze has its version.
+    """
+    used: dict[str, dict[str, str]] = {}
+    names_of_groups: dict[str, Iterable[str]] = {
+        METRICS: protocol.further_metrics,
+        BASELINES: further_baselines(protocol.grid.baselines),
+        SPLITS: [name for name in [protocol.splits.kind] if name not in SPLIT_KINDS],
+    }
+    for group, names in names_of_groups.items():
+        kind = group.removeprefix("obygaze.")
+        for name in names:
+            used.setdefault(kind, {})[name] = find_plugin(group, name).package
+    scheme = plugin_of_scheme(protocol.splits.scheme)
+    if scheme is not None and not scheme.is_ours:
+        used["schemes"] = {protocol.splits.scheme: scheme.package}
+    return used
 
 
 def _files_of(plugin: Plugin) -> list[Path]:

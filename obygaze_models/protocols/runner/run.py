@@ -19,6 +19,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.core.plugins import BASELINES, METRICS, MODELS, SPLITS
+from obygaze_features.manifest.installed import packages_that_read
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
@@ -33,6 +34,7 @@ from obygaze_models.protocols.runner.code import (
     own_code,
     plugin_code,
     scheme_code,
+    used_packages,
 )
 from obygaze_models.protocols.runner.comparisons import (
     comparable,
@@ -459,6 +461,10 @@ def _about(
     protocol = inputs.protocol
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
+    plugins = used_packages(protocol)
+    read_by = packages_that_read(manifest.header)
+    if read_by:
+        plugins["datasets"] = {manifest.name: ", ".join(read_by)}
     return {
         "format": RUN_FORMAT,
         "name": name,
@@ -483,6 +489,7 @@ def _about(
         },
         "splits_sha256": dict(splits),
         "versions": {"obygaze": __version__, **machine.packages},
+        "plugins": plugins,
         "seeds": {
             "splits": protocol.splits.seed,
             "fit": protocol.fit.seed,

@@ -1,11 +1,13 @@
 """The text of a run for the terminal: a line for each cell and baseline, then the remarks."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.plugins import label_of
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import (
     CHOSEN,
@@ -32,10 +34,23 @@ BEST_OF_STORES = (
     "The best of several stores, picked from this table, is too good: its own test films picked "
     "it. --set fit.choose_store=true adds rows in which training films choose the store."
 )
-HEADERS = (
-    *("store", "train", "test", "model", "clips", "positive", "leaked"),
-    *(METRIC_NAMES[metric] for metric in SHOWN),
-)
+HEADERS = ("store", "train", "test", "model", "clips", "positive", "leaked")
+
+
+def shown_metrics(protocol: Mapping[str, Any]) -> list[str]:
+    """Return the metrics of the main table: the primary one, the usual ones, those of plugins.
+
+    Args:
+        protocol: The protocol of a run, as run.json has it.
+    """
+    report = protocol.get("report", {})
+    primary = str(report.get("primary") or "ap")
+    return list(dict.fromkeys((primary, *SHOWN, *report.get("metrics", ()))))
+
+
+def short_metric(metric: str) -> str:
+    """Return the name of a metric for a terminal."""
+    return METRIC_NAMES.get(metric, label_of(metric))
 
 
 def result_text(run: Run) -> str:
@@ -69,15 +84,17 @@ def _cell_table(run: Run) -> list[str]:
 
     What is the same in every row of a test task is written once, so that a line fits a terminal.
     """
-    shown = [*run.cells, *_once(run.baselines)]
+    shown = [*run.cells, *_once(run.baselines, shown_metrics(run.protocol))]
     printed = [_paper_values(record) for record in shown]
     metrics: dict[str, None] = {}
     for values in printed:
         metrics |= dict.fromkeys(values)
-    headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
+    columns_of_metrics = shown_metrics(run.protocol)
+    headers = [*HEADERS, *map(short_metric, columns_of_metrics)]
+    headers += [f"paper, {short_metric(metric)}" for metric in metrics]
     rows: list[list[object]] = []
     for record, values in zip(shown, printed, strict=True):
-        row = list(_line(record))
+        row = list(_line(record, columns_of_metrics))
         row += [_paper(values.get(metric)) for metric in metrics]
         rows.append(row)
     lines = []
@@ -145,14 +162,14 @@ def _has_shared_films(cell: CellRecord) -> bool:
     return cell.metrics["ap"].ends[0] is None and not cell.no_interval
 
 
-def _once(baselines: Sequence[CellRecord]) -> list[CellRecord]:
+def _once(baselines: Sequence[CellRecord], metrics: Sequence[str]) -> list[CellRecord]:
     """Return one line for baselines with equal values, and for each test of those without a fit."""
     shown: dict[tuple[object, ...], CellRecord] = {}
     for record in baselines:
         is_blind = record.model in UNTRAINED
         if is_blind:
             record = replace(record, train="-", leaked=0)
-        values = [str(record.metrics.get(metric)) for metric in SHOWN]
+        values = [str(record.metrics.get(metric)) for metric in metrics]
         model = record.model if is_blind else ""
         key = (record.feature, record.train, record.test, model, *values)
         if key not in shown:
@@ -163,12 +180,12 @@ def _once(baselines: Sequence[CellRecord]) -> list[CellRecord]:
     return list(shown.values())
 
 
-def _line(record: CellRecord) -> Sequence[object]:
+def _line(record: CellRecord, metrics: Sequence[str]) -> Sequence[object]:
     name = record.model + CEILINGS.get(record.model, "")
     if record.expected:
         name += " (expected)"
     values: list[str | None] = []
-    for metric in SHOWN:
+    for metric in metrics:
         estimate = record.metrics.get(metric)
         if estimate is None or estimate.value is None:
             values.append(None)

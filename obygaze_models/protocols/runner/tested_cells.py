@@ -1,7 +1,7 @@
 """The cells of finished runs, read back from their predictions, so that runs can be compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,16 @@ class ClipNumbers:
         return cls({clip: number for number, clip in enumerate(ids)}, films)
 
 
-def cells_of_run(run: Run, clips: ClipNumbers) -> dict[CellName, Cell]:
-    """Return the cells and baselines of a run that have predictions; rows are numbers of clips."""
+def cells_of_run(
+    run: Run, clips: ClipNumbers, further_metrics: Sequence[str] = ()
+) -> dict[CellName, Cell]:
+    """Return the cells and baselines of a run that have predictions; rows are numbers of clips.
+
+    Args:
+        run: A finished run.
+        clips: The clips of all runs.
+        further_metrics: Metrics of plugins.
+    """
     rows_of: dict[CellName, dict[FoldName, list[dict[str, Any]]]] = {}
     for row in run.predictions:
         name = (row["train"], row["test"], row["model"], row["feature"])
@@ -60,7 +68,8 @@ def cells_of_run(run: Run, clips: ClipNumbers) -> dict[CellName, Cell]:
     for record in (*run.cells, *run.baselines):
         name = (record.train, record.test, record.model, record.feature)
         if name in rows_of:
-            cells[name] = _cell(record, rows_of[name], clips)
+            cell = _cell(record, rows_of[name], clips)
+            cells[name] = replace(cell, further_metrics=further_metrics)
     return cells
 
 

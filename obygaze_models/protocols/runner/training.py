@@ -41,6 +41,7 @@ from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs
+from obygaze_models.protocols.runner.table import shown_metrics
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
@@ -273,7 +274,7 @@ def _model_info(
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),
-        metrics=_metrics(run.cells),
+        metrics=_metrics(run),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=(
             f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
@@ -282,12 +283,17 @@ def _model_info(
     )
 
 
-def _metrics(cells: Sequence[CellRecord]) -> dict[str, dict[str, object]]:
-    """Return the value and interval of each metric; of several tasks, with the task's name."""
+def _metrics(run: Run) -> dict[str, dict[str, object]]:
+    """Return the value and interval of each metric; of several tasks, with the task's name.
+
+    The primary metric of the protocol is the first of each task.
+    """
+    cells = run.cells
+    names = dict.fromkeys((*shown_metrics(run.protocol), *CARD_METRICS))
     metrics: dict[str, dict[str, object]] = {}
     for cell in cells:
         prefix = f"{cell.test}: " if len(cells) > 1 else ""
-        for name in CARD_METRICS:
+        for name in names:
             if name in cell.metrics:
                 metric = cell.metrics[name]
                 metrics[prefix + name] = {"value": metric.value, "ci": metric.ci}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -15,8 +16,11 @@ from support.experiments import films, planted, write_workspace
 import obygaze as og
 from obygaze_features.core import plugins
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.manifest.installed import packages_that_read
 from obygaze_models.protocols.experiments import train
 from obygaze_models.protocols.kinds import trainable
+from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.zoo.overview import show_model
 
 FILE = """
 import numpy as np
@@ -111,6 +115,8 @@ def test_a_model_of_a_file_is_trained_saved_and_used(
     with pytest.raises(FixUsage, match="is not trusted") as refused:
         og.load_model("kept")
     assert "--trust own.py:NearestMean" in str(refused.value.hint)
+    # What is only read needs no code.
+    assert "NearestMean" in str(show_model("kept"))
     elsewhere = here / "code"
     elsewhere.mkdir()
     shutil.move(here / "own.py", elsewhere / "own.py")
@@ -132,7 +138,32 @@ def test_a_metric_of_a_file(here: Path) -> None:
     counts = cell["confusion"]
     expected = counts["tn"] / (counts["tn"] + counts["fp"])
     assert cell["own.py:specificity"]["value"] == pytest.approx(expected)
+    sha256 = hashlib.sha256((here / "own.py").read_bytes()).hexdigest()
+    package = f"own.py {sha256[:16]}"
+    assert run.about["plugins"] == {"metrics": {"own.py:specificity": package}}
+    header = next(line for line in result_text(run).splitlines() if "leaked" in line)
+    assert header.split()[-2:] == ["AUC", "specificity"]
     og.report("a")
+    rows = (here / "runs/a/tables/provenance.csv").read_text("utf-8").splitlines()
+    assert f"plugin (metrics),own.py:specificity,{package}" in rows
+
+
+def test_a_primary_metric_of_a_file_is_the_first_everywhere(here: Path) -> None:
+    primary = "report.primary=own.py:specificity"
+    run, model = og.train(
+        "ridge", "sig", "films", changes=[*QUICK, primary], output="k"
+    )
+    header = next(line for line in result_text(run).splitlines() if "leaked" in line)
+    assert header.split()[-6:] == ["specificity", "F1", "F1", "weighted", "AP", "AUC"]
+    assert next(iter(model.info.metrics)) == "own.py:specificity"
+    card = (here / "models/k/README.md").read_text("utf-8")
+    assert card.index("| own.py:specificity |") < card.index("| ap |")
+    og.report("k")
+    page = (here / "runs/k/report.md").read_text("utf-8")
+    assert "The primary metric of the protocol is own.py:specificity." in page
+    compared = og.compare("k", "k")
+    assert compared.metric == "own.py:specificity"
+    assert compared.cells[0].differences[1].value == 0.0
 
 
 def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
@@ -146,6 +177,8 @@ def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     }
     assert scores["tt0000001-015"] == pytest.approx(0.5)
     assert record.metrics["auc"].value == pytest.approx(0.5, abs=0.25)
+    (package,) = run.about["plugins"]["baselines"].values()
+    assert package.startswith("own.py ")
     og.report("a")
     wrong = 'grid.baselines=["own.py:too_much"]'
     with pytest.raises(FixInput, match="a number from 0 to 1"):
@@ -157,6 +190,8 @@ def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:
     run = og.run("honest", "sig", "films", changes=[*RIDGE, kind], output="a")
     folds = {row["clip_id"].split("-")[0]: row["fold"] for row in run.predictions}
     assert len(set(folds.values())) == 2
+    (package,) = run.about["plugins"]["splits"].values()
+    assert package.startswith("own.py ")
     assert folds["tt0000001"] == folds["tt0000003"] != folds["tt0000002"]
     assert all(fold.leaked == 0 for fold in run.cells[0].folds)
     wrong = "splits.kind=own.py:divided"
@@ -199,6 +234,19 @@ def test_a_data_set_of_a_file(here: Path) -> None:
     manifest = og.read_manifest("piers")
     assert list(manifest.clip_ids) == ["pier-1", "pier-2"]
     assert "own.py" in manifest.header.notes[0]
+    (package,) = packages_that_read(manifest.header)
+    assert manifest.header.notes == (f"read by {package}",)
+
+
+def test_a_run_has_the_package_that_read_its_manifest(here: Path) -> None:
+    header = replace(FILMS.header, notes=("made up", "read by gaze-lab 0.1"))
+    read_by_plugin = replace(FILMS, header=header)
+    run = og.run("honest", "sig", read_by_plugin, changes=RIDGE, output="a")
+    assert run.about["plugins"] == {"datasets": {"films": "gaze-lab 0.1"}}
+    without = og.run("honest", "sig", FILMS, changes=RIDGE, output="b")
+    assert without.about["plugins"] == {}
+    settings = og.compare("a", "b").settings
+    assert settings["plugins.datasets.films"] == ["gaze-lab 0.1", "–"]
 
 
 def test_what_a_file_lacks_is_named(here: Path) -> None:

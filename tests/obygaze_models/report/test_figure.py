@@ -478,13 +478,13 @@ def test_baselines_that_share_a_row_are_named_up_to_two():
     records = [
         CellRecord.from_json(baseline(name, ap=ap)) for name, ap in values.items()
     ]
-    assert [label for label, _ in _baseline_rows(records)] == [
+    assert [label for label, _ in _baseline_rows(records, ["ap"])] == [
         "baselines",
         "random and 2 more",
         "neighbour, film_prior",
         "oracle",
     ]
-    assert _baseline_rows([]) == []
+    assert _baseline_rows([], ["ap"]) == []
 
 
 def test_a_baseline_of_some_tasks_is_named_with_them():
@@ -492,7 +492,7 @@ def test_a_baseline_of_some_tasks_is_named_with_them():
         CellRecord.from_json(baseline("prevalence", train="A")),
         CellRecord.from_json(baseline("neighbour", train="B", ap=0.5)),
     ]
-    assert [label for label, _ in _baseline_rows(records)] == [
+    assert [label for label, _ in _baseline_rows(records, ["ap"])] == [
         "baselines",
         "prevalence · A",
         "neighbour · B",

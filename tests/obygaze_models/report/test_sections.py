@@ -67,7 +67,7 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
     assert table.title == (
         "Tested on EN_S: easy negatives against sure (12 clips of 3 films, 25.0 % positive)"
     )
-    assert table.headers == ("model", "F1 binary", "F1 weighted", "AP", "AUC", "leaked")
+    assert table.headers == ("model", "AP", "F1 binary", "F1 weighted", "AUC", "leaked")
     assert groups_of(table) == [
         ("trained on HN_S", 2),
         ("baselines without features", 2),
@@ -80,7 +80,7 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
         "random (expected), all_positive, prevalence · any task",
         "oracle (true concepts) · any task",
     ]
-    assert rows[0][3] == Number(0.625, 0.25, 0.875)
+    assert rows[0][1] == Number(0.625, 0.25, 0.875)
     assert [row[5] for row in rows] == [0, 5, 0, 0]
     assert warned(table) == ["pcbm-dt"]
     assert table.note.startswith("Leaked: ")
@@ -96,7 +96,10 @@ def test_equal_baselines_share_a_row_with_their_tasks():
         CellRecord.from_json(baseline("prevalence", train="C", ap=0.5)),
         CellRecord.from_json(baseline("neighbour", train="C")),
     ]
-    found = [(names, trains) for names, trains, _ in merged_baselines([*alike, *other])]
+    found = [
+        (names, trains)
+        for names, trains, _ in merged_baselines([*alike, *other], ["ap"])
+    ]
     assert found == [
         (["prevalence"], "A, B"),
         (["neighbour"], "any task"),
@@ -532,6 +535,34 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
     ]
     # Of the three films with clips of both classes, two have an AUC of at most .5.
     assert first[6] == "2 of 3: tt1, tt2"
+
+
+def test_a_primary_metric_without_intervals_comes_before_the_one_of_the_comparison(
+    tmp_path,
+):
+    own = {"train": "EN_S", "test": "EN_S"}
+    mcc = {"mean": 0.25, "sd": 0.0, "value": 0.25, "ci": None}
+    of_guess = {**mcc, "value": 0.125}
+    records = [
+        cell("beats", **own, mcc=mcc),
+        baseline("neighbour", **own, ap=0.5, mcc={**mcc, "value": 0.0}),
+        baseline("prevalence", **own, ap=0.25, mcc=of_guess),
+        against_guess("beats", [0.0625, 0.25], 0.03125),
+    ]
+    written = read_run(write_run(tmp_path / "run", records))
+    protocol = {**written.protocol, "report": {"primary": "mcc"}}
+    about = {**written.about, "protocol": protocol}
+    run = ReportRun(written.folder, about, written.records)
+    (made, *_) = sections_of(run)
+    assert "The primary metric of the protocol is mcc." in made.sentences[1]
+    (table,) = made.tables
+    headers = ["model", "mcc", "mcc of its best guess", "AP", "best guess"]
+    assert table.headers[:5] == headers
+    (row,) = rows_of(table)
+    assert [str(value) for value in row[1:3]] == ["0.25", "0.12"]
+    assert row[4] == "neighbour"
+    (results,) = (section for section in sections_of(run) if section.key == "results")
+    assert results.tables[0].headers[1] == "mcc"
 
 
 def test_a_run_that_shows_nothing_says_so_first(tmp_path):
