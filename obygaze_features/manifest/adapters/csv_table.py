@@ -134,7 +134,7 @@ def read(
     unmapped = {column: column for column in table.columns if column not in used}
     plan = {**targets, **unmapped}
     decimal_comma = table.delimiter != ","
-    cells = [_cells(row, plan, chosen, decimal_comma) for row in table.rows]
+    cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in table.rows]
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if _is_changed(column, cells)]
@@ -430,7 +430,7 @@ def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
     return repr(float(60 * whole_minutes + seconds))
 
 
-def _cells(
+def _values_of_clip(
     row: TableRow, plan: Mapping[str, str], mapping: TableMapping, decimal_comma: bool
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""

@@ -231,10 +231,17 @@ class Arrays:
     def _chunks(
         self, key: str, layout: ChunkLayout, wanted: Sequence[int]
     ) -> Iterator[Bytes | None]:
-        """Yield some chunks of a file, which is only read in parts if not all are wanted."""
-        if len(wanted) == layout.n_chunks:
+        """Yield some chunks of a file, which is only read in parts if not all are wanted.
+
+        A file whose chunks have no recorded checksums, as in stores of older versions, is read
+        whole: only the checksum of the file says then that it is the one that was committed.
+        """
+        is_wanted_whole = len(wanted) == layout.n_chunks
+        if is_wanted_whole or not self.commits.has_checksums_of_chunks(key):
             data = self._part(key, layout)
-            for bounds in layout.spans(data, len(data)):
+            bounds_of = layout.spans(data, len(data))
+            for number in wanted:
+                bounds = bounds_of[number]
                 if bounds is None:
                     yield None
                     continue
@@ -332,7 +339,10 @@ def _is_expected(
     if layout is None or crc32c is None:
         return sha256_bytes(piece.data.tobytes()) == sha256
     if not crc32c:
-        return True
+        # None were recorded. A part is checked by the CRC32C at the end of its chunk alone, which
+        # happens only while rows of such a block are replaced: else the file is read whole.
+        is_whole = n_part == n_bytes
+        return not is_whole or sha256_bytes(piece.data.tobytes()) == sha256
     if number is not None:
         return crc32c_of(piece.data) == crc32c[8 * number : 8 * number + 8]
     if start < 0:

@@ -199,6 +199,11 @@ def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(
         found = open_store(tmp_path / "s").matrix("clip").values
         np.testing.assert_array_equal(found, values["clip"])
         assert not verify(tmp_path / "s", hashes=True).problems
+    # Its blocks are as long as each other, and each chunk has its own checksum at its end.
+    swap_blocks(tmp_path / "s", tmp_path / "s")
+    for clips in (None, ["att0000100-001"]):
+        with pytest.raises(Corrupt, match="does not have the checksum"):
+            open_store(tmp_path / "s").matrix("clip", clips=clips)
 
 
 def test_two_stores_planned_in_one_second_do_not_take_each_others_blocks(
