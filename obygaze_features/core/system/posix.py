@@ -39,6 +39,7 @@ __all__ = [
     "open_memory",
     "open_without_links",
     "receive_with_files",
+    "remove_file",
     "rename_folder",
     "replace_file",
     "seconds_of_children",
@@ -183,6 +184,11 @@ def sync_folder(path: Path) -> None:
 def replace_file(source: Path, target: Path) -> None:
     """Rename a file in one step; a file that has the new name is replaced."""
     source.replace(target)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    path.unlink(missing_ok=True)
 
 
 def rename_folder(source: Path, target: Path) -> None:

@@ -47,6 +47,7 @@ __all__ = [
     "open_memory",
     "open_without_links",
     "receive_with_files",
+    "remove_file",
     "rename_folder",
     "replace_file",
     "seconds_of_children",
@@ -191,6 +192,11 @@ def replace_file(source: Path, target: Path) -> None:
     _again_while_open(lambda: source.replace(target), target)
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    _again_while_open(lambda: path.unlink(missing_ok=True), path)
+
+
 def rename_folder(source: Path, target: Path) -> None:
     """Rename a folder in one step; an empty folder that has the new name is replaced."""
 
@@ -206,17 +212,17 @@ def rename_folder(source: Path, target: Path) -> None:
     _again_while_open(rename, target)
 
 
-def _again_while_open(rename: Callable[[], object], target: Path) -> None:
-    """Try a rename until no other program has the file open, or for `RETRY_S`."""
+def _again_while_open(change: Callable[[], object], target: Path) -> None:
+    """Try a rename or a removal until no other program has the file open, or for `RETRY_S`."""
     give_up = time.monotonic() + RETRY_S
     while True:
         try:
-            rename()
+            change()
             return
         except PermissionError as error:
             if time.monotonic() >= give_up:
                 raise InUse(
-                    "this cannot be replaced or renamed while another program has it open",
+                    "this cannot be replaced, renamed or removed while another program has it open",
                     where=str(target),
                     hint="close it in programs such as Excel, a video player or another obygaze"
                     " command, or pause OneDrive, Dropbox or the virus scanner for this folder",

@@ -249,7 +249,7 @@ class _Download(Transfer):
         for path in self.draft.rglob("*"):
             name = path.relative_to(self.draft).as_posix()
             if not path.is_dir() and name not in self.marks:
-                path.unlink()
+                system.remove_file(path)
         if selection.cut is not None:
             # In a folder of its own, since a store is planned in a draft beside its name.
             shutil.rmtree(draft / CUT, ignore_errors=True)
@@ -264,7 +264,7 @@ class _Download(Transfer):
         path = confined(self.draft, name)
         if _is_whole(path if path.is_file() else self.target / name, self.marks[name]):
             return True
-        path.unlink(missing_ok=True)
+        system.remove_file(path)
         return False
 
     def _fetch(self, name: str) -> None:
@@ -278,7 +278,7 @@ class _Download(Transfer):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 system.replace_file(part, path)
                 return
-            part.unlink()
+            system.remove_file(part)
         raise not_as_listed(name, self.source.location)
 
     def _append(self, name: str, mark: FileMark, part: Path) -> None:
@@ -394,7 +394,7 @@ def _copy_parts(parts: Path) -> None:
     if not parts.is_dir():
         return
     copy = parts / COPY
-    copy.unlink(missing_ok=True)
+    system.remove_file(copy)
     for part in sorted(parts.iterdir()):
         shutil.copyfile(part, copy)
         system.replace_file(copy, part)
@@ -474,7 +474,7 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             move_files(draft, target)
         if selection.sealed and (target / Partial.FILE).exists():
             # A partial copy of an earlier version is whole now.
-            (target / Partial.FILE).unlink()
+            system.remove_file(target / Partial.FILE)
             sync_dir(target)
     _add_licence(target, selection)
 

@@ -97,7 +97,7 @@ def _add_block(draft: Path, target: Path, marker: Marker) -> None:
         ) from error
     commit.finish_claim(target, marker.block)
     for name in marker.files:
-        confined(draft, name).unlink(missing_ok=True)
+        system.remove_file(confined(draft, name))
 
 
 def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:

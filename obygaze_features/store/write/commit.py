@@ -163,8 +163,8 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
 def _drop(folder: Path, marker: Marker, tag: str) -> None:
     """Remove what is left of a claim; a slower process finds nothing to move."""
     for index in range(len(marker.files)):
-        (folder / f"{index}.{tag}").unlink(missing_ok=True)
-    (folder / f"marker.{tag}").unlink(missing_ok=True)
+        system.remove_file(folder / f"{index}.{tag}")
+    system.remove_file(folder / f"marker.{tag}")
 
 
 def finish_claims(root: Path, staging: str = STAGING) -> None:

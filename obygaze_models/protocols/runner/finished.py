@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from obygaze_features.core import system
 from obygaze_features.core.drafts import short_name
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
@@ -82,7 +83,7 @@ class FinishedTests:
     def remove(self) -> None:
         """Remove the file of a run that is finished."""
         if self.path is not None:
-            self.path.unlink(missing_ok=True)
+            system.remove_file(self.path)
 
 
 def _as_json(value: Any) -> Any:

@@ -158,7 +158,7 @@ print((here / 'old').read_bytes(), len(pauses))
 """
     lines = on_windows(tmp_path, script).splitlines()
     assert lines == [
-        "this cannot be replaced or renamed while another program has it open",
+        "this cannot be replaced, renamed or removed while another program has it open",
         f"  in: {tmp_path / 'old'}",
         "  Try: close it in programs such as Excel, a video player or another obygaze command, or"
         " pause OneDrive, Dropbox or the virus scanner for this folder",
