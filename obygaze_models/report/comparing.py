@@ -33,7 +33,7 @@ def compare(
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
-        metric: The metric, such as ap or auc.
+        metric: The metric, such as ap or auc, or one of a plugin that a run has.
         sort: The order of cells: that of the runs, best value first, or largest difference first.
         workspace: The workspace, if it is not the current one.
 
