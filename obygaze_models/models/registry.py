@@ -83,7 +83,7 @@ BASELINES = (
     "annotator",
 )
 # Keys of a model in a protocol that are no parameter of a plugin.
-RESERVED = ("kind", "package")
+RESERVED = ("kind", "package", "draws")
 UNTRAINED = ("random", "all_positive", "annotator")
 
 

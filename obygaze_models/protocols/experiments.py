@@ -131,6 +131,7 @@ def run(
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
+        obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.runner.run import gather, run_protocol
@@ -200,6 +201,8 @@ def train(
         obygaze train ridge obygaze12-xclip obygaze12
         obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
+        obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
+        obygaze train svm obygaze12-xclip obygaze12 --set model.draws=9 --set 'model.C.log=[0.01, 9]'
         obygaze train cav obygaze12-xclip obygaze12 --json
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """

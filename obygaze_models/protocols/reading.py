@@ -24,7 +24,7 @@ from obygaze_features.core.plugins import (
     warn_once,
 )
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, near
+from obygaze_features.core.schema_rules import choice, near, whole
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
@@ -37,9 +37,14 @@ from obygaze_models.models.registry import (
     kind_names,
 )
 from obygaze_models.protocols.kinds import (
+    CHOICES,
     GRID,
+    candidates,
     defaults,
+    draw_candidates,
+    for_task,
     grid_of,
+    is_range,
     setting_rules,
 )
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
@@ -51,6 +56,7 @@ from obygaze_models.protocols.schemes import (
 )
 
 MAX_BYTES = 1_000_000
+MAX_DRAWS = 10_000
 BOTTLENECKS = [name for name, kind in KINDS.items() if kind.head]
 BEST_OF_FOLDS = "best_of_folds"
 OLD_BEST_OF_FOLDS = "elect"  # what this setting of bottlenecks was called before
@@ -166,6 +172,9 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         for name, task in protocol.tasks.items():
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
+            _check_draws(document, protocol)
+        if not document.violations:
+            protocol = _with_draws(protocol)
             _check_references(document, protocol)
             _check_splits(document, protocol)
             _check_models(document, protocol)
@@ -193,10 +202,11 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
     *sections, key = key_path.split(".")
-    # A grid in place of the value that a setting has.
-    if key == GRID and len(sections) > 2:
+    # A grid or a range in place of the value that a setting has.
+    if key in CHOICES and len(sections) > 2:
+        choice_of = key
         *sections, key = sections
-        value = {GRID: value}
+        value = {choice_of: value}
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
@@ -301,10 +311,10 @@ def _models_table(models: Mapping[str, Any]) -> Table:
     for name, model in models.items():
         kind = str(model.get("kind")) if isinstance(model, dict) else ""
         tables[name] = Table(
-            {"kind": _kind, **setting_rules(kind)},
+            {"kind": _kind, "draws": whole(1, MAX_DRAWS), **setting_rules(kind)},
             required=("kind",),
             ignore_unknown=not is_kind(kind),
-            build=lambda kind, **settings: Model(kind, settings),
+            build=lambda kind, draws=0, **settings: Model(kind, settings, draws),
         )
     return Table(tables)
 
@@ -316,11 +326,43 @@ def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
     models = {}
     for name, model in protocol.models.items():
         settings = {**defaults(model.kind, scheme), **model.settings}
-        models[name] = Model(model.kind, settings)
+        models[name] = replace(model, settings=settings)
     balancing = protocol.balancing
     if splits.follow_scheme and not has_balancing:
         balancing = "rotated"
     return replace(protocol, models=models, balancing=balancing)
+
+
+def _check_draws(document: Document, protocol: Protocol) -> None:
+    """Check that ranges are drawn from, and that draws leave out a part of what is offered."""
+    for name, model in protocol.models.items():
+        n_combinations = 1
+        has_range = False
+        for key, value in model.settings.items():
+            values = grid_of(model.kind, key, value)
+            if values is not None:
+                n_combinations *= len(values)
+            if not is_range(value):
+                continue
+            has_range = True
+            if not model.draws:
+                needed = f"a range needs the number of draws: models.{name}.draws = 20"
+                document.add(f"models.{name}.{key}", needed)
+        if model.draws and not has_range and model.draws >= n_combinations:
+            document.add(
+                f"models.{name}.draws",
+                f"the settings offer {n_combinations} combinations; without draws, all are tried",
+            )
+
+
+def _with_draws(protocol: Protocol) -> Protocol:
+    """Draw the combinations of settings of each model that has a number of draws."""
+    models = dict(protocol.models)
+    for name, model in protocol.models.items():
+        if model.draws:
+            drawn = draw_candidates(model, protocol.fit.seed)
+            models[name] = replace(model, drawn=drawn)
+    return replace(protocol, models=models)
 
 
 def _check_task(document: Document, task: Task, key_path: str) -> None:
@@ -429,37 +471,49 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
 
 def _check_models(document: Document, protocol: Protocol) -> None:
     """Check the names of models, and that their settings fit the splits."""
-    for name in protocol.models:
+    for name, model in protocol.models.items():
         # Results of such a model would be taken for those of the baseline.
         if name in BASELINES or name in protocol.grid.baselines:
             document.add(f"models.{name}", "is the name of a baseline; another name")
+        if model.kind == "mlp":
+            _check_epochs(document, protocol, name, model)
     if protocol.splits.follow_scheme:
         return
-    if protocol.fit.choose_store:
-        _check_cross_fit(document, protocol)
-    needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for name, model in protocol.models.items():
-        if not find_kind(model.kind).head:
-            continue
-        for key, value in needs_scheme.items():
-            stated = model.settings[key]
-            offered = grid_of(model.kind, key, stated) or [stated]
-            if value in offered:
+        if find_kind(model.kind).head:
+            _check_concept_vectors(document, protocol, name, model)
+
+
+def _check_epochs(
+    document: Document, protocol: Protocol, name: str, model: Model
+) -> None:
+    """Check that each combination of settings of a perceptron allows the epochs that it needs."""
+    for settings in candidates(model):
+        for task in protocol.train_tasks:
+            of_task = for_task(model.kind, settings, task)
+            least = of_task["min_epochs"]
+            most = of_task["max_epochs"]
+            if most < least:
                 document.add(
-                    f"models.{name}.{key}", "needs published splits and a scheme"
+                    f"models.{name}.max_epochs",
+                    f"must be at least min_epochs, got {most} and min_epochs {least}",
                 )
+                return
 
 
-def _check_cross_fit(document: Document, protocol: Protocol) -> None:
-    """Check that heads are scored on margins of vectors that other films found."""
-    for name, model in protocol.models.items():
-        stated = model.settings.get("cross_fit")
-        if not find_kind(model.kind).head:
-            continue
-        offered = grid_of(model.kind, "cross_fit", stated) or [stated]
-        if min(offered) < 2:
-            key_path = f"models.{name}.cross_fit"
-            document.add(key_path, "fit.choose_store needs 2 or more")
+def _check_concept_vectors(
+    document: Document, protocol: Protocol, name: str, model: Model
+) -> None:
+    """Check the settings of concept vectors outside of published splits with a scheme."""
+    offered = candidates(model)
+    needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
+    for key, value in needs_scheme.items():
+        if any(settings[key] == value for settings in offered):
+            document.add(f"models.{name}.{key}", "needs published splits and a scheme")
+    # Margins of clips on which the vectors were found would choose the widest store.
+    least_folds = min(settings["cross_fit"] for settings in offered)
+    if protocol.fit.choose_store and least_folds < 2:
+        document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
 def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:

@@ -103,7 +103,7 @@ def _banks(context: FitContext) -> list[tuple[dict[str, Any], list[str]]]:
         model = protocol.models[name]
         if not find_kind(model.kind).head:
             continue
-        settings = candidates(model.kind, model.settings)[0]
+        settings = candidates(model)[0]
         of_bank = {key: settings[key] for key in BANK}
         # Here films are left out, not folds of a published file.
         if of_bank["tolerance"] == "folds":
@@ -297,7 +297,7 @@ def _head_record(
     labels = context.labels[task]
     if model.kind in WITHOUT_TASK:
         return None
-    settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
+    settings = for_task(model.kind, candidates(model)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[vectors.clips] >= 0
     y = labels[vectors.clips][rows].astype(np.int64)

@@ -142,7 +142,7 @@ class FitContext:
     def joins_validation(self, model: Model) -> bool:
         """Return whether a model that is not a perceptron is fitted on validation clips too."""
         splits = self.protocol.splits
-        has_choice = len(candidates(model.kind, model.settings)) > 1
+        has_choice = len(candidates(model)) > 1
         chooses_on_validation = has_choice and not splits.are_grouped
         return not splits.follow_scheme and not chooses_on_validation
 
@@ -301,7 +301,7 @@ def _rows_of(data: FoldData, model: Model, banks: Banks) -> bytes:
     parts = [data.fit_rows, np.setdiff1d(data.split.validation, data.fit_rows)]
     if find_kind(model.kind).head:
         parts.append(banks.bank_rows(data))
-        if len(candidates(model.kind, model.settings)) > 1:
+        if len(candidates(model)) > 1:
             parts.append(data.split.test)  # held out of the fits that choose
     return b"|".join(part.tobytes() for part in parts)
 

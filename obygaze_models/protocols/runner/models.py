@@ -82,7 +82,7 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
             partial(fit_model, model, banks=banks), data, data.disputed
         )
     options = []
-    for settings in candidates(model.kind, model.settings):
+    for settings in candidates(model):
         options.append(Model(model.kind, for_task(model.kind, settings, data.task)))
     if len(options) == 1:
         best = options[0]
@@ -176,11 +176,7 @@ def _fit_own_baseline(name: str, data: FoldData) -> FoldFit:
 def fit_perceptrons(
     model: Model, folds: Sequence[FoldData], features: Features
 ) -> list[FoldFit]:
-    """Fit a perceptron on each fold, all in one call.
-
-    Of the candidates of a fold the one with the lowest validation loss is taken, or without
-    validation the one with the lowest training loss.
-    """
+    """Fit a perceptron on each fold, all in one call, and take the best candidate of each."""
     if folds[0].disputed is not None:
         alone = partial(fit_perceptrons, model, features=features)
         return [
@@ -203,16 +199,61 @@ def fit_perceptrons(
         )
         for d in folds
     ]
-    options = candidates(model.kind, model.settings)
-    by_option = [
-        fit_many(features.X, jobs, registry.build("mlp", own)) for own in options
-    ]
+    task = folds[0].task
+    options = [for_task("mlp", settings, task) for settings in candidates(model)]
+    probes = [registry.build("mlp", settings) for settings in options]
+    if len(options) == 1:
+        fitted = fit_many(features.X, jobs, probes[0])
+        offered = _offered(model, options[0])
+        return [_perceptron(probe, features, offered) for probe in fitted]
+    by_option = [_fit_or_none(features.X, jobs, probe) for probe in probes]
     fits = []
-    for of_fold in zip(*by_option, strict=True):
-        best = int(np.argmin([_loss(fit) for fit in of_fold]))
-        offered = _offered(model, options[best])
-        fits.append(_perceptron(of_fold[best], features, offered))
+    for number, fold in enumerate(folds):
+        of_fold = [fitted[number] for fitted in by_option]
+        if all(fit is None for fit in of_fold):
+            fit_many(features.X, [jobs[number]], probes[0])  # raises the reason again
+        best, fit = _best_perceptron(of_fold, fold, features)
+        fits.append(_perceptron(fit, features, _offered(model, options[best])))
     return fits
+
+
+def _fit_or_none(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe | None]:
+    """Fit a perceptron on each job; None where it diverges, whatever the other jobs do."""
+    try:
+        return [*fit_many(X, jobs, probe)]
+    except FixTraining:
+        if len(jobs) == 1:
+            return [None]
+    fits = []
+    for job in jobs:
+        fits += _fit_or_none(X, [job], probe)
+    return fits
+
+
+def _best_perceptron(
+    fits: Sequence[MLPProbe | None], data: FoldData, features: Features
+) -> tuple[int, MLPProbe]:
+    """Return the number of the best fit of a fold, and that fit; some may have diverged.
+
+    It has the lowest validation loss, or without validation rows the lowest training loss. Losses
+    with other weights of the classes, or after another softmax, are other numbers: there it has the
+    highest average precision on the validation rows.
+    """
+    known = {number: fit for number, fit in enumerate(fits) if fit is not None}
+    losses = {(fit.class_weight, fit.double_softmax) for fit in known.values()}
+    rows = data.split.validation
+    if len(losses) == 1 or not len(rows):
+        best = min(known, key=lambda number: _loss(known[number]))
+        return best, known[best]
+    y = data.y_of(rows)
+    one_fold = np.zeros(len(rows), dtype=np.intp)
+
+    def precision(number: int) -> float:
+        scores = known[number].predict_proba(features.of(rows))[:, 1]
+        return InnerScores(y, scores, one_fold).precision or 0.0
+
+    best = max(known, key=precision)
+    return best, known[best]
 
 
 def _fit_inverted(

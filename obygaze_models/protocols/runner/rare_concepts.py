@@ -67,7 +67,7 @@ def rare_concepts(context: FitContext) -> RareConcepts | None:
         joins = context.joins_validation(model)
         data = context.fold_data(train, split, join_validation=joins)
         rows = context.features.row_of[banks.bank_rows(data)]
-        for settings in candidates(model.kind, model.settings):
+        for settings in candidates(model):
             against = for_task(model.kind, settings, train)["against"]
             rows_of_folds[against, rows.tobytes()] = rows
     targets = {}

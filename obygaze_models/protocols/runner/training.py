@@ -33,6 +33,7 @@ from obygaze_models.protocols.kinds import (
     defaults,
     for_task,
     grid_of,
+    is_range,
     trainable,
 )
 from obygaze_models.protocols.reading import load_protocol
@@ -81,6 +82,11 @@ def training_protocol(
         raise FixUsage(
             "a saved model reads features without erasing",
             hint="omit data.erase",
+        )
+    if honest.fit.choose_store:
+        raise FixUsage(
+            "a saved model reads one store",
+            hint="omit fit.choose_store; obygaze run chooses a store, then train on that one",
         )
     if kind == CAV:
         return _concepts_protocol(honest, manifest)
@@ -203,10 +209,12 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
 
 
 def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, Any]:
-    """Settings with every choice made: the value that most folds chose."""
+    """Settings with every choice made: the value, or drawn combination, that most folds chose."""
     chosen: list[Mapping[str, Any]] = []
     for cell in cells:
         chosen += [fold.chosen for fold in cell.folds]
+    if model.drawn:
+        return _most_chosen(model, chosen, task)
     settled = dict(model.settings)
     for name, value in model.settings.items():
         offered = grid_of(model.kind, name, value)
@@ -219,6 +227,29 @@ def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, 
         winner = votes.most_common(1)[0][0] if votes else keys[0]
         settled[name] = meant[keys.index(winner)]
     return settled
+
+
+def _most_chosen(
+    model: Model, chosen: Sequence[Mapping[str, Any]], task: str
+) -> dict[str, Any]:
+    """Return the drawn combination that most folds chose; of several, the first one drawn."""
+    votes = Counter(canonical_json(_drawn_values(model, fold)) for fold in chosen)
+    n_votes = []
+    for settings in model.drawn:
+        meant = for_task(model.kind, settings, task)
+        n_votes.append(votes[canonical_json(_drawn_values(model, meant))])
+    best = n_votes.index(max(n_votes))
+    return dict(model.drawn[best])
+
+
+def _drawn_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those settings that a model draws."""
+    names = [
+        name
+        for name, value in model.settings.items()
+        if is_range(value) or grid_of(model.kind, name, value) is not None
+    ]
+    return {name: values.get(name) for name in names}
 
 
 def _positive_column(

@@ -27,10 +27,10 @@ SEEN = []
 
 class Layers(ClassifierMixin, BaseEstimator):
     def __init__(self, layers=(64, 32), names=[], empty=(), missing=float("nan"), base=Base,
-                 kind="rbf", package="x", shrink=0.0, none=None, options={"a": 1}):
+                 kind="rbf", package="x", draws=7, shrink=0.0, none=None, options={"a": 1}):
         self.layers, self.names, self.empty, self.missing = layers, names, empty, missing
         self.base, self.kind, self.package, self.shrink = base, kind, package, shrink
-        self.none, self.options = none, options
+        self.none, self.options, self.draws = none, options, draws
     def fit(self, X, y):
         SEEN.append(self.get_params())
         self.classes_ = np.unique(y)
@@ -84,9 +84,7 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ["report.replicates=20", "report.compare=false", "model.names=['p','q']"]
     protocol = training_protocol("layers", "ENHN_S", manifest, changes)
-    assert candidates("layers", protocol.models["layers"].settings) == [
-        {**PLAIN, "names": ("p", "q")}
-    ]
+    assert candidates(protocol.models["layers"]) == [{**PLAIN, "names": ("p", "q")}]
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     seen = layers.SEEN[-1]
@@ -96,7 +94,8 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
         and seen["empty"] == ()
     )
     assert np.isnan(seen["missing"]) and seen["base"] is layers.Base
-    assert (seen["kind"], seen["package"]) == ("rbf", "x")
+    # In a protocol these words have another meaning.
+    assert (seen["kind"], seen["package"], seen["draws"]) == ("rbf", "x", 7)
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
     again = model.estimator.estimator_
     assert (
@@ -111,7 +110,7 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
 ) -> None:
     def read(*changes: str) -> Any:
         own = quick("honest", "models.l.kind=layers", 'grid.models=["l"]', *changes)
-        return candidates("layers", own.models["l"].settings)
+        return candidates(own.models["l"])
 
     assert [c["layers"] for c in read("models.l.layers=[8, 4]")] == [(8, 4)]
     grid = read("models.l.layers={ grid = [[8, 4], [2]] }")
@@ -176,11 +175,9 @@ def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> No
     old = quick("honest", "models.pcbm-lr.C=[0.1, 1.0]").models["pcbm-lr"]
     new = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
     short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
-    assert len(candidates(old.kind, old.settings)) == 2
+    assert len(candidates(old)) == 2
     for other in (new, short):
-        assert candidates(old.kind, old.settings) == candidates(
-            other.kind, other.settings
-        )
+        assert candidates(old) == candidates(other)
     with pytest.raises(FixInput) as error:
         quick("honest", "models.ridge.class_weight={ grid = ['none', 'all'] }")
     assert "as a grid each item must be one of" in error.value.details[0]
@@ -191,7 +188,7 @@ def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> No
 def test_no_shipped_protocol_has_a_choice_that_it_does_not_say() -> None:
     for name in protocol_names():
         for model in load_protocol(name).models.values():
-            assert len(candidates(model.kind, model.settings)) == 1, name
+            assert len(candidates(model)) == 1, name
 
 
 def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:

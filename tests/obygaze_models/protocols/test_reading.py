@@ -21,6 +21,7 @@ from obygaze_models.protocols.reading import (
     parse_protocol,
     protocol_names,
 )
+from obygaze_models.protocols.schema import Model
 
 MINIMAL = """\
 schema = "obygaze-protocol/1"
@@ -225,10 +226,12 @@ class TestChanges:
 
 class TestSettings:
     def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
-        offered = candidates(
-            "mlp",
-            {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]},
-        )
+        settings = {
+            "hidden": [64, 32],
+            "dropout": [0.0, 0.5],
+            "weight_decay": [0.0, 1.0],
+        }
+        offered = candidates(Model("mlp", settings))
         assert len(offered) == 4
         assert {tuple(one["hidden"]) for one in offered} == {(64, 32)}
 

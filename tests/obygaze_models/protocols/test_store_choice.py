@@ -23,6 +23,7 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import total_variance
+from obygaze_models.protocols import training_protocol
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.models import InnerScores
@@ -348,6 +349,11 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
         "--set models.pcbm-dt.cross_fit: fit.choose_store needs 2 or more",
     ]
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
+
+
+def test_a_saved_model_chooses_no_store() -> None:
+    with pytest.raises(FixUsage, match="a saved model reads one store"):
+        training_protocol("ridge", "EN_S", MANIFEST, ["fit.choose_store=true"])
 
 
 def test_the_report_shows_what_was_chosen_and_warns_of_the_best_row(

@@ -1,0 +1,240 @@
+"""Every setting of every kind of model can be a choice, and is chosen by what can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.registry import KINDS
+from obygaze_models.protocols.runner import models
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run import gather
+from obygaze_models.protocols.schema import Protocol
+
+MANIFEST = films(4, 40, seed=3)
+TWO_VALUES = {
+    "hidden": "[[8], [4, 4]]",
+    "min_epochs": "[0, 2]",
+    "max_epochs": "[3, 4]",
+    "patience": "[1, 2]",
+    "batch_size": "[16, 32]",
+    "learning_rate": "[0.001, 0.01]",
+    "weight_decay": "[0.0, 0.1]",
+    "dropout": "[0.0, 0.5]",
+    "class_weight": "['none', 'balanced']",
+    "keep": "['best', 'last']",
+    "double_softmax": "[false, true]",
+    "C": "[0.1, 1.0]",
+    "pooling": "['max', 'mean']",
+    "queries": "[1, 2]",
+    "max_passes": "[5, 10]",
+    "max_depth": "[2, 3]",
+    "min_samples_leaf": "[5, 10]",
+    "random_state": "[0, 1]",
+    "penalty": "['l1', 'l2']",
+    "scaled": "[true, false]",
+    "residual_C": "[0.01, 0.1]",
+    "max_concepts": "[2, 4]",
+    "method": "['svm', 'mean-difference']",
+    "tolerance": "[0.1, 'inner', 'published']",
+    "balance": "['weights', 'subsample']",
+    "unit_norm": "[true, false]",
+    "against": "['EN', 'absent']",
+    "cross_fit": "[2, 3]",
+}
+# Only published splits with a scheme have it.
+NEEDS_SCHEME = ("best_of_folds",)
+ONE_PAIR = (
+    *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+    *("report.concepts=false", "report.compare=false", "grid.baselines=[]"),
+)
+KINDS_OF_CLIPS = [name for name, kind in KINDS.items() if kind.reads != "windows"]
+
+
+def choosing(kind: str, *settings: str) -> Protocol:
+    """The honest protocol with one model `x`, and few fits."""
+    changes = [f"models.x.kind={kind}", 'grid.models=["x"]', *ONE_PAIR]
+    name = "honest"
+    if KINDS[kind].reads == "frames":
+        name = "honest-frames"
+        changes.append("report.questions=[]")
+    if kind == "mlp":
+        changes += ["models.x.max_epochs=3", "models.x.min_epochs=1"]
+    if KINDS[kind].head:
+        changes += ["models.x.tolerance=0.1", "models.x.cross_fit=2"]
+    chosen = [f"models.x.{setting}" for setting in settings]
+    return quick(name, *changes, *chosen, replicates=2)
+
+
+@pytest.mark.check("fits every kind of model with each of its settings as a choice")
+@pytest.mark.parametrize("kind", KINDS_OF_CLIPS)
+def test_every_setting_of_every_kind_can_be_a_choice(kind: str, tmp_path: Path) -> None:
+    X = planted(MANIFEST, width=14)
+    array = "clip"
+    if KINDS[kind].reads == "frames":
+        X = np.stack([X] * 3, axis=1)
+        array = "frames"
+    store = store_of(tmp_path / "s", MANIFEST, X, array=array)
+    for setting in KINDS[kind].settings:
+        if setting in NEEDS_SCHEME:
+            continue
+        protocol = choosing(kind, f"{setting}.grid={TWO_VALUES[setting]}")
+        run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
+        offered = protocol.models["x"].settings[setting]["grid"]
+        for fold in run.cells[0].folds:
+            assert fold.chosen[setting] in map(plain, offered), setting
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_a_model_of_windows_takes_a_choice() -> None:
+    changes = (
+        "models.bags.C.grid=[0.1, 1.0]",
+        "models.bags.class_weight.grid=['none']",
+    )
+    protocol = quick("mobygaze-weak", *changes)
+    assert len(models.candidates(protocol.models["bags"])) == 2
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("choices")
+    return store_of(folder / "s", MANIFEST, planted(MANIFEST, width=14))
+
+
+def chosen_in(run: Run, setting: str) -> list[Any]:
+    return [fold.chosen[setting] for fold in run.cells[0].folds]
+
+
+def test_a_perceptron_may_have_a_value_for_each_task(
+    store: Store, tmp_path: Path
+) -> None:
+    """The protocol was accepted, and the fit refused the table."""
+    protocol = choosing(
+        "mlp",
+        "hidden={ by_task = { EN_S = [4], other = [8] } }",
+        "learning_rate.grid=[{ by_task = { EN_S = 0.02, other = 0.03 } }]",
+    )
+    run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
+    assert chosen_in(run, "hidden") == [[4]] * 4
+    assert chosen_in(run, "learning_rate") == [0.02] * 4
+
+
+def test_a_combination_that_diverges_is_not_chosen(
+    store: Store, tmp_path: Path
+) -> None:
+    """It ended the run; now the other one has the bytes that it has alone."""
+    run = run_on(
+        tmp_path,
+        choosing("mlp", "learning_rate=[1e38, 0.001]"),
+        MANIFEST,
+        {"x": store},
+    )
+    assert chosen_in(run, "learning_rate") == [0.001] * 4
+    alone = run_on(
+        tmp_path, choosing("mlp", "learning_rate=0.001"), MANIFEST, {"x": store}
+    )
+    predictions = [
+        (own.folder / "predictions.csv").read_bytes() for own in (run, alone)
+    ]
+    assert predictions[0] == predictions[1]
+    with pytest.raises(FixTraining, match="training diverged"):
+        run_on(
+            tmp_path,
+            choosing("mlp", "learning_rate=[1e38, 1e37]"),
+            MANIFEST,
+            {"x": store},
+        )
+
+
+def test_a_fit_beside_one_that_diverges_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)).astype(np.float32)
+    labels = np.arange(40) % 2
+    jobs = [Job(np.arange(20), labels, seed=seed) for seed in range(3)]
+    probe = MLPProbe((4,), max_epochs=5, min_epochs=1)
+
+    def fit(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe]:
+        if any(job.seed == 1 for job in jobs):
+            raise FixTraining("training diverged")
+        return fit_many(X, jobs, probe)
+
+    monkeypatch.setattr(models, "fit_many", fit)
+    first, second, third = models._fit_or_none(X, jobs, probe)
+    assert second is None
+    expected = fit_many(X, [jobs[0], jobs[2]], probe)
+    for ours, theirs in zip((first, third), expected, strict=True):
+        assert ours is not None
+        for layer, expected_layer in zip(ours.layers_, theirs.layers_, strict=True):
+            np.testing.assert_array_equal(layer, expected_layer)
+
+
+def few_positives() -> Manifest:
+    """Films with one sure clip in ten."""
+    clips = []
+    for number, clip in enumerate(films(4, 60, seed=3)):
+        level = "S" if number % 10 == 0 else "EN"
+        concepts = ("Look",) if level == "S" else ()
+        clips.append(replace(clip, level=level, concepts=concepts))
+    return replace(MANIFEST, clips=tuple(clips))
+
+
+def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
+    """The unweighted loss is the smaller one where few clips are positive: it was always taken."""
+    manifest = few_positives()
+    store = store_of(
+        tmp_path / "s", manifest, planted(manifest, width=14, strength=0.7)
+    )
+    protocol = choosing("mlp", "class_weight=['none', 'balanced']")
+    inputs = gather(protocol, manifest, "", {"x": store})
+    context = inputs.context(inputs.features[0])
+    features = inputs.features[0]
+    chosen = []
+    for _, _, split in context.folds:
+        for seed in range(3):
+            data = context.fold_data("EN_S", split, seed=seed)
+            (fit,) = models.fit_perceptrons(protocol.models["x"], [data], features)
+            chosen.append(fit.chosen["class_weight"])
+            truth = data.y_of(split.validation)
+            precisions = {}
+            losses = {}
+            for weight in ("none", "balanced"):
+                settings = {**protocol.models["x"].settings, "class_weight": weight}
+                alone = replace(protocol.models["x"], settings=settings)
+                (fitted,) = models.fit_perceptrons(alone, [data], features)
+                scores = fitted.score(split.validation)
+                precisions[weight] = average_precision_score(truth, scores)
+                losses[weight] = models._loss(fitted.estimator)
+            assert losses["none"] < losses["balanced"]
+            assert precisions[chosen[-1]] == max(precisions.values())
+    assert "balanced" in chosen
+
+
+def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
+    """The error came with the first perceptron that was fitted."""
+    with pytest.raises(FixInput) as error:
+        quick("honest", "models.mlp.max_epochs=[3, 8]")
+    assert list(error.value.details) == [
+        "--set models.mlp.max_epochs: must be at least min_epochs, got 3 and min_epochs 5"
+    ]
+    by_task = "{ by_task = { HN_S = 2, other = 9 } }"
+    with pytest.raises(FixInput, match="not valid"):
+        quick("honest", f"models.mlp.max_epochs={by_task}")
+    quick("honest", f"models.mlp.max_epochs={by_task}", 'grid.train=["EN_S"]')
