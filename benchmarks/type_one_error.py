@@ -47,6 +47,7 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.results.cells import CHOSEN
 from obygaze_models.protocols.results.record import Record
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
@@ -67,6 +68,7 @@ N_CONCEPTS = 8
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
 MLP = ('grid.models=["mlp"]', *ONE_CELL)
+CHOSEN_STORE = ("fit.choose_store=true", "report.compare=false")
 LEVELS = ("EN", "HN", "S")
 RANKED = (
     'grid.models=["ordinal", "logistic"]',
@@ -124,6 +126,7 @@ DESIGNS: Mapping[str, Design] = {
     "table4": Design("paper-table4", model="ridge"),
     "films": Design("honest", FILMS),
     "films-mlp": Design("honest", MLP),
+    "films-chosen": Design("honest", (*FILMS, *CHOSEN_STORE)),
     "groups": Design("honest", (*FILMS, "splits.kind=group_kfold", "splits.folds=4")),
     "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
     "levels": Design("honest-levels", RANKED, by_two=True),
@@ -425,8 +428,10 @@ def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
     of_cells = {} if run.of("concept-model") else COVERED
     for kind, names in of_cells.items():
         for record in (item for item in run.of(kind) if item["feature"]):
+            whose = record["model"]
+            of_chosen = " of the chosen store" if record["feature"] == CHOSEN else ""
             for name in (name for name in names if name in record):
-                yield f"{name}, {record['model']}", record[name]
+                yield f"{name}{of_chosen}, {whose}", record[name]
     for concept in _concepts(run):
         for name in RANKING_METRICS:
             yield f"{name}, {concept['name']}", concept[name]

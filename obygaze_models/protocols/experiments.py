@@ -202,7 +202,7 @@ def train(
         obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
         obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
-        obygaze train svm obygaze12-xclip obygaze12 --set model.draws=9 --set 'model.C.log=[0.01, 9]'
+        obygaze train svm obygaze12-xclip obygaze12 --set model.draws=9 --set 'model.C.log=[0.1, 9]'
         obygaze train cav obygaze12-xclip obygaze12 --json
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
