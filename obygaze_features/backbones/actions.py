@@ -22,17 +22,7 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.check import CheckReport
 
 _NPY = "write it with numpy.save(PATH, array)"
-_HEADERS = (
-    "name",
-    "class",
-    "T",
-    "size",
-    "GFLOP",
-    "licence",
-    "download",
-    "weights",
-    "arrays of a clip",
-)
+_HEADERS = ("name", "T", "size", "GFLOP", "licence", "download", "weights")
 
 Weights: TypeAlias = Annotated[
     str | Path | None, Option("--weights", metavar="PATH", group="Computation")
@@ -337,19 +327,14 @@ def _fetch(card: Card) -> FetchedWeights:
 
 def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
-    arrays = []
-    for name, array in card.arrays.items():
-        arrays.append(f"{name}[{'x'.join(map(str, array.shape))}]")
     return [
         card.name,
-        card.family.class_name,
         card.geometry.frames,
         card.geometry.size or "any",
         f"{card.gflop:.0f}" if card.gflop else "-",
         card.licence.split(" (")[0],
         _download(card),
         _weights_state(card),
-        " ".join(arrays),
     ]
 
 

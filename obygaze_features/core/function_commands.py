@@ -30,6 +30,7 @@ nothing. It may also have
   a warning may be a pair with what to do,
 - `require_ok()`, which raises an error after all is printed,
 - `without_details`, the note in place of `details` where they are not shown,
+- `quiet_text`, what -q prints in place of the text,
 - `parts`, results that are printed in its place, each with its text and its notes,
 - `exit_code`, the exit code where it is not 0,
 - `json_in_one_line`, for scripts that read the last line of the output.
@@ -209,6 +210,8 @@ def show_result(
         parts = getattr(result, "parts", [result])
         for part in parts:
             text = text_of(part)
+            if console.verbosity < 0:
+                text = getattr(part, "quiet_text", text)
             if text:
                 console.result(text)
             if part is not result:

@@ -1,5 +1,6 @@
 """Estimate what a plan needs, and find what is missing, before anything runs."""
 
+import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -170,10 +171,10 @@ class CostEstimate:
         if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
-                f" {hours['decode_hours']:.2f} hours with {self.workers} workers"
+                f" {_duration(hours['decode_hours'])} with {self.workers} workers"
             )
         if hours["hours"] is not None:
-            pace += f"; about {hours['hours']:.2f} hours in all on {self.device}"
+            pace += f"; about {_duration(hours['hours'])} in all on {self.device}"
         rows = [_cells(store) for store in self.stores]
         names = "store backbone arrays blocks done files size"
         headers = (*names.split(), "GFLOP a clip", "forward a clip", "weights")
@@ -187,6 +188,16 @@ class CostEstimate:
         for device in self.idle_gpus:
             lines.append(f"  {device} is idle: use --device {device}")
         return "\n".join(lines)
+
+
+def _duration(hours: float | None) -> str:
+    """Return hours as `40 s`, `12 min` or `2.5 hours`."""
+    seconds = (hours or 0.0) * 3600
+    if seconds < 60:
+        return f"{max(1, math.ceil(seconds))} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.3g} hours"
 
 
 def _weights_message(store: StoreEstimate) -> str:

@@ -36,6 +36,8 @@ FILM_COLUMNS = ("film_start_s", "film_end_s")
 # The times of a clip in a file of its own, while it is linked to its film instead.
 OWN_COLUMNS = ("video_start_s", "video_end_s")
 NAME_COLUMN = "video_name"
+# What linking adds to a clip, beside its video and the times in it.
+LINK_COLUMNS = (NAME_COLUMN, *OWN_COLUMNS, *FILM_COLUMNS)
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 _CLIP = re.compile(r".+-[0-9]{1,4}")
@@ -322,6 +324,17 @@ def _original(clip: Clip) -> Clip:
     extra = {**clip.extra, NAME_COLUMN: name}
     extra |= {column: "" for column in OWN_COLUMNS if column in extra}
     return replace(clip, video="", extra=extra)
+
+
+def is_linked(clip: Clip) -> bool:
+    """Return whether `link` has found the video of a clip."""
+    return bool(clip.video) and NAME_COLUMN in clip.extra
+
+
+def unlinked(clip: Clip) -> Clip:
+    """Return a clip as it was before it was linked, with the file name of its data set."""
+    original = _original(clip)
+    return replace(original, video=original.extra[NAME_COLUMN])
 
 
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:

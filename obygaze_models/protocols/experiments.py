@@ -60,6 +60,11 @@ class Trained(NamedTuple):
     def __str__(self) -> str:
         return f"{result_text(self.run)}\nmodel: {self.model.folder}"
 
+    @property
+    def quiet_text(self) -> str:
+        """Return where the run and the model are."""
+        return f"{self.run.quiet_text}\n{self.model.folder}"
+
 
 @dataclass(frozen=True)
 class ProtocolList:

@@ -21,6 +21,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     write_manifest,
 )
+from obygaze_features.manifest.kept_links import KeptLinks, keep_links
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
@@ -84,21 +85,33 @@ class ImportedManifest(NamedTuple):
             citation=citation.strip() or header.citation,
         )
         manifest = replace(self.manifest, name=path.stem, header=header)
+        replaced = _replaced(path) if force and path.is_file() else None
         lost_columns: list[str] = []
-        if force and path.is_file():
-            lost_columns = _lost_columns(path, manifest)
-        write_manifest(manifest, path, force=force)
-        return SavedManifest(path, manifest, self.warnings, tuple(lost_columns))
+        links = KeptLinks(manifest, 0, 0)
+        if replaced is not None:
+            links = keep_links(replaced, manifest)
+            lost_columns = _lost_columns(replaced, links.manifest)
+        write_manifest(links.manifest, path, force=force)
+        return SavedManifest(path, links, self.warnings, tuple(lost_columns))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SavedManifest:
-    """A manifest that was written; `lost_columns` are those of the one that it replaced."""
+    """A manifest that was written.
+
+    `links` says which videos it has of the one that it replaced, `lost_columns` which columns of it
+    are gone.
+    """
 
     path: Path
-    manifest: Manifest
+    links: KeptLinks
     warnings_of_files: tuple[str, ...]
     lost_columns: tuple[str, ...]
+
+    @property
+    def manifest(self) -> Manifest:
+        """Return the manifest."""
+        return self.links.manifest
 
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and its counts."""
@@ -126,15 +139,34 @@ class SavedManifest:
             warnings.append(f"only the old manifest had: {names}")
         return warnings
 
+    @property
+    def notes(self) -> list[str]:
+        """Return which videos were kept, and how to name a manifest outside the workspace."""
+        notes = []
+        if self.links.n_kept:
+            notes.append(f"{count(self.links.n_kept, 'clip')} kept their videos")
+        if self.links.n_changed:
+            n_clips = count(self.links.n_changed, "clip")
+            notes.append(
+                f"not kept: the videos of {n_clips} that changed; then obygaze manifest link"
+            )
+        if self.path.parent.name != "manifests":
+            notes.append(f"not in manifests/: other commands take it as {self.path}")
+        return notes
 
-def _lost_columns(path: Path, new_manifest: Manifest) -> list[str]:
-    """Return the columns that have values in the manifest at a path, and none in a new one."""
+
+def _replaced(path: Path) -> Manifest | None:
+    """Return the manifest at a path; None if it cannot be read, and is replaced all the same."""
     try:
-        columns_before = _filled_columns(read_manifest(path))
+        return read_manifest(path)
     except ObygazeError:
-        return []  # it is replaced, whatever it was
+        return None
+
+
+def _lost_columns(replaced: Manifest, new_manifest: Manifest) -> list[str]:
+    """Return the columns that have values in one manifest, and none in a new one."""
     columns_now = _filled_columns(new_manifest)
-    return [name for name in columns_before if name not in columns_now]
+    return [name for name in _filled_columns(replaced) if name not in columns_now]
 
 
 def _filled_columns(manifest: Manifest) -> list[str]:

@@ -61,6 +61,15 @@ _WORK = re.compile(
 Reextract = Callable[[Sequence[str]], Mapping[str, Mapping[str, npt.NDArray[Any]]]]
 
 
+# What is said of the clips of each state.
+STATES = {
+    "ok": "with features",
+    "failed": "could not be extracted",
+    "no-video": "without a video",
+    "missing": "not extracted yet",
+}
+
+
 @dataclass(frozen=True)
 class Problem:
     """A file that is not as it was committed."""
@@ -124,10 +133,12 @@ class VerifyReport:
             for array, cosines in self.cosines.items()
         ]
         if not self.problems and not self.changed:
-            counts = ", ".join(f"{n} {state}" for state, n in self.counts.items())
+            counts = ", ".join(
+                f"{n} {STATES[state]}" for state, n in self.counts.items()
+            )
             extent = "partial copy, whole in what it holds" if self.partial else "whole"
             size = f"{self.n_files} files, {human(self.n_bytes)}"
-            lines.append(f"{extent}: {size} ({self.how}); {counts}")
+            lines.append(f"{extent}: {size} ({self.how}); clips: {counts}")
             lines += [f"made by {line}" for line in self.made_by]
             lines.append(self._consistency())
         return "\n".join(lines)

@@ -72,6 +72,11 @@ class Run:
         return [record for record in self.records if isinstance(record, kind)]
 
     @property
+    def quiet_text(self) -> str:
+        """What -q prints: where the run is."""
+        return str(self.folder)
+
+    @property
     def cells(self) -> list[CellRecord]:
         """The cells of models."""
         return [cell for cell in self.of(CellRecord) if cell.kind == "cell"]

@@ -239,10 +239,12 @@ def _contrast(record: Contrast) -> str:
     interval = ""
     if low is not None and high is not None:
         digits = digits_of(low, high)
-        interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
+        interval = (
+            f" ({_short_difference(low, digits)} to {_short_difference(high, digits)})"
+        )
     difference = MISSING
     if record.difference is not None:
-        difference = f"{record.difference:+.2f}"
+        difference = _short_difference(record.difference)
     p = ""
     if record.p is not None:
         p = f", p {record.p:.3f}"
@@ -257,6 +259,11 @@ def _contrast(record: Contrast) -> str:
         f"difference {difference}{interval}{p}, {higher}; "
         f"seeds {record.n_seeds}, {record.n_test} clips{leaked}"
     )
+
+
+def _short_difference(value: float, digits: int = 2) -> str:
+    """Return a difference with its sign and without a leading zero: -.14, as the values."""
+    return f"{value:+.{digits}f}".replace("0.", ".", 1)
 
 
 def _argmax(record: Argmax) -> str:

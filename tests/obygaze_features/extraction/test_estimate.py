@@ -313,7 +313,7 @@ def test_the_hint_for_weights_is_how_to_fetch_those_that_are_not_cached() -> Non
     ]
     found = CostEstimate(1, 1, [], stores, 1.0, {}, 0, 0, workers=1)
     assert found.obstacles == [
-        "one: weights not cached; obygaze backbones fetch",
+        "one: weights not cached; obygaze backbones fetch one",
         "two: weights not found",
         "three: weights unusable: truncated",
     ]

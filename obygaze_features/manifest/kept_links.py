@@ -1,0 +1,82 @@
+"""Videos that a manifest keeps when it is imported again: those of clips that did not change."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from obygaze_features.manifest.link import LINK_COLUMNS, film_span, is_linked, unlinked
+from obygaze_features.manifest.model import Clip, Manifest
+
+
+@dataclass(frozen=True)
+class KeptLinks:
+    """A manifest with the videos of the one before it.
+
+    `n_changed` clips were linked before and are not any more, because their film, scene, times or
+    file name changed.
+    """
+
+    manifest: Manifest
+    n_kept: int
+    n_changed: int
+
+
+def keep_links(before: Iterable[Clip], manifest: Manifest) -> KeptLinks:
+    """Return a manifest in which each clip that did not change has its video of before.
+
+    Args:
+        before: The clips of the manifest that is replaced.
+        manifest: The manifest that replaces it; none of its clips is linked.
+    """
+    linked_before = {clip.clip_id: clip for clip in before if is_linked(clip)}
+    if not linked_before:
+        return KeptLinks(manifest, 0, 0)
+    n_kept = 0
+    n_changed = 0
+    clips = []
+    for clip in manifest:
+        old = linked_before.get(clip.clip_id)
+        if old is not None and _is_same(unlinked(old), clip):
+            clip = _with_link_of(old, clip)
+            n_kept += 1
+        elif old is not None:
+            n_changed += 1
+        clips.append(clip)
+    if not n_kept:
+        return KeptLinks(manifest, 0, n_changed)
+    columns = list(manifest.columns)
+    for name in LINK_COLUMNS:
+        if any(name in clip.extra for clip in clips) and name not in columns:
+            columns.append(name)
+    return KeptLinks(_with_columns(manifest, clips, columns), n_kept, n_changed)
+
+
+def _is_same(old: Clip, new: Clip) -> bool:
+    """Return whether two clips, neither of them linked, are the same piece of the same film."""
+    same_place = (old.movie_id, old.scene) == (new.movie_id, new.scene)
+    same_times = (old.start_s, old.end_s) == (new.start_s, new.end_s)
+    if film_span(old) is not None:
+        same_times = film_span(old) == film_span(new)
+    return same_place and same_times and old.video == new.video
+
+
+def _with_link_of(old: Clip, clip: Clip) -> Clip:
+    """Return a clip with the video of the old one, and its times in it."""
+    link: Mapping[str, str] = {
+        name: old.extra[name] for name in LINK_COLUMNS if name in old.extra
+    }
+    return replace(
+        clip,
+        video=old.video,
+        start_s=old.start_s,
+        end_s=old.end_s,
+        extra={**clip.extra, **link},
+    )
+
+
+def _with_columns(
+    manifest: Manifest, clips: Iterable[Clip], columns: list[str]
+) -> Manifest:
+    """Return a manifest of these clips, in which every clip has every column."""
+    blank = dict.fromkeys(columns, "")
+    filled = tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips)
+    return replace(manifest, clips=filled, columns=tuple(columns))
