@@ -29,6 +29,9 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     siblings = _names_in(path.parent)
     if path.name in ("", "..", *siblings):
         return
+    composed_siblings = {composed(sibling) for sibling in siblings}
+    if composed(path.name) in composed_siblings and os.path.lexists(path):
+        return  # the disk of a Mac gives the name that is there in another form
     chosen_name = path.name if name is None else name
     refusal = _refusal(chosen_name)
     if refusal:

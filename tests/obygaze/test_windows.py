@@ -1,8 +1,8 @@
-"""The laptop's whole path in a process that is like one on Windows (`support.windows`).
+"""The laptop's whole path in a process that is like one on Windows, or on a Mac (`support.macos`).
 
 No test here runs on Windows itself: modules and names that only POSIX systems have are taken away,
 paths are typed with backslashes, names are found whatever their capitals, and open files cannot be
-replaced.
+replaced (`support.windows`).
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ import errno, json, os, sys
 if sys.argv[1] == 'windows':
     from support.windows import become_windows
     become_windows()
+if sys.argv[1] == 'macos':
+    from support.macos import become_macos
+    become_macos()
 if os.environ.get('DISK') == 'FAT':
     def link(source, target):
         raise OSError(errno.EINVAL, 'Invalid argument')
@@ -118,7 +121,7 @@ def walk(
         "LOCALAPPDATA": str(folder.parent / f"{folder.name}-local"),
     }
     env.pop("PYTHONIOENCODING", None)
-    if system == "posix":
+    if system != "windows":
         commands = [[word.replace("\\", "/") for word in words] for words in commands]
     done = subprocess.run(
         [sys.executable, "-c", WALK, system, json.dumps(commands)],
@@ -235,6 +238,7 @@ def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shar
         assert [path.name for path in (folder / "stores").iterdir()] == ["useful"]
 
 
+@pytest.mark.check("a process for a way that is like others")
 def test_names_are_found_in_other_capitals_as_the_disk_finds_them(laptop: Path) -> None:
     commands = [*START, ["store", "info", "Useful"], ["manifest", "check", "FILMS"]]
     assert [code for _, code in walk("windows", laptop, commands)] == [0, 0, 0, 0]
@@ -253,6 +257,7 @@ def test_a_page_that_another_program_has_open_is_named_with_what_may_hold_it(
     assert "OneDrive" in printed[-1][0]
 
 
+@pytest.mark.check("a process for a way that is like others")
 def test_a_disk_without_links_holds_stores_and_runs_too(laptop: Path) -> None:
     commands = [*START, ["store", "verify", "useful"], [*HONEST, *GRID, "-o", "first"]]
     printed = walk("windows", laptop, commands, {"DISK": "FAT"})
@@ -288,3 +293,46 @@ def test_extraction_says_that_it_needs_wsl_before_it_writes_anything(
         assert "Try: wsl --install" in text
     assert not (laptop / "demo").exists()
     assert not (laptop / "stores").exists()
+
+
+TYPED = "Am\u00e9lie"
+ON_DISK = "Ame\u0301lie"
+ON_A_MAC = [
+    ["manifest", "import", "csv", "tables/clips.csv", "-o", TYPED],
+    ["manifest", "import", "csv", "tables/clips.csv", "-o", TYPED, "--force"],
+    ["manifest", "link", TYPED, "tables/videos"],
+    ["manifest", "folds", TYPED, "--kind", "grouped", "-k", "3"],
+    [*IMPORT[:-1], TYPED, "-o", TYPED],
+    ["store", "verify", TYPED],
+    ["train", "ridge", TYPED, TYPED, "-o", "ridge"],
+    ["run", "honest", "--manifest", TYPED, "--store", f"x={TYPED}", *GRID, "-o", TYPED],
+    ["report", TYPED],
+    ["models", "predict", "ridge", TYPED, "-o", "scores.csv"],
+    ["view", TYPED, "--run", TYPED, "--export", "page", "--thumbnails"],
+    ["store", "export", "csv", TYPED, "useful.csv"],
+    ["store", "subset", TYPED, "-o", "small", "--film", "alba"],
+]
+
+
+def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
+    laptop: Path,
+) -> None:
+    """A keyboard gives accents within letters, the disk has them beside; both name one thing."""
+    table = laptop / "tables" / "clips.csv"
+    header, *lines = table.read_text(encoding="utf-8").splitlines()
+    rows = [f"{header},video"]
+    for line in lines:
+        video = f"{TYPED}.mp4" if line.startswith("alba") else ""
+        rows.append(f"{line},{video}")
+    table.write_text("\n".join(rows), encoding="utf-8")
+    videos = laptop / "tables" / "videos"
+    (videos / "alba.mp4").rename(videos / f"{ON_DISK}.mp4")
+    printed = walk("macos", laptop, ON_A_MAC)
+    for words, (text, code) in zip(ON_A_MAC, printed, strict=True):
+        assert code == 0, f"{' '.join(words)}\n{text}"
+    linked = "12 clips have a file of their own, 60 are parts of films, 0 have no video"
+    assert linked in printed[2][0]
+    for name in (f"manifests/{ON_DISK}.toml", f"stores/{ON_DISK}", f"runs/{ON_DISK}"):
+        assert (laptop / name).exists()
+    assert (laptop / "page" / "thumb" / "71.jpg").is_file()
+    assert "72 clips" in printed[-2][0]
