@@ -369,7 +369,7 @@ def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
     for extra, members in members_of_extra.items():
         text = ", ".join(map(_package_text, members))
         if not all(facts["good"] for facts in members):
-            install = f"  ->  pip install 'obygaze[{extra}]'"
+            install = f'  ->  pip install "obygaze[{extra}]"'
             text += click.style(install, fg="yellow")
         lines[f"[{extra}]"] = text
     return lines

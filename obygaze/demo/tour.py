@@ -143,7 +143,7 @@ def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
     if missing:
         return None, (
             f"{' and '.join(missing)} not installed: features are simple statistics only. To add a"
-            " tiny X-CLIP: pip install 'obygaze[extract]'"
+            ' tiny X-CLIP: pip install "obygaze[extract]"'
         )
     from obygaze_features.backbones.families import PRETRAINED
     from obygaze_features.backbones.pretrained import save_random

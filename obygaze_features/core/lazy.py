@@ -43,11 +43,11 @@ def need(module: str, extra: str, purpose: str) -> Any:
             raise
         raise InstallExtra(
             f"{purpose} needs the package {error.name!r}, which is not installed",
-            hint=f"pip install 'obygaze[{extra}]'",
+            hint=f'pip install "obygaze[{extra}]"',
         ) from error
     except (ImportError, OSError) as error:
         raise FixInput(
             f"{purpose} needs the package {module!r}, which is installed and does not work:"
             f" {first_line(error)}",
-            hint=f"pip install --force-reinstall 'obygaze[{extra}]'; obygaze doctor says more",
+            hint=f'pip install --force-reinstall "obygaze[{extra}]"; obygaze doctor says more',
         ) from error

@@ -141,7 +141,7 @@ class CostEstimate:
             if store.weights in UNAVAILABLE or store.why:
                 messages.append(_weights_message(store))
         if self.without_torch:
-            install = "torch is not installed here: pip install 'obygaze[extract]'"
+            install = 'torch is not installed here: pip install "obygaze[extract]"'
             messages.append(f"{few(self.without_torch)}: {install}")
         return messages
 

@@ -192,7 +192,7 @@ def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
     store = og.open_store("mine")
     with pytest.raises(InstallExtra) as caught:
         store.frame("clip") if call == "frame" else store.to_xarray()
-    assert caught.value.hint == "pip install 'obygaze[frames]'"
+    assert caught.value.hint == 'pip install "obygaze[frames]"'
 
 
 def test_predictions_have_types(here):

@@ -89,7 +89,7 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     ]
     text = click.unstyle(to_text(ill))
     assert "Missing: zarr>=3.1" in text
-    assert "av missing  ->  pip install 'obygaze[extract]'" in text
+    assert 'av missing  ->  pip install "obygaze[extract]"' in text
     assert problems_of(packages[2:]) == []
 
 

@@ -261,7 +261,7 @@ def _reextract(workspace: Workspace, store: Store, weights: str | None) -> Reext
     except ModuleNotFoundError as error:
         raise FixUsage(
             "--decode extracts clips again, which needs the extra 'extract'",
-            hint="pip install 'obygaze[extract]', on a machine that has the videos",
+            hint='pip install "obygaze[extract]", on a machine that has the videos',
         ) from error
     reextract: Reextract = make(workspace, store, weights)
     return reextract

@@ -55,7 +55,7 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     told = [line for line in done.stdout.splitlines() if "X-CLIP" in line]
     assert len(told) == 1
     assert told[0].startswith("# torch and transformers not installed")
-    assert told[0].endswith("pip install 'obygaze[extract]'")
+    assert told[0].endswith('pip install "obygaze[extract]"')
     assert [path.name for path in (folder / "stores").glob("films.*")] == [
         "films.descriptors"
     ]
@@ -193,7 +193,7 @@ def test_without_pyav_nothing_is_written_and_the_same_command_works_once_it_is_t
         patch.setitem(sys.modules, "av", None)
         without = call_obygaze("-C", tmp_path, "demo")
     assert without.code == 2
-    assert without.stderr.splitlines()[-1] == "  Try: pip install 'obygaze[video]'"
+    assert without.stderr.splitlines()[-1] == '  Try: pip install "obygaze[video]"'
     assert not any(tmp_path.iterdir())
     assert call_obygaze("-C", tmp_path, "demo").code == 0
 

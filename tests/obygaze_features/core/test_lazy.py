@@ -17,7 +17,7 @@ def test_one_that_is_absent_names_the_extra_to_install():
         need("no_such_package.inner", "extract", "decoding")
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'no_such_package', which is not installed",
-        "  Try: pip install 'obygaze[extract]'",
+        '  Try: pip install "obygaze[extract]"',
     ]
     assert caught.value.exit_code == 2
 
@@ -34,7 +34,7 @@ def test_a_package_that_is_installed_and_broken_is_called_that(
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'unusable_package', which is installed and does not work:"
         " libav.so.62: no such file",
-        "  Try: pip install --force-reinstall 'obygaze[video]'; obygaze doctor says more",
+        '  Try: pip install --force-reinstall "obygaze[video]"; obygaze doctor says more',
     ]
 
 

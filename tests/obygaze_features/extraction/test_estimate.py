@@ -272,7 +272,7 @@ def test_a_missing_torch_is_an_obstacle_with_the_extra_to_install(world: Path) -
     )
     env = without_torch(world / "hidden")
     plan = run_obygaze("-C", world, *words, "--json", env=env).ok().json()
-    missing = "clip-b16: torch is not installed here: pip install 'obygaze[extract]'"
+    missing = 'clip-b16: torch is not installed here: pip install "obygaze[extract]"'
     assert plan["obstacles"][-1] == missing
     assert plan["without_torch"] == ["clip-b16"]
     pytest.importorskip("torch")

@@ -124,4 +124,4 @@ def test_without_pandas_the_error_names_the_extra(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InstallExtra) as caught:
         MANIFEST.to_frame()
-    assert caught.value.hint == "pip install 'obygaze[frames]'"
+    assert caught.value.hint == 'pip install "obygaze[frames]"'

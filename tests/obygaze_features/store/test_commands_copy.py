@@ -198,7 +198,7 @@ def test_without_the_extra_it_says_what_to_install(
     for place in ("s3://films/x", "hf://lab/films", "http://127.0.0.1:1/x"):
         done = call_obygaze("-C", home, "store", "pull", place, "-o", "x")
         assert done.code == 2
-        assert "pip install 'obygaze[remote]'" in done.stderr
+        assert 'pip install "obygaze[remote]"' in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -587,4 +587,4 @@ def test_without_pyav_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(InstallExtra) as caught:
         DecodePool(1)
-    assert caught.value.hint == "pip install 'obygaze[video]'"
+    assert caught.value.hint == 'pip install "obygaze[video]"'

@@ -193,7 +193,7 @@ def test_without_torch_the_page_names_what_to_install(tmp_path: Path) -> None:
     assert found["error"].endswith(
         "needs the package 'transformers', which is not installed"
     )
-    assert found["hint"] == "pip install 'obygaze[extract]'"
+    assert found["hint"] == 'pip install "obygaze[extract]"'
 
 
 def test_without_features_the_option_is_named(tmp_path: Path) -> None:
