@@ -218,7 +218,13 @@ def train(
     trust_code([model, *changes])
     clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)
-    inputs = gather(chosen, clips, path, open_stores(store, workspace))
+    named_stores = open_stores(store, workspace)
+    if len(named_stores) > 1:
+        raise FixUsage(
+            f"a saved model reads one store, got {', '.join(named_stores)}",
+            hint="obygaze run compares stores; with fit.choose_store it chooses one",
+        )
+    inputs = gather(chosen, clips, path, named_stores)
     name = inputs.default_name if output is None else os.fspath(output)
     resolved_workspace = Workspace.of(workspace)
     folder = _named_folder(resolved_workspace, name)

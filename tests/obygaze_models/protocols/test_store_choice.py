@@ -14,8 +14,16 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from sklearn.metrics import average_precision_score
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import (
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    write_workspace,
+)
 
+import obygaze as og
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
@@ -354,6 +362,14 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
 def test_a_saved_model_chooses_no_store() -> None:
     with pytest.raises(FixUsage, match="a saved model reads one store"):
         training_protocol("ridge", "EN_S", MANIFEST, ["fit.choose_store=true"])
+
+
+def test_a_model_is_trained_on_one_store(tmp_path: Path) -> None:
+    """Of two stores, the model read the first one, and its card had the metrics of the second."""
+    write_workspace(tmp_path, MANIFEST, planted(MANIFEST, width=14))
+    with pytest.raises(FixUsage, match="a saved model reads one store, got a, b"):
+        og.train("ridge", {"a": "sig", "b": "sig"}, "made-up", workspace=tmp_path)
+    assert not (tmp_path / "models").exists()
 
 
 def test_the_report_shows_what_was_chosen_and_warns_of_the_best_row(
