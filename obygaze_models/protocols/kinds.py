@@ -13,6 +13,7 @@ With `draws = 20` in the table of a model, 20 combinations are drawn, and not al
 Then `C = { log = [1e-4, 1e2] }` and `{ uniform = [0.0, 0.5] }` are ranges to draw from.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -37,9 +38,8 @@ GRID = "grid"
 LOG = "log"
 UNIFORM = "uniform"
 CHOICES = (GRID, LOG, UNIFORM)
-DRAWN_DIGITS = (
-    4  # of a drawn number: it is read by people, and the same on every machine
-)
+# Of a drawn number: it is read by people, and is the same on every machine.
+DRAWN_DIGITS = 4
 BY_TASK = "by_task"
 OTHER_TASKS = "other"
 
@@ -219,9 +219,9 @@ def _in_range(value: Mapping[str, Any], share: float, default: Any) -> float | i
     end = high + 1 if draws_whole else high
     number = low + (end - low) * share
     if scale == LOG:
-        number = low * (end / low) ** share
+        number = math.exp(math.log(low) + (math.log(end) - math.log(low)) * share)
     if draws_whole:
-        return int(min(number, high))
+        return int(min(max(number, low), high))
     rounded = float(f"{number:.{DRAWN_DIGITS}g}")
     return float(min(max(rounded, low), high))
 

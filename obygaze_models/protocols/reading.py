@@ -505,14 +505,18 @@ def _check_concept_vectors(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check the settings of concept vectors outside of published splits with a scheme."""
-    offered = candidates(model)
+    offered = []
+    for settings in candidates(model):
+        offered += [
+            for_task(model.kind, settings, task) for task in protocol.train_tasks
+        ]
     needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for key, value in needs_scheme.items():
         if any(settings[key] == value for settings in offered):
             document.add(f"models.{name}.{key}", "needs published splits and a scheme")
     # Margins of clips on which the vectors were found would choose the widest store.
-    least_folds = min(settings["cross_fit"] for settings in offered)
-    if protocol.fit.choose_store and least_folds < 2:
+    has_own_margins = any(settings["cross_fit"] < 2 for settings in offered)
+    if protocol.fit.choose_store and has_own_margins:
         document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 

@@ -68,6 +68,8 @@ def _chosen_test(tests: Mapping[str, TestedFold]) -> TestedFold:
     """Return the test of the store with the best inner score; of equal ones, the first."""
     inner_ap = {store: test.inner_ap for store, test in tests.items()}
     known = {store: ap for store, ap in inner_ap.items() if ap is not None}
-    best = max(known or tests, key=lambda store: known.get(store, 0.0))
+    best = next(iter(tests))
+    if known:
+        best = max(known, key=known.__getitem__)
     chosen = {**tests[best].chosen, "store": best, "inner_ap": inner_ap}
     return replace(tests[best], chosen=chosen)

@@ -91,6 +91,11 @@ def test_whole_numbers_are_drawn_where_the_default_is_one() -> None:
     }
 
 
+def test_a_range_may_be_as_wide_as_numbers_are() -> None:
+    values = drawn("logistic", {"C": {"log": [1e-300, 1e300]}}, 1000)["C"]
+    assert kstest(np.log10(values), uniform(-300, 600).cdf).pvalue > 0.01
+
+
 def test_draws_are_those_of_the_seed_and_of_the_setting_alone() -> None:
     C = {"log": [0.01, 10.0]}
     alone = drawn("logistic", {"C": C}, 8)["C"]

@@ -357,6 +357,10 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
         "--set models.pcbm-dt.cross_fit: fit.choose_store needs 2 or more",
     ]
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
+    by_task = "{ by_task = { EN_S = 3, other = 0 } }"
+    with pytest.raises(FixInput, match="1 violation"):
+        choosing(f"models.pcbm-lr.cross_fit={by_task}")
+    choosing(f"models.pcbm-lr.cross_fit=[{by_task}, 5]", 'grid.train=["EN_S"]')
 
 
 def test_a_saved_model_chooses_no_store() -> None:
