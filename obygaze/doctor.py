@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from obygaze_features import __version__
+from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.errors import ObygazeError, first_line
 from obygaze_features.core.machine import (
@@ -116,6 +117,7 @@ def check_up(workspace: Workspace) -> Facts:
         "packages": packages,
         "video": video,
         "devices": devices,
+        "can_extract": system.HAS_DECODE_WORKERS,
         "plugins": installed,
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(workspace.root.absolute()),
@@ -132,7 +134,7 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
         if not facts["extras"] and not facts["good"]:
             version_of[facts["name"] + facts["needs"]] = facts["version"] or "none"
     return [
-        f"{requirement}, found {version}: pip install '{requirement}'"
+        f'{requirement}, found {version}: pip install "{requirement}"'
         for requirement, version in version_of.items()
     ]
 
@@ -303,6 +305,7 @@ def to_text(facts: Facts) -> str:
         "GPU": _gpu_text(facts["devices"]),
         "threads": ", ".join(limits) or "not limited",
         **_video_lines(facts["video"]),
+        **_extraction_lines(facts["can_extract"]),
         "plugins": ", ".join(map(_plugin_text, facts["plugins"])) or "none",
         "workspace": facts["workspace"],
         "Hugging Face": _hub_text(facts["hub"]),
@@ -333,6 +336,13 @@ def _video_lines(video: Facts | None) -> dict[str, str]:
         "reads": ", ".join(video["reads"]),
         "cannot read": ", ".join(video["cannot_read"]) or "-",
     }
+
+
+def _extraction_lines(can_extract: bool) -> dict[str, str]:
+    """Return the line that extraction needs another system; none where it works."""
+    if can_extract:
+        return {}
+    return {"extraction": "only under WSL (wsl --install); all else works here"}
 
 
 def _hub_text(hub: Facts) -> str:

@@ -84,8 +84,8 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     )
     ill = with_packages(found, *packages)
     assert ill["problems"] == [
-        "numpy>=2.0, found 1.26: pip install 'numpy>=2.0'",
-        "zarr>=3.1, found none: pip install 'zarr>=3.1'",
+        'numpy>=2.0, found 1.26: pip install "numpy>=2.0"',
+        'zarr>=3.1, found none: pip install "zarr>=3.1"',
     ]
     text = click.unstyle(to_text(ill))
     assert "Missing: zarr>=3.1" in text

@@ -56,7 +56,6 @@ PATH = [
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pack", "useful", "-o", r"out\useful.zip"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
-    ["doctor"],
 ]
 # Runs one command after another, and prints the exit code of each as the last line of its output.
 # `hold FILE` opens a file and leaves it open, as another program does.
@@ -186,6 +185,14 @@ def without_day(data: bytes, folder: Path) -> bytes:
     return re.sub(
         rb'("(?:read|split|fit|evaluate|write|total)": )[\d.]+', rb"\1S", data
     )
+
+
+def test_doctor_says_that_extraction_needs_wsl_and_is_content(laptop: Path) -> None:
+    ((text, code),) = walk("windows", laptop, [["doctor"]])
+    assert code == 0
+    assert re.search(r"extraction +only under WSL", text)
+    ((text, code),) = walk("posix", laptop, [["doctor"]])
+    assert not re.search(r"extraction +only under WSL", text)
 
 
 def test_what_is_written_has_no_path_or_line_of_windows(

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from obygaze_features.core.errors import InUse
 from obygaze_features.core.system.open_folder import OpenFolder
@@ -75,6 +76,8 @@ PRIVATE_MODE: int = 0o777
 # SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
 
+Result = TypeVar("Result")
+
 RETRY_S = 3.0
 PAUSE_S = 0.05
 # What msvcrt.locking answers where another process has the lock.
@@ -100,7 +103,7 @@ class _Folder:
         if not self._identity.st_ino:
             return False  # this file system gives its folders no identity
         if self._descriptor is None:
-            self._descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+            self._descriptor = _opened(self._lock_file)
         while True:
             try:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -139,6 +142,13 @@ class _Folder:
         # Another process that waits for the lock has the file open, so that it stays.
         with suppress(OSError):
             self._lock_file.unlink()
+
+
+def _opened(lock_file: Path) -> int:
+    """Open a lock file; one that another process has just removed cannot be opened for a moment."""
+    return _again_while_open(
+        lambda: os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600), lock_file
+    )
 
 
 def _locks() -> Path:
@@ -212,13 +222,12 @@ def rename_folder(source: Path, target: Path) -> None:
     _again_while_open(rename, target)
 
 
-def _again_while_open(change: Callable[[], object], target: Path) -> None:
-    """Try a rename or a removal until no other program has the file open, or for `RETRY_S`."""
+def _again_while_open(change: Callable[[], Result], target: Path) -> Result:
+    """Try a rename or another change until no other program has the file open, or for `RETRY_S`."""
     give_up = time.monotonic() + RETRY_S
     while True:
         try:
-            change()
-            return
+            return change()
         except PermissionError as error:
             if time.monotonic() >= give_up:
                 raise InUse(
