@@ -230,15 +230,25 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
         document = {"error": document, "exit_code": error.exit_code}
         click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
         return
-    most = None if {"-v", "--verbose"} & {*options} else SHOWN_DETAILS
-    for line in error.details[:most]:
+    for line in _shown_details(
+        error, is_verbose=bool({"-v", "--verbose"} & {*options})
+    ):
         click.echo(printable(line), err=True)
-    if most and len(error.details) > most:
-        click.echo(
-            f"... and {len(error.details) - most} more lines; -v shows them", err=True
-        )
     label = click.style("Error: ", fg="red", bold=True)
     click.echo(label + printable(str(error)), err=True, color=color)
+
+
+def _shown_details(error: ObygazeError, *, is_verbose: bool) -> list[str]:
+    """Return the lines to print before an error: all of them, or few and how to see the others."""
+    if is_verbose:
+        return list(error.details)
+    if error.brief:
+        return [*error.brief, f"-v shows all {len(error.details)} lines"]
+    shown = list(error.details[:SHOWN_DETAILS])
+    n_more = len(error.details) - len(shown)
+    if n_more:
+        shown.append(f"... and {n_more} more lines; -v shows them")
+    return shown
 
 
 def _explained(error: Exception) -> ObygazeError:

@@ -31,6 +31,7 @@ class ObygazeError(Exception):
         where: The file, store or option it is about.
         hint: What to do or type next.
         details: Lines printed before the error: each violation of a file, each failed clip.
+        brief: The lines that are printed in place of `details` where few are asked for.
     """
 
     exit_code = 1
@@ -43,12 +44,14 @@ class ObygazeError(Exception):
         where: str | None = None,
         hint: str | None = None,
         details: Sequence[str] = (),
+        brief: Sequence[str] = (),
     ) -> None:
         self.message = _line(message)
         super().__init__(self.message)
         self.where = where and _line(where)
         self.hint = _line(hint) if hint else self.usual_hint
         self.details = tuple(map(_line, details))
+        self.brief = tuple(map(_line, brief))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error as it is: subclasses have other parameters than the text."""

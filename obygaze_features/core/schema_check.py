@@ -57,9 +57,30 @@ AnyRule: TypeAlias = "Rule | Table | Rows | Converted"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
+# How many violations of one kind are printed where not all are asked for.
+SHOWN_OF_KIND = 3
+_QUOTED_OR_NUMBER = re.compile(r"'[^']*'|[0-9]+")
 _INVALID: Any = object()
 # What a `load` raises for a value that it cannot convert.
 NOT_LOADED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+class _Kind:
+    """Violations that differ in what is quoted and counted only: how many, and the first few."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.line_of_message: dict[str, str] = {}
+
+    def add(self, message: str, line: str) -> None:
+        """Count a violation; its line is shown unless others with its words are."""
+        self.n += 1
+        self.line_of_message.setdefault(message, line)
+
+    @property
+    def shown(self) -> list[str]:
+        """The first lines with different words."""
+        return list(self.line_of_message.values())[:SHOWN_OF_KIND]
 
 
 class Violations:
@@ -74,6 +95,7 @@ class Violations:
         self.path = str(path)
         self.names = names or {}
         self.lines: list[str] = []
+        self._kinds: dict[tuple[str | None, str], _Kind] = {}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -86,6 +108,23 @@ class Violations:
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
         self.lines.append(f"{where}: {message}")
+        # What is quoted and counted differs from row to row; the words around it name the kind.
+        kind = _QUOTED_OR_NUMBER.sub("", message)
+        self._kinds.setdefault((column, kind), _Kind()).add(message, self.lines[-1])
+
+    def by_kind(self) -> list[str]:
+        """Return the first violations of each kind, and how many more there are of it.
+
+        The list is empty where no kind has more of them than are shown.
+        """
+        if all(kind.n <= SHOWN_OF_KIND for kind in self._kinds.values()):
+            return []
+        shown = []
+        for kind in self._kinds.values():
+            shown += kind.shown
+            if kind.n > len(kind.shown):
+                shown.append(f"  ... and {kind.n - len(kind.shown)} more like this")
+        return shown
 
     def raise_if_any(
         self,
@@ -109,6 +148,9 @@ def raise_together(
         lines += violations.lines
     if not lines:
         return
+    brief: list[str] = []
+    if len(files) == 1:
+        brief = files[0].by_kind()
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
@@ -119,6 +161,7 @@ def raise_together(
         where=", ".join(paths),
         hint=hint or "correct what is listed above, then the same command again",
         details=details,
+        brief=brief,
     )
 
 

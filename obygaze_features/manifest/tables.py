@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
@@ -20,6 +20,8 @@ from obygaze_features.core.schema_rules import near
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# Of programs that do not write UTF-8: Excel on Windows, and older ones on a Mac.
+LIKELY_ENCODINGS = ("cp1252", "mac-roman")
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
@@ -108,6 +110,7 @@ def read_table(
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
+    encoding: str | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
@@ -119,10 +122,16 @@ def read_table(
     values and raise all of them together; without it they are raised here. `content` names what
     the rows are, where a table without rows is a violation. `data` are the bytes of a file that
     is not yet written to `path`.
+
+    Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes. A
+    file that is neither is a violation with what its first such line would be in others.
     """
     collected = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
-        lines = _lines(stream, collected)
+        if encoding is not None:
+            lines = _lines(decoded(stream.read(), encoding, collected), collected)
+        else:
+            lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
         # A program that saved the file may have added quotes, or the delimiters of empty cells.
@@ -170,6 +179,40 @@ def open_file(path: Path) -> BinaryIO:
             where=str(path),
         )
     return path.open("rb")
+
+
+def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
+    """Return text as UTF-8; where it is not of the encoding, nothing, and a violation."""
+    if not encoding and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    if not encoding and b"\x00" in data:
+        violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
+        return io.BytesIO()
+    try:
+        text = data.decode(encoding or "utf-8")
+    except LookupError:
+        raise FixUsage(
+            f"unknown encoding {encoding!r}",
+            hint="utf-8, utf-16, cp1252 (Windows), mac-roman, or another that Python knows",
+        ) from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        start = data.rfind(b"\n", 0, error.start) + 1
+        bad_line = data[start:].splitlines()[0]
+        violations.add(line, None, _not_of_encoding(bad_line, encoding))
+        return io.BytesIO()
+    return io.BytesIO(text.encode("utf-8"))
+
+
+def _not_of_encoding(line: bytes, encoding: str) -> str:
+    """Return that a line is not of an encoding, and how it reads in those that are likely."""
+    readings = []
+    for other in LIKELY_ENCODINGS:
+        words = line.decode(other, errors="replace").split()
+        strange = [word for word in words if not word.isascii()]
+        readings.append(f"in {other} {' '.join(strange[:3])!r}")
+    named = f"of the encoding {encoding!r}" if encoding else "UTF-8"
+    return f"the text is not {named}; it reads {', '.join(readings)}"
 
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:

@@ -20,6 +20,7 @@ from obygaze_features.manifest.adapters import (
     n_with_value,
     source_of,
 )
+from obygaze_features.manifest.adapters.id_forms import columns_of_form, row_with_id
 from obygaze_features.manifest.io import (
     clips_of,
     manifest_path,
@@ -52,6 +53,19 @@ _CLOCK = (
 )
 _TIME = re.compile(rf"{_CLOCK}|(?P<seconds>[0-9]+(?:[.,][0-9]+)?)")
 FILLED_TABLE = Table(others=filled)
+# What a violation says, and what to do about it.
+CURES = {
+    "it reads in cp1252": "--encoding with the one in which the words are right",
+    "unknown level": 'translate levels in a --mapping file: [levels] WORD = "EN"',
+    "is already on line": (
+        "leave one row for each clip; several annotators need --map annotator=COLUMN"
+    ),
+    "may be minutes or hours": "write hours too: 0:01:10",
+    "is not a time in seconds": "times as 70.5 or 0:01:10.5",
+    "as in the header, got": "quote cells that contain what separates the cells",
+}
+SEPARATORS = (",", ";", "/", "+", "&")
+_UNKNOWN_CONCEPT = re.compile(r"unknown concept '([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,9 @@ def read(
     ] = None,
     *,
     mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
+    form: Annotated[str, Option("--id", metavar="FORM")] = "",
+    separator: Annotated[str, Option(metavar="TEXT")] = "",
+    encoding: str = "",
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
     """Read any table, with a mapping of its columns.
@@ -104,37 +121,54 @@ def read(
     mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
     0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5.
 
+    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
+    scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
+    negative, hard negative, not sure, sure); concepts, joined with |; annotator; movie_title; and
+    fold:NAME, the fold of a split.
+
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file.
+        form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
+        separator: What stands between the concepts of a cell. [default: that of the mapping, or |]
+        encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         name: The name of the manifest. By default that of the file.
 
     Commands:
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
+        obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
     """
     csv = Path(csv)
     if isinstance(mapping, str | Path):
         mapping = read_mapping(Path(mapping))
     chosen = mapping or TableMapping()
+    if separator:
+        chosen = replace(chosen, separator=separator)
     targets = {**chosen.columns, **(columns or {})}
     source = source_of(csv)
     violations = Violations(csv, targets)
     table = read_table(
         csv,
-        required=_required(targets),
+        required=_required(targets, form),
         delimiter=chosen.delimiter or None,
         skip_blank=True,
         violations=violations,
         content="clips",
+        encoding=encoding,
     )
     # The unnamed first column that some programs write is a row number, not data.
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
     unmapped = {column: column for column in table.columns if column not in used}
     plan = {**targets, **unmapped}
+    rows_with_ids = (
+        [row_with_id(row, form) for row in table.rows] if form else table.rows
+    )
+    if form:
+        plan["clip_id"] = "clip_id"
     decimal_comma = table.delimiter != ","
-    cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in table.rows]
+    cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in rows_with_ids]
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if _is_changed(column, cells)]
@@ -145,7 +179,8 @@ def read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    hint = _hint(table.columns, targets)
+    given = {**targets, "clip_id": form} if form else targets
+    hint = _hint(table.columns, given, violations, chosen)
     violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,
@@ -160,16 +195,38 @@ def read(
     return ImportedManifest(manifest, warnings)
 
 
-def _hint(columns: Sequence[str], targets: Mapping[str, str]) -> str:
+def _hint(
+    columns: Sequence[str],
+    targets: Mapping[str, str],
+    violations: Violations,
+    mapping: TableMapping,
+) -> str:
     """Return what to do about a table that cannot be imported."""
-    if columns:
-        for name in NEEDED:
-            if name not in columns and name not in targets:
-                return f"--map {name}=COLUMN; the columns of the table: {few(columns)}"
-        if not set(_required(targets)) <= set(columns):
-            return f"--map TARGET=COLUMN; the columns of the table: {few(columns)}"
-    cells = "correct the cells (several concepts: A|B)"
-    return f'{cells}, or translate words in a --mapping file: [levels] WORD = "EN"'
+    for name in NEEDED:
+        if columns and name not in columns and name not in targets:
+            return f"--map {name}=COLUMN; the columns of the table: {few(columns)}"
+    if "required column is missing" in "\n".join(violations.lines):
+        return f"--map TARGET=COLUMN; the columns of the table: {few(columns)}"
+    problems = "\n".join(violations.lines)
+    cures = [cure for words, cure in CURES.items() if words in problems]
+    if "unknown concept" in problems:
+        cures.append(_cure_of_concepts(problems, mapping))
+    if "is in the film" in problems:
+        # The same clip number in another film: the cure of a repeated id is another one.
+        cures = [cure for cure in cures if cure != CURES["is already on line"]]
+        film, clip = (targets.get(name, name) for name in reversed(NEEDED))
+        cures.append(f"--id '{{{film}}}-{{{clip}}}'")
+    return "; ".join(cures) or "correct the cells that are listed above"
+
+
+def _cure_of_concepts(problems: str, mapping: TableMapping) -> str:
+    """Return what to do about unknown concepts: another separator, or a translation."""
+    for text in _UNKNOWN_CONCEPT.findall(problems):
+        for separator in SEPARATORS:
+            words = [word.strip() for word in text.split(separator)]
+            if len(words) > 1 and any(mapping.concept(word) for word in words):
+                return f"--separator '{separator}'"
+    return 'translate concepts in a --mapping file: [concepts] WORD = "Look"'
 
 
 @dataclass(frozen=True)
@@ -391,8 +448,8 @@ def read_mapping(path: Path) -> TableMapping:
     return mapping
 
 
-def _required(targets: Mapping[str, str]) -> list[str]:
-    """Return the required columns of the table."""
+def _required(targets: Mapping[str, str], form: str = "") -> list[str]:
+    """Return the required columns of the table; with a form of ids, those that it names."""
     for target in targets:
         if not target or target != target.strip():
             raise FixUsage(
@@ -400,6 +457,9 @@ def _required(targets: Mapping[str, str]) -> list[str]:
             )
     sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
     unmapped = [name for name in NEEDED if name not in targets]
+    if form:
+        sources += columns_of_form(form)
+        unmapped = [name for name in unmapped if name != "clip_id"]
     return list(dict.fromkeys([*sources, *unmapped]))
 
 

@@ -1,0 +1,131 @@
+"""Tables as people have them: imported, or refused with each kind of problem and its cure."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
+RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
+
+
+def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
+    """What the import says on both streams, without the line of changed ids."""
+    (tmp_path / "t.csv").write_bytes(data)
+    words = ("manifest", "import", "csv", "t.csv", "-o", "t", *options)
+    answer = call_obygaze(*words, cwd=tmp_path)
+    lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
+    return [line for line in lines if not line.startswith("Warning: movie_id")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "newline"),
+    list(
+        product(("utf-8", "utf-8-sig", "utf-16"), (",", ";", "\t", "|"), ("\n", "\r\n"))
+    ),
+)
+def test_unicode_tables_are_read_whatever_separates_their_cells(
+    tmp_path: Path, encoding: str, delimiter: str, newline: str
+) -> None:
+    text = TEXT.replace("|", "+").replace(",", delimiter).replace("\n", newline)
+    lines = imported(tmp_path, text.encode(encoding), "--separator", "+")
+    assert lines == ["manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "mac-roman", "latin-1", "cp850"])
+def test_another_encoding_is_shown_as_it_reads_and_then_chosen(
+    tmp_path: Path, encoding: str
+) -> None:
+    data = TEXT.encode(encoding)
+    first, error, where, cure = imported(tmp_path, data)
+    assert first.startswith("t.csv:2: the text is not UTF-8; it reads in cp1252 'A1,")
+    assert error == "Error: the table cannot be imported: 1 violation"
+    assert where == "  in: t.csv"
+    assert cure == "  Try: --encoding with the one in which the words are right"
+    if encoding in {"cp1252", "mac-roman"}:
+        assert f"in {encoding} 'A1,Amélie,S,Look|Body'" in first
+    assert imported(tmp_path, data, "--encoding", encoding) == [
+        "manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"
+    ]
+    rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
+    assert all(row.endswith("Amélie") for row in rows[1:])
+
+
+def test_bytes_that_are_no_text_and_unknown_encodings_are_refused(
+    tmp_path: Path,
+) -> None:
+    assert "UTF-16 or not text" in imported(tmp_path, bytes(range(256)))[0]
+    error, cure = imported(tmp_path, b"a\n", "--encoding", "cp9999")
+    assert error == "Error: unknown encoding 'cp9999'"
+    assert cure.startswith("  Try: utf-8, utf-16, cp1252")
+    lines = imported(tmp_path, TEXT.encode("cp1252"), "--encoding", "ascii")
+    assert lines[0].startswith("t.csv:2: the text is not of the encoding 'ascii'")
+
+
+def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:
+    form = ("--map", "movie_id=film", "--id", "{film}-{n:03d}")
+    lines = imported(tmp_path, RESTARTED.encode(), *form)
+    assert lines == ["manifests/t.toml: 4 clips of 2 films (EN 1, HN 1, S 2)"]
+    shown = call_obygaze("manifest", "show", "t", "--json", cwd=tmp_path).json()
+    ids = [clip["clip_id"] for clip in shown["clips"]]
+    assert ids == ["lake-001", "lake-002", "alba-001", "alba-012"]
+
+
+def test_repeated_clip_numbers_are_told_how_to_become_ids(tmp_path: Path) -> None:
+    mapped = ("--map", "movie_id=film", "--map", "clip_id=n")
+    lines = imported(tmp_path, RESTARTED.encode(), *mapped)
+    assert "the clip '1' is in the film 'lake' too" in lines[0]
+    assert lines[-1] == "  Try: --id '{film}-{n}'"
+
+
+@pytest.mark.parametrize(
+    ("form", "rows", "told"),
+    [
+        ("{film-{n}", "lake,1,S\n", "not a form of ids"),
+        ("lake", "lake,1,S\n", "not a form of ids"),
+        ("{film}-{n.real}", "lake,1,S\n", "required column is missing"),
+        ("{film}-{m}", "lake,1,S\n", "required column is missing"),
+        ("{film}-{n:03d}", "lake,one,S\n", "'one' is not a whole number"),
+        ("{film}-{n}", "lake,,S\n", "is empty, and is a part of the id"),
+    ],
+)
+def test_forms_and_cells_that_make_no_id_are_refused(
+    tmp_path: Path, form: str, rows: str, told: str
+) -> None:
+    data = f"film,n,level\n{rows}".encode()
+    lines = imported(tmp_path, data, "--map", "movie_id=film", "--id", form)
+    assert told in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "problem", "cure"),
+    [
+        ("level", "oui", "unknown level 'oui'", '[levels] WORD = "EN"'),
+        ("concepts", "sun", "unknown concept 'sun'", '[concepts] WORD = "Look"'),
+        ("concepts", '"Look, Body"', "'Look, Body'", "--separator ','"),
+        ("concepts", "Look/Body", "'Look/Body'", "--separator '/'"),
+        ("start_s,end_s", "1:10,1:20", "may be minutes or hours", "0:01:10"),
+        ("start_s,end_s", "soon,later", "'soon' is not a time", "0:01:10.5"),
+        ("level", "S,,", "expected 3 cells as in the header, got 5", "quote cells"),
+    ],
+)
+def test_each_kind_of_problem_is_listed_once_and_has_its_cure(
+    tmp_path: Path, header: str, row: str, problem: str, cure: str
+) -> None:
+    rows = "".join(f"c{number},m,{row}\n" for number in range(40))
+    lines = imported(tmp_path, f"clip_id,movie_id,{header}\n{rows}".encode())
+    assert problem in lines[0]
+    assert any(line.endswith("more like this") for line in lines)
+    assert len(lines) < 15
+    assert cure in lines[-1]
+
+
+def test_a_clip_that_is_listed_twice_is_told_about_annotators(tmp_path: Path) -> None:
+    rows = "".join(f"c{number % 5},m\n" for number in range(40))
+    lines = imported(tmp_path, f"clip_id,movie_id\n{rows}".encode())
+    assert lines[0].endswith("'c0' is already on line 2")
+    assert lines[3] == "  ... and 32 more like this"
+    assert lines[-1].endswith("several annotators need --map annotator=COLUMN")
