@@ -1,6 +1,7 @@
 """`obygaze completion`: the script with which a shell completes commands and names on Tab."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,10 +76,13 @@ def startup_of(shell: str) -> Startup:
         config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
         return Startup(config / "fish" / "completions" / f"{PROGRAM}.fish")
     script = home / f".{PROGRAM}-complete.{shell}"
+    reads_script = f". {shlex.quote(str(script))}"
     if shell == "zsh":
         file = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
-        return Startup(script, file, f"autoload -Uz compinit && compinit && . {script}")
-    return Startup(script, home / ".bashrc", f". {script}")
+        return Startup(
+            script, file, f"autoload -Uz compinit && compinit && {reads_script}"
+        )
+    return Startup(script, home / ".bashrc", reads_script)
 
 
 def written(startup: Startup, script: str) -> list[Path]:
@@ -87,7 +91,10 @@ def written(startup: Startup, script: str) -> list[Path]:
     write_atomic(startup.script, script.encode())
     if startup.file is None:
         return [startup.script]
-    before = startup.file.read_text(encoding="utf-8") if startup.file.exists() else ""
+    before = ""
+    if startup.file.exists():
+        # Whatever the file holds beside our line, it is not read and not changed.
+        before = startup.file.read_text(encoding="utf-8", errors="surrogateescape")
     if startup.line in before.splitlines():
         return [startup.script]
     needs_newline = before and not before.endswith("\n")

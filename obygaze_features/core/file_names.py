@@ -48,6 +48,11 @@ def check_new_name(path: Path, name: str | None = None) -> None:
             )
 
 
+def portable(name: str) -> str:
+    """Return a name that every system can have, where parts of it come from older names."""
+    return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
+
+
 def _refusal(name: str) -> str:
     """Return why Windows cannot have a name; "" where it can."""
     device = _DEVICES.fullmatch(name)

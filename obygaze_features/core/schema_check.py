@@ -59,7 +59,9 @@ MAX_LISTED = 1000
 MAX_MESSAGE = 300
 # How many violations of one kind are printed where not all are asked for.
 SHOWN_OF_KIND = 3
-_QUOTED_OR_NUMBER = re.compile(r"'[^']*'|[0-9]+")
+# The most kinds that are.
+SHOWN_KINDS = 6
+_QUOTED_OR_NUMBER = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 _INVALID: Any = object()
 # What a `load` raises for a value that it cannot convert.
 NOT_LOADED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -120,10 +122,12 @@ class Violations:
         if all(kind.n <= SHOWN_OF_KIND for kind in self._kinds.values()):
             return []
         shown = []
-        for kind in self._kinds.values():
+        for kind in list(self._kinds.values())[:SHOWN_KINDS]:
             shown += kind.shown
             if kind.n > len(kind.shown):
                 shown.append(f"  ... and {kind.n - len(kind.shown)} more like this")
+        if len(self._kinds) > SHOWN_KINDS:
+            shown.append(f"... and {len(self._kinds) - SHOWN_KINDS} more kinds")
         return shown
 
     def raise_if_any(

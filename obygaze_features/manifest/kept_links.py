@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from obygaze_features.manifest.link import LINK_COLUMNS, film_span, is_linked, unlinked
+from obygaze_features.manifest.link import (
+    LINK_COLUMNS,
+    NAME_COLUMN,
+    film_span,
+    is_linked,
+    unlinked,
+)
 from obygaze_features.manifest.model import Clip, Manifest
 
 
@@ -20,16 +26,20 @@ class KeptLinks:
     n_changed: int
 
 
-def keep_links(before: Iterable[Clip], manifest: Manifest) -> KeptLinks:
+def keep_links(before: Manifest, manifest: Manifest) -> KeptLinks:
     """Return a manifest in which each clip that did not change has its video of before.
 
     Args:
-        before: The clips of the manifest that is replaced.
+        before: The manifest that is replaced.
         manifest: The manifest that replaces it; none of its clips is linked.
     """
     linked_before = {clip.clip_id: clip for clip in before if is_linked(clip)}
     if not linked_before:
         return KeptLinks(manifest, 0, 0)
+    root = before.header.video_root
+    if manifest.header.video_root not in ("", root):
+        # Names of files mean others below another folder.
+        return KeptLinks(manifest, 0, len(linked_before))
     n_kept = 0
     n_changed = 0
     clips = []
@@ -38,8 +48,9 @@ def keep_links(before: Iterable[Clip], manifest: Manifest) -> KeptLinks:
         if old is not None and _is_same(unlinked(old), clip):
             clip = _with_link_of(old, clip)
             n_kept += 1
-        elif old is not None:
-            n_changed += 1
+        else:
+            n_changed += old is not None
+            clip = _without_file(clip)
         clips.append(clip)
     if not n_kept:
         return KeptLinks(manifest, 0, n_changed)
@@ -47,16 +58,30 @@ def keep_links(before: Iterable[Clip], manifest: Manifest) -> KeptLinks:
     for name in LINK_COLUMNS:
         if any(name in clip.extra for clip in clips) and name not in columns:
             columns.append(name)
-    return KeptLinks(_with_columns(manifest, clips, columns), n_kept, n_changed)
+    header = replace(manifest.header, video_root=root)
+    linked = replace(_with_columns(manifest, clips, columns), header=header)
+    return KeptLinks(linked, n_kept, n_changed)
 
 
 def _is_same(old: Clip, new: Clip) -> bool:
     """Return whether two clips, neither of them linked, are the same piece of the same film."""
     same_place = (old.movie_id, old.scene) == (new.movie_id, new.scene)
-    same_times = (old.start_s, old.end_s) == (new.start_s, new.end_s)
-    if film_span(old) is not None:
-        same_times = film_span(old) == film_span(new)
-    return same_place and same_times and old.video == new.video
+    return same_place and old.video == new.video and _times(old) == _times(new)
+
+
+def _times(clip: Clip) -> tuple[tuple[float, float] | None, tuple[float | None, ...]]:
+    """Return the times of a clip in its film, and those in a file of its own."""
+    span = film_span(clip)
+    # Without a file of its own, its times are those in the film, wherever they are written.
+    in_own_file = (clip.start_s, clip.end_s) if clip.video or span is None else ()
+    return span, in_own_file
+
+
+def _without_file(clip: Clip) -> Clip:
+    """Return a clip that is not linked; a file name of its data set waits for `link`."""
+    if not clip.video:
+        return clip
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: clip.video})
 
 
 def _with_link_of(old: Clip, clip: Clip) -> Clip:

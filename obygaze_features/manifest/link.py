@@ -311,12 +311,12 @@ def _file_name(clip: Clip) -> str:
 def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
     name = _file_name(clip)
-    linked_stem = PurePosixPath(clip.video).stem
+    linked_stem = composed(PurePosixPath(clip.video).stem)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
         name
         and clip.extra.get(FILM_COLUMNS[0])
-        and linked_stem not in ("", PurePosixPath(name).stem)
+        and linked_stem not in ("", composed(PurePosixPath(name).stem))
     ):
         cells = [clip.extra.get(column, "") for column in OWN_COLUMNS]
         start_s, end_s = (float(cell) if cell else None for cell in cells)

@@ -155,7 +155,10 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
         except OSError:
             continue
         existing.update(composed(str(folder / file)) for file in files)
-    return {name for name in names if composed(name) in existing}
+    # A disk that tells the forms of an accent apart opens the name as it is spelled only.
+    return {
+        name for name in names if composed(name) in existing and (root / name).is_file()
+    }
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from obygaze_features.core.console import MISSING, table, with_interval
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
-from obygaze_features.core.plugins import find_plugin, install_hint
+from obygaze_features.core.plugins import find_plugin, install_hint, is_own_code
 from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.bootstrap import interval_of
 from obygaze_models.evaluation.families import DrawnDifference, family_p_values
@@ -193,7 +193,10 @@ def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
         primary = str(runs[0].protocol.get("report", {}).get("primary") or "ap")
         records = (*runs[0].cells, *runs[0].baselines)
         has_values = any(primary in record.metrics for record in records)
-        return primary if has_values else ranking_metric(primary)
+        # The code of a file does not run because a finished run names it.
+        if has_values and not is_own_code(primary):
+            return primary
+        return ranking_metric(primary)
     known = dict.fromkeys(METRICS)
     for run in runs:
         known |= dict.fromkeys(shown_metrics(run.protocol))
@@ -348,6 +351,8 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         settings_of_runs.append(dict(_leaves(known)))
     differing = {}
     for key in _in_order(settings_of_runs):
+        if ".drawn[" in key:
+            continue  # it follows from the seed and the ranges
         values = [settings.get(key, MISSING) for settings in settings_of_runs]
         if len(set(values)) > 1:
             differing[key] = values

@@ -144,7 +144,7 @@ class SavedManifest:
         """Return which videos were kept, and how to name a manifest outside the workspace."""
         notes = []
         if self.links.n_kept:
-            notes.append(f"{count(self.links.n_kept, 'clip')} kept their videos")
+            notes.append(f"kept the videos of {count(self.links.n_kept, 'clip')}")
         if self.links.n_changed:
             n_clips = count(self.links.n_changed, "clip")
             notes.append(

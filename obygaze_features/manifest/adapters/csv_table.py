@@ -169,6 +169,8 @@ def read(
         plan["clip_id"] = "clip_id"
     decimal_comma = table.delimiter != ","
     cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in rows_with_ids]
+    if form and "clip_id" in table.columns:
+        _keep_given_ids(table.rows, cells)
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if _is_changed(column, cells)]
@@ -383,6 +385,19 @@ def _joined(rows: Iterable[TableRow], column: str) -> str:
         for part in row[column].split("|"):
             values.setdefault(part.strip())
     return "|".join(value for value in values if value)
+
+
+def _keep_given_ids(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -> None:
+    """Keep the names that clips have in a table, beside the ids that were made.
+
+    Numbers that begin anew in each film are no names of clips.
+    """
+    names = [row["clip_id"].strip() for row in rows]
+    if len(set(names)) < len(names):
+        return
+    for name, values in zip(names, cells, strict=True):
+        if name and name != values["clip_id"]:
+            values["given_clip_id"] = name
 
 
 def _is_changed(column: str, cells: Iterable[Mapping[str, str]]) -> bool:

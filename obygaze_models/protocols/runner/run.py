@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.core.plugins import BASELINES, METRICS, MODELS, SPLITS
@@ -170,7 +171,7 @@ class Inputs:
         if stores:
             parts.append(stores)
         parts.append(self.identity[:8])
-        return "-".join(parts)[:120]
+        return portable("-".join(parts)[:120])
 
 
 def gather(

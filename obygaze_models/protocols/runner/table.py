@@ -263,7 +263,8 @@ def _contrast(record: Contrast) -> str:
 
 def _short_difference(value: float, digits: int = 2) -> str:
     """Return a difference with its sign and without a leading zero: -.14, as the values."""
-    return f"{value:+.{digits}f}".replace("0.", ".", 1)
+    sign, number = f"{value:+.{digits}f}"[0], f"{abs(value):.{digits}f}"
+    return sign + number.removeprefix("0")
 
 
 def _argmax(record: Argmax) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
+from obygaze_features.manifest import read_manifest
+
 TABLE = """clip_id,movie_id,start_s,end_s,level
 lake-1,lake,0,4,S
 lake-2,lake,4,8,EN
@@ -44,14 +46,16 @@ def test_clips_that_are_the_same_keep_their_videos(workspace: Path) -> None:
     assert linked["lake-1"].endswith("lake.mp4")
     assert linked["alba-2"].endswith("alba-2.mp4")
     said = imported(workspace, TABLE, "--force")
-    assert "4 clips kept their videos" in said
+    assert "kept the videos of 4 clips" in said
     assert (workspace / "manifests" / "films.csv").read_bytes() == before
+    header = read_manifest("films", workspace=workspace).header
+    assert header.video_root == str((workspace / "videos").resolve())
 
 
 def test_new_labels_and_clips_change_no_video(workspace: Path) -> None:
     table = TABLE.replace("lake-1,lake,0,4,S", "lake-1,lake,0,4,HN")
     said = imported(workspace, f"{table}lake-3,lake,8,9,S\n", "--force")
-    assert "4 clips kept their videos" in said
+    assert "kept the videos of 4 clips" in said
     assert videos(workspace)["lake-1"].endswith("lake.mp4")
     assert videos(workspace)["lake-3"] == ""
 
@@ -68,6 +72,41 @@ def test_clips_that_changed_have_no_video_until_they_are_linked(
     workspace: Path, was: str, becomes: str
 ) -> None:
     said = imported(workspace, TABLE.replace(was, becomes), "--force")
-    assert "3 clips kept their videos" in said
+    assert "kept the videos of 3 clips" in said
     assert "not kept: the videos of 1 clip that changed" in said
     assert videos(workspace)[was.partition(",")[0]] == ""
+
+
+def test_times_in_a_file_of_its_own_that_changed_are_not_kept(tmp_path: Path) -> None:
+    table = (
+        "clip_id,movie_id,video,start_s,end_s,film_start_s,film_end_s\n"
+        "a,lake,a.mp4,1,2,10,11\nb,lake,b.mp4,1,2,20,21\n"
+    )
+    (tmp_path / "videos").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / "videos" / name).touch()
+    imported(tmp_path, table)
+    call_obygaze("manifest", "link", "films", "videos", cwd=tmp_path).ok()
+    changed = table.replace("a,lake,a.mp4,1,2", "a,lake,a.mp4,1.5,3.5")
+    said = imported(tmp_path, changed, "--force")
+    assert "kept the videos of 1 clip" in said
+    clip = read_manifest("films", workspace=tmp_path)["a"]
+    assert (clip.start_s, clip.end_s, clip.video) == (1.5, 3.5, "")
+    # The name of its file waits for the next link.
+    call_obygaze("manifest", "link", "films", "videos", cwd=tmp_path).ok()
+    assert videos(tmp_path) == {"a": "a.mp4", "b": "b.mp4"}
+
+
+def test_a_folder_that_was_imported_from_elsewhere_keeps_no_links(
+    tmp_path: Path,
+) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder / "lake").mkdir(parents=True)
+        (tmp_path / folder / "lake" / "s.mp4").touch()
+    words = ("manifest", "import", "folder", "first", "-o", "films")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    call_obygaze("manifest", "link", "films", "second", cwd=tmp_path).ok()
+    said = call_obygaze(*words, "--force", cwd=tmp_path).ok().stderr
+    assert "not kept: the videos of 1 clip" in said
+    header = read_manifest("films", workspace=tmp_path).header
+    assert header.video_root == str((tmp_path / "first").resolve())

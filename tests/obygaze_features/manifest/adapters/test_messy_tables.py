@@ -129,3 +129,25 @@ def test_a_clip_that_is_listed_twice_is_told_about_annotators(tmp_path: Path) ->
     assert lines[0].endswith("'c0' is already on line 2")
     assert lines[3] == "  ... and 32 more like this"
     assert lines[-1].endswith("several annotators need --map annotator=COLUMN")
+
+
+def test_names_of_clips_are_kept_beside_ids_that_were_made(tmp_path: Path) -> None:
+    data = b"clip_id,film,n\nscA.mp4,lake,1\nscB.mp4,lake,2\n"
+    form = ("--map", "movie_id=film", "--id", "{film}-{n:03d}")
+    imported(tmp_path, data, *form)
+    rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
+    assert "given_clip_id" in rows[0]
+    assert "scA.mp4" in rows[1]
+    # Numbers that begin anew are no names.
+    data = b"clip_id,film\n1,lake\n1,alba\n"
+    imported(tmp_path, data, *form[:3], "{film}-{clip_id}", "--force")
+    rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
+    assert [row.partition(",")[0] for row in rows[1:]] == ["lake-1", "alba-1"]
+    assert "given_clip_id" not in rows[0]
+
+
+def test_many_kinds_of_problems_fill_no_screen(tmp_path: Path) -> None:
+    words = [f"L'homme {chr(97 + n % 26)}{n} seul" for n in range(300)]
+    rows = "".join(f"c{n},m,{word}\n" for n, word in enumerate(words))
+    lines = imported(tmp_path, f"clip_id,movie_id,concepts\n{rows}".encode())
+    assert len(lines) < 30
