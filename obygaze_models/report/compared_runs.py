@@ -194,7 +194,10 @@ def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
         records = (*runs[0].cells, *runs[0].baselines)
         has_values = any(primary in record.metrics for record in records)
         # The code of a file does not run because a finished run names it.
-        if has_values and not is_own_code(primary):
+        is_not_trusted = is_own_code(primary) and _why_without_differences(
+            runs, primary
+        )
+        if has_values and not is_not_trusted:
             return primary
         return ranking_metric(primary)
     known = dict.fromkeys(METRICS)
