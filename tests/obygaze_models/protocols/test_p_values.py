@@ -74,7 +74,8 @@ def test_runs_that_share_a_test_fold_have_no_p_over_folds(
     assert all(cell["repeated"] and cell["n_runs"] == 8 for cell in run.cells)
     assert found["n_test_sets"] == 1
     assert found["p_corrected_t"] is None
-    assert 0 < found["p_sign_flip"] <= 1
+    # With four films, no pattern of signs has a p below .05.
+    assert found["n_films"] < 6 and found["p_sign_flip"] is None
 
 
 def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
