@@ -183,7 +183,7 @@ def test_the_t_over_runs_rejected_what_is_true(
     table = clip_table(manifest, protocol.data)
     labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
     sure = np.array([level == "S" for level in table.levels])
-    rng, over_runs, by_film = np.random.default_rng(0), [], []
+    rng, over_runs = np.random.default_rng(0), []
     for _ in range(30):
         features = [
             Features(
@@ -211,9 +211,7 @@ def test_the_t_over_runs_rejected_what_is_true(
             "n_test": run.cells[0]["n_test"],
         }
         over_runs.append(nadeau_bengio(np.subtract(first, second), **sizes))
-        by_film.append(run.of("comparison")[0]["p_sign_flip"])
     assert np.mean(np.array(over_runs) <= 0.05) > 0.25
-    assert np.mean(np.array(by_film) <= 0.05) < 0.2
 
 
 @pytest.mark.parametrize("is_uneven", [False, True])
