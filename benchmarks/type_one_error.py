@@ -233,7 +233,7 @@ def simulate(
             below = sides.count(-1)
             quantity = f"truth outside the interval of {metric_name}"
             n_outside = above + below
-            rates.append(named(quantity, n_outside, len(sides), n_worlds, above, below))
+            rates.append(named(quantity, n_outside, len(sides), n_run, above, below))
     return rates
 
 
