@@ -123,7 +123,7 @@ def read(
 
     The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
-    negative, hard negative, not sure, sure); concepts, joined with |; annotator; movie_title; and
+    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; movie_title; and
     fold:NAME, the fold of a split.
 
     Args:
@@ -131,7 +131,7 @@ def read(
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
-        separator: What stands between the concepts of a cell. [default: that of the mapping, or |]
+        separator: What stands between the concepts of a cell. [default: of the mapping, or a bar]
         encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         name: The name of the manifest. By default that of the file.
 
