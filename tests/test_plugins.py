@@ -90,7 +90,12 @@ def test_a_model_is_evaluated_saved_and_used(home: Path) -> None:
     run = json.loads((home / "demo/runs/nearest/run.json").read_bytes())
     settings = {"shrink": 0.1, "package": "gaze-plugins 1.0"}
     assert run["protocol"]["models"] == {
-        "nearest-mean": {"kind": "nearest-mean", "settings": settings}
+        "nearest-mean": {
+            "kind": "nearest-mean",
+            "settings": settings,
+            "draws": 0,
+            "drawn": [],
+        }
     }
     folder = home / "demo/models/nearest"
     saved = json.loads((folder / "model.json").read_bytes())["estimator"]["params"]
@@ -128,7 +133,7 @@ def test_a_command_is_one_of_the_program(home: Path) -> None:
     listed = obygaze(home, "--help").stdout
     assert "shares Count the clips of each film." in " ".join(listed.split())
     described = " ".join(obygaze(home, "shares", "--help").stdout.split())
-    assert "--least INTEGER Leave out films with fewer clips. [default: 1]" in described
+    assert "--least NUMBER Leave out films with fewer clips. [default: 1]" in described
     wrong = obygaze(home, "shares", "nothing")
     assert wrong.returncode == 1 and "no manifest called 'nothing'" in wrong.stderr
 
