@@ -93,7 +93,7 @@ def written(startup: Startup, script: str) -> list[Path]:
         return [startup.script]
     before = ""
     if startup.file.exists():
-        # Whatever the file holds beside our line, it is not read and not changed.
+        # Start-up files may be in any encoding; only our own line is looked for.
         before = startup.file.read_text(encoding="utf-8", errors="surrogateescape")
     if startup.line in before.splitlines():
         return [startup.script]

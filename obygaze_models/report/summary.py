@@ -68,9 +68,9 @@ def _data(run: ReportRun) -> str:
     """Return a sentence on the clips, the films and the features of a run."""
     manifest = run.about["manifest"]
     n_missing = sum(record.n_missing for record in run.of(Coverage))
-    missing = (
-        f" {count(n_missing, 'vector')} of clips are missing." if n_missing else ""
-    )
+    missing = ""
+    if n_missing:
+        missing = f" Missing vectors of clips: {n_missing}."
     stores = [
         f"{name} ({store['backbone']})" for name, store in run.about["stores"].items()
     ]

@@ -18,7 +18,7 @@ from types import FrameType
 import click
 import numpy as np
 import pytest
-from support.cli import Result, call_obygaze
+from support.cli import Result, call_obygaze, commands
 from support.experiments import films, planted, write_workspace
 from support.videos import write_video
 
@@ -92,19 +92,6 @@ SLOW = (
     "erase",
     "manifest windows",
 )
-
-
-def commands(
-    group: click.Group, words: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
-    """Every command of the tree, with its words."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        if isinstance(found, click.Group):
-            yield from commands(found, (*words, name))
-        elif found is not None:
-            yield " ".join((*words, name)), found
 
 
 def number_options() -> list[tuple[str, str]]:

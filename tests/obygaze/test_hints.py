@@ -19,30 +19,22 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hints")
     manifest = films(3, 4)
     write_workspace(root, manifest, planted(manifest, width=20), store="ours")
+    rng = np.random.default_rng(0)
+    np.savez(
+        root / "features.npz",
+        clip_id=np.array(manifest.clip_ids),
+        clip=rng.normal(size=(12, 4)).astype(np.float32),
+        frames=rng.normal(size=(12, 3, 4)).astype(np.float32),
+    )
+    arrays = "--array clip=clip --array frames=frames --manifest made-up"
     for name, backbone in (("theirs", "other-model"), ("mine", "my-model")):
-        values = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
-        ids = [clip.clip_id for clip in manifest.clips]
-        frames = np.random.default_rng(1).normal(size=(12, 3, 4)).astype(np.float32)
-        np.savez(
-            root / f"{name}.npz", clip_id=np.array(ids), clip=values, frames=frames
+        words = (
+            f"store import npz features.npz -o {name} --backbone {backbone} {arrays}"
         )
-        call_obygaze(
-            *("store", "import", "npz", f"{name}.npz", "-o", name),
-            *(
-                "--backbone",
-                backbone,
-                "--array",
-                "clip=clip",
-                "--array",
-                "frames=frames",
-            ),
-            *("--manifest", "made-up"),
-            cwd=root,
-        ).ok()
+        call_obygaze(*words.split(), cwd=root).ok()
     (root / "untimed.csv").write_text("clip_id,movie_id,level\na,tt1,S\nb,tt1,EN\n")
-    call_obygaze(
-        *["manifest", "import", "csv", "untimed.csv", "-o", "untimed"], cwd=root
-    ).ok()
+    words = "manifest import csv untimed.csv -o untimed"
+    call_obygaze(*words.split(), cwd=root).ok()
     (root / "videos").mkdir()
     return root
 

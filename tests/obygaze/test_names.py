@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
+from support.cli import commands
 from support.experiments import films, planted, write_workspace
 
 from obygaze import cli
@@ -30,18 +29,6 @@ def offered(workspace: Path, line: str) -> list[str]:
     completion = ShellComplete(cli.root, {}, "obygaze", "_OBYGAZE_COMPLETE")
     items = completion.get_completions(["-C", str(workspace), *words], last)
     return [item.value if item.type == "plain" else item.type for item in items]
-
-
-def commands(
-    group: click.Group, words: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if isinstance(command, click.Group):
-            yield from commands(command, (*words, name))
-        elif command is not None:
-            yield " ".join((*words, name)), command
 
 
 @pytest.mark.parametrize(

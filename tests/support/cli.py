@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -89,6 +91,19 @@ def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, st
     """The environment of the tests with some variables set and others taken away."""
     merged: dict[str, str | None] = {**os.environ, **(changes or {})}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def commands(
+    group: click.Group, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command of the tree, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        elif command is not None:
+            yield " ".join((*words, name)), command
 
 
 def call_obygaze(

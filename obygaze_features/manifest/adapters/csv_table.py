@@ -162,10 +162,9 @@ def read(
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
     unmapped = {column: column for column in table.columns if column not in used}
     plan = {**targets, **unmapped}
-    rows_with_ids = (
-        [row_with_id(row, form) for row in table.rows] if form else table.rows
-    )
+    rows_with_ids = table.rows
     if form:
+        rows_with_ids = tuple(row_with_id(row, form) for row in table.rows)
         plan["clip_id"] = "clip_id"
     decimal_comma = table.delimiter != ","
     cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in rows_with_ids]
@@ -181,8 +180,10 @@ def read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    given = {**targets, "clip_id": form} if form else targets
-    hint = _hint(table.columns, given, violations, chosen)
+    known_targets = dict(targets)
+    if form:
+        known_targets["clip_id"] = form
+    hint = _hint(table.columns, known_targets, violations, chosen)
     violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,

@@ -263,8 +263,10 @@ def _contrast(record: Contrast) -> str:
 
 def _short_difference(value: float, digits: int = 2) -> str:
     """Return a difference with its sign and without a leading zero: -.14, as the values."""
-    sign, number = f"{value:+.{digits}f}"[0], f"{abs(value):.{digits}f}"
-    return sign + number.removeprefix("0")
+    text = f"{value:+.{digits}f}"
+    sign = text[0]
+    number = text[1:].removeprefix("0")
+    return f"{sign}{number}"
 
 
 def _argmax(record: Argmax) -> str:
