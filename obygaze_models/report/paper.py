@@ -1,7 +1,9 @@
 """The numbers of a run beside those that a paper prints."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import CellRecord, Metric, PrintedValue
 from obygaze_models.protocols.schemes import about_scheme, scheme_of
 from obygaze_models.report.lookup import (
@@ -10,6 +12,7 @@ from obygaze_models.report.lookup import (
     grouped,
     metric_name,
     model_and_store,
+    model_name,
     pair_name,
 )
 from obygaze_models.report.tables import (
@@ -31,9 +34,9 @@ def paper(run: ReportRun) -> Part:
             yield about
         yield sentence("spread")
     pairs = []
-    for cell in run.cells:
-        all_films = [p for p in cell.paper if not p.film]
-        pairs += [(cell, printed) for printed in all_films]
+    for record in [*run.cells, *_without_training(run.baselines)]:
+        all_films = [p for p in record.paper if not p.film]
+        pairs += [(record, printed) for printed in all_films]
     for metric, same_metric in grouped(pairs, lambda p: p[1].metric).items():
         rows = _paper_rows(same_metric)
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
@@ -43,19 +46,35 @@ def paper(run: ReportRun) -> Part:
             yield _paper_by_film(cell, by_film)
 
 
+def _without_training(baselines: Sequence[CellRecord]) -> list[CellRecord]:
+    """Return the baselines; one that is not trained has one record for each test task."""
+    records: dict[tuple[str, ...], CellRecord] = {}
+    for record in baselines:
+        if record.model in UNTRAINED:
+            record = replace(record, train="–", leaked=0)
+        records.setdefault((model_name(record), record.feature, *record.pair), record)
+    return list(records.values())
+
+
 def _paper_rows(
     pairs: Sequence[tuple[CellRecord, PrintedValue]],
 ) -> list[Row | Heading]:
     """Return a row for each cell and what the paper prints for it, by model."""
     rows: list[Row | Heading] = []
-    by_model = grouped(pairs, lambda pair: model_and_store(pair[0]))
+    by_model = grouped(pairs, lambda pair: _name_of(pair[0]))
     for name, same_model in by_model.items():
-        rows.append(Heading(name))
+        is_baseline = same_model[0][0].kind == "baseline"
+        rows.append(Heading(name, quiet=is_baseline))
         for cell, printed in same_model:
             ours = _ours(cell, printed)
             theirs = Number(printed.mean, sd=printed.sd)
             rows.append((*cell.pair, ours, theirs, cell.leaked))
     return rows
+
+
+def _name_of(record: CellRecord) -> str:
+    """Return the name of a model and its store; a baseline without features has no store."""
+    return model_and_store(record) if record.feature else model_name(record)
 
 
 def _paper_by_film(cell: CellRecord, printed: Sequence[PrintedValue]) -> ResultTable:
@@ -92,6 +111,8 @@ def _ours(cell: CellRecord, printed: PrintedValue) -> Number:
     film = printed.film
     if not film:
         over_folds = cell.metrics.get(metric, Metric())
+        if cell.kind == "baseline":
+            return Number(over_folds.value)
         return Number(over_folds.mean, sd=over_folds.sd)
     sd = None
     if film in cell.by_film:

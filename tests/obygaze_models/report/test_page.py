@@ -16,7 +16,16 @@ import pytest
 from PIL import Image
 from support.cli import call_obygaze
 from support.experiments import films, store_of
-from support.runs import analysis, cell, concepts, head, predictions, usual, write_run
+from support.runs import (
+    analysis,
+    baseline,
+    cell,
+    concepts,
+    head,
+    predictions,
+    usual,
+    write_run,
+)
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
@@ -235,6 +244,12 @@ def test_invalid_run_or_format_is_an_error(tmp_path):
         write_report([folder], formats=["pdf"])
     with pytest.raises(FixUsage):
         write_report([])
+
+
+def test_a_run_of_baselines_alone_has_a_page(tmp_path):
+    folder = write_run(tmp_path / "run", [baseline("random")], stores={})
+    (page, *_) = write_report([folder], formats=["html"])
+    assert "<dt>leaked test clips</dt><dd>0</dd>" in page.read_text("utf-8")
 
 
 def test_run_without_predictions_has_no_timelines(tmp_path):

@@ -136,6 +136,24 @@ def test_the_papers_numbers_stand_beside_ours(tables):
     assert films.note == "Leaked clips: 5 of 12."
 
 
+def test_printed_values_of_baselines_stand_beside_ours_once_for_each_test(tmp_path):
+    printed = {"metric": "f1_binary", "mean": 0.32, "sd": None, "film": None}
+    trained = [
+        baseline(name, train=train, paper=[printed])
+        for name in ("random", "prevalence")
+        for train in ("HN_S", "EN_S")
+    ]
+    table = of(tmp_path, [cell(), *trained])["paper-f1_binary"]
+    ours, theirs = Number(0.5), Number(0.32)
+    assert table.rows == [
+        Heading("random (expected)", quiet=True),
+        ("–", "EN_S", ours, theirs, 0),
+        Heading("prevalence", quiet=True),
+        ("HN_S", "EN_S", ours, theirs, 0),
+        ("EN_S", "EN_S", ours, theirs, 0),
+    ]
+
+
 def test_differences_that_are_the_same_are_one_row(tables):
     (row,) = tables["comparisons"].rows
     assert row[:4] == ("HN_S → EN_S", "ridge", "prevalence, all_positive", "AP")
