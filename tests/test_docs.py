@@ -21,6 +21,9 @@ from support.pages import (
     SHOWN,
     Block,
     blocks,
+    followed_together,
+    guide,
+    guide_text,
     matches,
     pages,
     run_block,
@@ -40,6 +43,7 @@ from obygaze_models.protocols.schema import (
 
 PAGES = pages()
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
+FOLLOWED = followed_together()
 
 
 def test_the_command_reference_is_what_the_code_says_now():
@@ -57,16 +61,14 @@ def test_the_command_reference_is_what_the_code_says_now():
 
 
 def test_the_guide_tells_of_every_command():
-    guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
+    text = " ".join(guide_text().split())
     reference = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     commands = re.findall(
         r"(?m)^Usage: (obygaze .+?)(?= \[OPTIONS\])(?!.* COMMAND )", reference
     )
     assert len(commands) > 2
     untold = [
-        path
-        for path in commands
-        if not re.search(rf"{re.escape(path)}(?![\w-])", guide)
+        path for path in commands if not re.search(rf"{re.escape(path)}(?![\w-])", text)
     ]
     assert untold == []
 
@@ -109,23 +111,60 @@ def test_every_block_says_what_it_is(page):
 
 @pytest.mark.check("runs every page of the documentation")
 @pytest.mark.timeout(900)  # the guide is long, and a machine may be busy
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_every_page_can_be_followed_word_for_word(page, workspace, request):
+@pytest.mark.parametrize(
+    "group",
+    FOLLOWED,
+    ids=[group[0].relative_to(ROOT).as_posix() for group in FOLLOWED],
+)
+def test_every_page_can_be_followed_word_for_word(group, workspace, request):
     followed = request.config.cache
-    name = f"pages/{page.relative_to(ROOT).as_posix()}"
-    state = page_state(page)
+    name = f"pages/{group[0].relative_to(ROOT).as_posix()}"
+    state = page_state(group)
     if not os.environ.get("CI") and followed.get(name, None) == state:
         pytest.skip("followed before, and nothing has changed since (.pytest_cache)")
-    for block in blocks(page):
-        run_block(block, workspace)
-    for picture in PICTURE.findall(page.read_text(encoding="utf-8")):
-        assert (workspace / picture).is_file(), f"{page.name}: {picture}"
+    for page in group:
+        for block in blocks(page):
+            run_block(block, workspace)
+        for picture in PICTURE.findall(page.read_text(encoding="utf-8")):
+            assert (workspace / picture).is_file(), f"{page.name}: {picture}"
     followed.set(name, state)
 
 
-def page_state(page: Path, root: Path = ROOT) -> str:
-    """Return a hash of a page and of all that its commands are: programs and their versions."""
-    sources = [page, root / "constraints.txt", root / "tests" / "support" / "pages.py"]
+def test_the_guide_has_each_page_of_its_folder_once():
+    listed = [page for page in guide() if page.parent.name == "guide"]
+    assert len(listed) > 5
+    assert sorted(listed) == sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+TRANSLATED = sorted((ROOT / "docs").rglob("*.fr.md"))
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_a_translated_page_has_the_blocks_and_links_of_its_english_one(page):
+    english = page.with_name(page.name.replace(".fr.md", ".md"))
+    assert [shown(block) for block in blocks(page)] == [
+        shown(block) for block in blocks(english)
+    ]
+    assert outline(page) == outline(english)
+
+
+def shown(block: Block) -> tuple[str, str, dict[str, str]]:
+    return block.language, block.text, block.marks
+
+
+def outline(page: Path) -> tuple[list[str], list[str]]:
+    """The levels of headings, and the links of sentences without those between languages."""
+    text = page.read_text(encoding="utf-8")
+    sentences = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    levels = re.findall(r"(?m)^(#+) ", sentences)
+    links = re.findall(r"(?<!\*\()\[[^]]*\]\(([^)\s]+)\)", sentences)
+    return levels, links
+
+
+def page_state(pages: list[Path], root: Path = ROOT) -> str:
+    """Return a hash of pages and of all that their commands are: programs and their versions."""
+    support = root / "tests" / "support" / "pages.py"
+    sources = [*pages, root / "constraints.txt", support]
     for package in ("obygaze", "obygaze_features", "obygaze_models"):
         files = (root / package).rglob("*")
         sources += sorted(file for file in files if "__pycache__" not in file.parts)
@@ -143,17 +182,17 @@ def test_a_page_is_followed_again_when_it_or_the_program_changed(tmp_path):
     program.parent.mkdir(parents=True)
     for file in (program, page, other):
         file.write_text("a", encoding="utf-8")
-    before = page_state(page, tmp_path)
+    before = page_state([page], tmp_path)
     (program.parent / "__pycache__").mkdir()
     (program.parent / "__pycache__" / "a.pyc").write_text("b", encoding="utf-8")
     other.write_text("b", encoding="utf-8")
-    assert page_state(page, tmp_path) == before
+    assert page_state([page], tmp_path) == before
     for file in (program, page):
         file.write_text("b", encoding="utf-8")
-        assert page_state(page, tmp_path) != before
+        assert page_state([page], tmp_path) != before
         file.write_text("a", encoding="utf-8")
     program.rename(program.with_name("other.toml"))
-    assert page_state(page, tmp_path) != before
+    assert page_state([page], tmp_path) != before
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

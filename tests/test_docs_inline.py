@@ -280,7 +280,7 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
     ],
 )
 def test_what_the_program_would_not_understand_is_found(text: str, told: str) -> None:
-    found = problems_of(Span(ROOT / "docs" / "guide.md", 1, text, ""))
+    found = problems_of(Span(ROOT / "docs" / "guide" / "stores.md", 1, text, ""))
     if not told:
         assert found == []
     assert told in "\n".join(found)

@@ -34,6 +34,7 @@ CHROMIUM = (
 PAGES = (
     "README",
     "docs/guide",
+    "docs/guide/extraction",
     "docs/commands",
     "docs/howto/student",
     "docs/api/store",

@@ -23,8 +23,23 @@ def usage_message(error: click.ClickException) -> str:
     unexpected = _UNEXPECTED.match(error.message)
     if unexpected is not None:
         noun = "arguments" if " " in unexpected["words"] else "argument"
-        return f"unexpected {noun}: {unexpected['words']}"
+        return f"unexpected {noun}: {unexpected['words']}{_taken(error)}"
     return error.format_message()
+
+
+def _taken(error: click.ClickException) -> str:
+    """Return the arguments that a command takes, for a line with more of them."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return ""
+    words = [
+        param.make_metavar(context)
+        for param in context.command.params
+        if isinstance(param, click.Argument)
+    ]
+    if not words:
+        return f" ({context.command_path} takes none)"
+    return f" ({context.command_path} takes {' '.join(words)})"
 
 
 def _of_missing(error: click.MissingParameter) -> str:

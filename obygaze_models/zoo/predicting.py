@@ -153,7 +153,7 @@ class Predicted:
             raise FixUsage(
                 f"--mediaeval needs a model of two classes, {model.name} has"
                 f" {len(model.classes)}",
-                hint="a model of the task violence; docs/guide.md has the command that trains it",
+                hint="a model of the task violence; docs/guide/audits.md says how to train it",
             )
         names = map(official_name, self.clip_ids)
         scores = dict(zip(names, self.scores[:, -1].tolist(), strict=True))

@@ -8,8 +8,8 @@ A comment right above a block says what is special about it:
     <!-- exits 1 -->                     the commands end with this code instead of 0
     <!-- file: clips.csv -->             the block is not code: it is this file of the workspace
 
-All blocks of one page run in order in one workspace of their own. The code cells of a notebook are
-one block.
+All blocks of one page run in order in one workspace of their own; the pages of the guide, which
+follow each other, share one. The code cells of a notebook are one block.
 """
 
 from __future__ import annotations
@@ -89,6 +89,30 @@ def pages() -> list[Path]:
         *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page != generated),
         *sorted((ROOT / "docs").glob("*.ipynb")),
     ]
+
+
+def guide() -> list[Path]:
+    """The pages of the guide in their order, which its first page lists."""
+    first = ROOT / "docs" / "guide.md"
+    links = re.findall(r"\]\((guide/[\w-]+\.md)\)", first.read_text(encoding="utf-8"))
+    return [first, *(ROOT / "docs" / link for link in links)]
+
+
+def guide_text() -> str:
+    """All pages of the guide as one text."""
+    return "\n".join(page.read_text(encoding="utf-8") for page in guide())
+
+
+def guide_blocks() -> list[Block]:
+    """The fenced blocks of all pages of the guide."""
+    return [block for page in guide() for block in blocks(page)]
+
+
+def followed_together() -> list[list[Path]]:
+    """Pages whose blocks run one after another in one workspace: the guide's; each other alone."""
+    chapters = guide()
+    alone = [[page] for page in pages() if page not in chapters]
+    return [chapters, *alone]
 
 
 def blocks(page: Path) -> list[Block]:

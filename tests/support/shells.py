@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import ROOT
-from support.pages import blocks
+from support.pages import guide_blocks
 
 TIMEOUT_S = 120
 
@@ -37,9 +36,10 @@ def installed(shell: str, home: Path) -> dict[str, str]:
         "TERM": "dumb",
         "LANG": "C.UTF-8",
     }
-    page = blocks(ROOT / "docs" / "guide.md")
     words = next(
-        block.commands for block in page if "completion --install" in block.text
+        block.commands
+        for block in guide_blocks()
+        if "completion --install" in block.text
     )
     subprocess.run(["bash", "-eu", "-c", words], cwd=home, env=env, check=True)
     return env

@@ -44,7 +44,7 @@ def write_concept_maps(
     path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     store: PathLike | Store,
     manifest: PathLike | Manifest,
-    model: str = "cav",
+    model: Annotated[str, Option("--model", metavar="MODEL")] = "cav",
     task: Annotated[str, Option("--task")] = DEFAULT_TASK,
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     *,
@@ -73,8 +73,8 @@ def write_concept_maps(
 
     Commands:
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
-        obygaze explain concepts films.clip-b16 films ridge --task EN_S -o ridge-maps
-        obygaze explain concepts films.clip-b16 films attention -o attention-maps
+        obygaze explain concepts films.clip-b16 films --model ridge -o ridge-maps
+        obygaze explain concepts films.clip-b16 films --model attention -o attention-maps
     """
     folder = new_folder_of(path, workspace)
     clips = read_manifest(manifest, workspace=workspace)

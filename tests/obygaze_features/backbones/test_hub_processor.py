@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.cli import call_obygaze
+from support.pages import guide_text
 from support.stores import a_recipe, plan_store
 
 from obygaze_features.backbones.cards import find_card, find_cards
@@ -17,7 +18,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 
 VIVIT, TINY = "vivit-b16x2-k400", "tiny-vivit"
-GUIDE = Path(__file__).parents[3] / "docs" / "guide.md"
 # Cards whose hash is in the recipes of stores: what a preset reproduces must not change them.
 HASHES = {
     VIVIT: "c4eda496f9128037adec1e1deb292296be8bd128e8ff2a58ca294f0a38471adc",
@@ -58,7 +58,7 @@ def test_only_presets_with_other_pixels_have_a_note() -> None:
 
 
 def test_the_guide_names_each_default_that_differs() -> None:
-    guide = GUIDE.read_text("utf-8")
+    guide = guide_text()
     for card in find_cards().cards:
         if preset_note(card):
             named = [

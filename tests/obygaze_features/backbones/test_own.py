@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import ROOT, call_obygaze, environment, run_obygaze
+from support.cli import call_obygaze, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
+from support.pages import guide_text
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -97,8 +98,9 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     from transformers import BitImageProcessor, Dinov2WithRegistersConfig
     from transformers import Dinov2WithRegistersModel as Model
 
-    guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
-    example = guide.partition("<!-- file: own.py -->")[2].partition("```python\n")[2]
+    example = (
+        guide_text().partition("<!-- file: own.py -->")[2].partition("```python\n")[2]
+    )
     example = example.partition("```")[0]
     assert len(example.splitlines()) <= 30
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}

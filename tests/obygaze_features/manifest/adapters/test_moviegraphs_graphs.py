@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import ROOT, call_obygaze
-from support.pages import blocks
+from support.cli import call_obygaze
+from support.pages import guide_blocks
 
 # Film, scenes of the graph (several where they were merged), level, emotion.
 GRAPHS = [
@@ -80,9 +80,8 @@ def films(classes: ModuleType) -> dict[str, Any]:
 
 def run_program(folder: Path, data: bytes) -> list[list[str]]:
     """The rows of the table that the guide's program makes of a pickle."""
-    page = blocks(ROOT / "docs" / "guide.md")
     (program,) = [
-        block.text for block in page if block.marks.get("file") == "graphs.py"
+        block.text for block in guide_blocks() if block.marks.get("file") == "graphs.py"
     ]
     (folder / "graphs.pkl").write_bytes(data)
     words = [sys.executable, "-c", program, "graphs.pkl"]
