@@ -41,8 +41,14 @@ from support.cli import call_obygaze
             "extract run x --smpling card",
             "no option '--smpling' (did you mean '--sampling'?)",
         ),
-        ("extract run x y", "unexpected argument: y (obygaze extract run takes MANIFEST)"),
-        ("extract run x y z", "unexpected arguments: y z (obygaze extract run takes MANIFEST)"),
+        (
+            "extract run x y",
+            "unexpected argument: y (obygaze extract run takes MANIFEST)",
+        ),
+        (
+            "extract run x y z",
+            "unexpected arguments: y z (obygaze extract run takes MANIFEST)",
+        ),
         ("store ls x", "unexpected argument: x (obygaze store ls takes none)"),
         ("extract run", "missing argument MANIFEST"),
         ("extract run x --device", "--device needs a value"),
