@@ -83,7 +83,15 @@ CONTENTS = {
             "plugins",
             "reports",
         ],
-        "Reference": ["README", "commands", "api", "format", "files", "performance"],
+        "Reference": [
+            "README",
+            "commands",
+            "api",
+            "tables",
+            "format",
+            "files",
+            "performance",
+        ],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],
     },
     "docs/api": {

@@ -34,6 +34,7 @@ EXTRAS = {
     "frames": {"pandas", "xarray"},
     "skops": {"skops"},
     "remote": {"obstore", "huggingface_hub"},
+    "tables": {"python-calamine", "xlsxwriter"},
     "docs": {"furo", "myst-nb", "sphinx"},
 }
 # Names under which packages are imported, where they differ from the distribution's.
@@ -95,7 +96,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops]"]
+    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops,tables]"]
     assert "obygaze[video]" in extras["extract"]
 
 

@@ -144,31 +144,30 @@ def _windows(
 
 def header_to_toml(header: Header) -> str:
     """Return the header as TOML: always the same text for the same header."""
-    lines = [f"schema = {_toml_string(SCHEMA)}"]
+    lines = [f"schema = {toml_string(SCHEMA)}"]
     strings = ((key, getattr(header, key)) for key in STRINGS)
-    lines += [f"{key} = {_toml_string(value)}" for key, value in strings if value]
+    lines += [f"{key} = {toml_string(value)}" for key, value in strings if value]
     if header.notes:
         lines += [
             "notes = [",
-            *(f"  {_toml_string(note)}," for note in header.notes),
+            *(f"  {toml_string(note)}," for note in header.notes),
             "]",
         ]
     lines += ["", "[concepts]"]
     lines += [
-        f"{_toml_string(name)} = {_toml_string(kind)}"
+        f"{toml_string(name)} = {toml_string(kind)}"
         for name, kind in header.concepts.items()
     ]
     if grid := header.grid.to_json():
         lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
     for source in header.sources:
-        facts = (
-            f"{key} = {_toml_string(value)}" for key, value in vars(source).items()
-        )
+        facts = (f"{key} = {toml_string(value)}" for key, value in vars(source).items())
         lines += ["", "[[sources]]", *facts]
     return "\n".join(lines) + "\n"
 
 
-def _toml_string(text: str) -> str:
+def toml_string(text: str) -> str:
+    """Return text as a string of TOML."""
     # JSON's escapes are a subset of TOML's; DEL alone must be escaped in TOML and is not in JSON.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -1,4 +1,4 @@
-"""Read CSV files in bounded memory; every violation has its line and column."""
+"""Read tables in bounded memory: CSV files and spreadsheets; each violation has its line."""
 
 import codecs
 import csv
@@ -16,6 +16,15 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.workbooks import (
+    FORMULA_ERROR,
+    Sheet,
+    cell_name,
+    column_name,
+    header_index,
+    is_workbook,
+    read_sheet,
+)
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
@@ -89,11 +98,16 @@ class TableRow:
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The columns of a CSV file, its rows, and what separates its cells."""
+    """The columns of a table and its rows.
+
+    `delimiter` is what separates its cells; it is empty for a spreadsheet. `warnings` say what of
+    the file is not read.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
+    warnings: tuple[str, ...] = ()
 
 
 def whole_number(text: str) -> int | None:
@@ -111,8 +125,13 @@ def read_table(
     content: str | None = None,
     data: bytes | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
+    header_row: int | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
+
+    A file that is named as a spreadsheet (.xlsx, .ods) is read as one; its cells have the texts
+    that they would have in a CSV file.
 
     Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
     where the comma is the decimal mark. A byte order mark is skipped. If the file begins with
@@ -125,8 +144,24 @@ def read_table(
 
     Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes. A
     file that is neither is a violation with what its first such line would be in others.
+
+    Where somebody can choose a `sheet`, "" stands for the only one with data. `header_row` is the
+    number of the line with the names of the columns; lines before it are not read.
     """
     collected = Violations(path) if violations is None else violations
+    if data is None and is_workbook(path):
+        if encoding:
+            problem = "--encoding is for text files, a spreadsheet has no encoding"
+            raise FixUsage(problem, where=str(path), hint="leave --encoding out")
+        table = _read_workbook(path, required, collected, sheet, header_row)
+        if content and not table.rows and not collected:
+            collected.add(None, None, f"the table has no {content}")
+        if violations is None:
+            collected.raise_if_any("this table cannot be read")
+        return table
+    if sheet:
+        problem = "--sheet is for spreadsheets, a text file has no sheets"
+        raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         if encoding is not None:
             lines = _lines(decoded(stream.read(), encoding, collected), collected)
@@ -134,11 +169,14 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
+        while first and header_row is not None and first_line < header_row:
+            first = next(lines, "")
+            first_line += 1
         # A program that saved the file may have added quotes, or the delimiters of empty cells.
         for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
         if for_spreadsheets:
             first = next(lines, "")
-            first_line = 2
+            first_line += 1
         delimiter = delimiter or max(DELIMITERS, key=first.count)
         text = chain([first] if first else [], lines)
         records = _records(text, delimiter, collected, first_line)
@@ -153,12 +191,71 @@ def read_table(
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
-        collected.add(1, None, "the file is empty, expected a header line")
+        if header_row is None or first_line == 1:
+            collected.add(1, None, "the file is empty, expected a header line")
+        else:
+            problem = f"the file has no line {header_row}, expected the header there"
+            collected.add(None, None, problem)
     elif content and not rows and not collected:
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
     return CsvTable(tuple(header), rows, delimiter)
+
+
+def _read_workbook(
+    path: Path,
+    required: Sequence[str],
+    violations: Violations,
+    sheet_name: str | None,
+    header_row: int | None,
+) -> CsvTable:
+    """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
+    can_choose = sheet_name is not None
+    sheet = read_sheet(path, sheet_name or "", can_choose=can_choose)
+    if not sheet.filled_rows:
+        violations.add(None, None, f"the sheet {sheet.name!r} is empty")
+        return CsvTable((), (), "")
+    index = header_index(sheet, required, path, header_row, can_choose=can_choose)
+    header = [column_name(cell) for cell in sheet.rows[index]]
+    warnings = []
+    first = sheet.filled_rows[0]
+    if first < index and header_row is None:
+        warnings.append(
+            f"{path}: the names of the columns are in row {index + 1}; rows before it are not read"
+        )
+    _check_cells(sheet, index, violations)
+    named = [name for name in header if name]
+    rows: list[TableRow] = []
+    if _check_header(index + 1, named, required, "", violations):
+        for line, cells in enumerate(sheet.rows[index + 1 :], start=index + 2):
+            if any(cells):
+                by_column = dict(zip(header, cells, strict=True))
+                rows.append(TableRow(line, by_column, violations))
+    filled_header = tuple(
+        name for column, name in enumerate(header) if name or _is_used(sheet, column)
+    )
+    return CsvTable(filled_header, tuple(rows), "", tuple(warnings))
+
+
+def _is_used(sheet: Sheet, column: int) -> bool:
+    """Return whether a column of a sheet has any cell."""
+    return any(cells[column] for cells in sheet.rows)
+
+
+def _check_cells(sheet: Sheet, header: int, violations: Violations) -> None:
+    """Add violations: merged cells of which no value can be told, and errors of formulas."""
+    for first, last in sheet.merged:
+        if last[0] >= header:
+            name = f"{cell_name(*first)}:{cell_name(*last)}"
+            problem = f"the cells {name!r} are merged across columns"
+            violations.add(first[0] + 1, None, problem)
+    for index in range(header, len(sheet.rows)):
+        for column, cell in enumerate(sheet.rows[index]):
+            if FORMULA_ERROR.fullmatch(cell):
+                name = cell_name(index, column)
+                problem = f"the formula of the cell {name!r} has the error {cell!r}"
+                violations.add(index + 1, None, problem)
 
 
 def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
@@ -269,8 +366,10 @@ def _check_header(
         [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
     )
     if missing and others:
-        names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
-        problem = f"expected cells separated by {names}"
+        problem = f"one cell has all columns, separated by {DELIMITERS[others[0]]}"
+        if delimiter:
+            names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
+            problem = f"expected cells separated by {names}"
         violations.add(line, None, problem)
         return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.manifest.film_choice import titles_of_films
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
@@ -110,15 +109,6 @@ class ReportRun(Run):
         }
 
     @cached_property
-    def places_of_tasks(self) -> dict[str, tuple[str, str]]:
-        """The row and the series of each task that has a row, for bars beside each other."""
-        places = {}
-        for name, task in self.protocol.get("tasks", {}).items():
-            if task.get("row"):
-                places[name] = (str(task["row"]), str(task.get("series") or name))
-        return places
-
-    @cached_property
     def stores(self) -> list[str]:
         """The stores of the models, in the order of the tables."""
         return list(dict.fromkeys(cell.feature for cell in self.cells if cell.feature))
@@ -150,7 +140,12 @@ class ReportRun(Run):
     @cached_property
     def _titles(self) -> dict[str, str]:
         """The titles of the column `movie_title` or `title` of the manifest."""
-        return {} if self.manifest is None else titles_of_films(self.manifest)
+        titles = {}
+        for clip in self.manifest or ():
+            title = clip.extra.get("movie_title") or clip.extra.get("title")
+            if title:
+                titles[clip.movie_id] = title
+        return titles
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""

@@ -44,6 +44,8 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
+    "manifest import csv": ["one.csv", "-o", "again", "--force"],
+    "manifest join": ["clips", "facts.csv", "--force"],
     "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
     "manifest windows": [
         "videos",
@@ -119,6 +121,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_video(root / "videos" / "a.mp4", numbers=range(30))
     (root / "one.csv").write_text("clip_id,movie_id,video\na,a,a.mp4\n")
     call_obygaze("manifest", "import", "csv", "one.csv", "-o", "clips", cwd=root).ok()
+    (root / "facts.csv").write_text("clip_id,mood\na,calm\n")
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
     (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
     marks = "movie_id,annotator,start_frame,end_frame,level,concepts\n"

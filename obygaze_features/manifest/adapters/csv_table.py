@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
-from obygaze_features.core.files import require_file
+from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, matching
+from obygaze_features.core.schema_rules import choice, filled, matching, whole
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     n_with_value,
@@ -25,6 +25,7 @@ from obygaze_features.manifest.io import (
     clips_of,
     manifest_path,
     read_manifest,
+    toml_string,
     update_manifest,
 )
 from obygaze_features.manifest.model import (
@@ -46,12 +47,15 @@ from obygaze_features.manifest.vocabulary import (
 NEEDED = ("clip_id", "movie_id")
 TIMES = ("start_s", "end_s")
 CONSTANT = "="
+IN_ONE_CELL = "one cell has all columns"
 _CLOCK = (
     r"(?:(?P<hours>[0-9]+):)?"
     r"(?P<minutes>[0-5]?[0-9]):"
     r"(?P<clock_seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
 )
 _TIME = re.compile(rf"{_CLOCK}|(?P<seconds>[0-9]+(?:[.,][0-9]+)?)")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_WHOLE_MINUTES = re.compile(r"[0-9]+:[0-5][0-9]:00")
 FILLED_TABLE = Table(others=filled)
 # What a violation says, and what to do about it.
 CURES = {
@@ -63,6 +67,12 @@ CURES = {
     "may be minutes or hours": "write hours too: 0:01:10",
     "is not a time in seconds": "times as 70.5 or 0:01:10.5",
     "as in the header, got": "quote cells that contain what separates the cells",
+    "lists this column more than once": "give each column a name of its own",
+    "are merged across columns": (
+        "split these cells (Merge Cells, again), or delete rows that are only headings"
+    ),
+    "of the cell": "correct the formulas with errors, or replace them with values",
+    IN_ONE_CELL: "save the table as CSV, or split its cells (Text to Columns)",
 }
 SEPARATORS = (",", ";", "/", "+", "&")
 _UNKNOWN_CONCEPT = re.compile(r"unknown concept '([^']*)'")
@@ -73,7 +83,8 @@ class TableMapping:
     """How to read a table: its columns, and the meaning of its words for levels and concepts.
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
-    `modalities` adds concepts that are not in the vocabulary, each with its modality.
+    `modalities` adds concepts that are not in the vocabulary, each with its modality. `id` is the
+    form of clip ids, where they are made of columns.
     """
 
     columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
@@ -86,6 +97,10 @@ class TableMapping:
     ] = field(default_factory=dict)
     delimiter: Annotated[str, matching("[,;|\t]", "one of , ; | or a tab")] = ""
     separator: Annotated[str, filled] = "|"
+    encoding: Annotated[str, filled] = ""
+    sheet: Annotated[str, filled] = ""
+    header_row: Annotated[int | None, whole(1)] = None
+    id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
     unit: Annotated[str, choice(UNITS)] = "clip"
     licence: Annotated[str, filled] = ""
@@ -112,9 +127,14 @@ def read(
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
     separator: Annotated[str, Option(metavar="TEXT")] = "",
     encoding: str = "",
+    sheet: Annotated[str, Option(metavar="NAME")] = "",
+    header_row: Annotated[int | None, Option(least=1)] = None,
+    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
     """Read any table, with a mapping of its columns.
+
+    The table is a CSV file, or a sheet of a spreadsheet: .xlsx, .xls or .ods.
 
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
     column of the table with the name of a manifest's column needs no mapping; columns that are not
@@ -133,20 +153,32 @@ def read(
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
         separator: What stands between the concepts of a cell. [default: of the mapping, or a bar]
         encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
+        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
+        header_row: The row with the names of the columns. [default: the first row that has them]
+        write_mapping: Write the mapping that was used to this file; --mapping reads it again.
         name: The name of the manifest. By default that of the file.
 
     Commands:
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
+        obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
     csv = Path(csv)
     if isinstance(mapping, str | Path):
         mapping = read_mapping(Path(mapping))
-    chosen = mapping or TableMapping()
-    if separator:
-        chosen = replace(chosen, separator=separator)
-    targets = {**chosen.columns, **(columns or {})}
+    mapping = mapping or TableMapping()
+    chosen = replace(
+        mapping,
+        columns={**mapping.columns, **(columns or {})},
+        separator=separator or mapping.separator,
+        encoding=encoding or mapping.encoding,
+        sheet=sheet or mapping.sheet,
+        header_row=header_row or mapping.header_row,
+        id=form or mapping.id,
+    )
+    form = chosen.id
+    targets = dict(chosen.columns)
     source = source_of(csv)
     violations = Violations(csv, targets)
     table = read_table(
@@ -156,7 +188,9 @@ def read(
         skip_blank=True,
         violations=violations,
         content="clips",
-        encoding=encoding,
+        encoding=chosen.encoding,
+        sheet=chosen.sheet,
+        header_row=chosen.header_row,
     )
     # The unnamed first column that some programs write is a row number, not data.
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
@@ -193,9 +227,86 @@ def read(
         citation=chosen.citation,
         sources=(source,),
     )
-    warnings = tuple(_changed_ids(column, cells) for column in changed)
+    warnings = list(table.warnings)
+    warnings += [_changed_ids(column, cells) for column in changed]
+    warnings += _perhaps_hours(table.rows, targets)
+    if write_mapping is not None:
+        used_mapping = _used_mapping(chosen, table.rows)
+        write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or csv.stem, header, clips, tuple(extra))
-    return ImportedManifest(manifest, warnings)
+    return ImportedManifest(manifest, tuple(warnings))
+
+
+def _perhaps_hours(rows: Sequence[TableRow], targets: Mapping[str, str]) -> list[str]:
+    """Return a warning where all times are whole minutes, as a spreadsheet makes of 1:10.
+
+    A person who types 1:10 for a minute and ten seconds gets a cell of 1:10:00.
+    """
+    columns = [targets.get(target, target) for target in TIMES]
+    cells = [row.cells.get(column, "").strip() for row in rows for column in columns]
+    times = {cell for cell in cells if cell}
+    if len(times) < 3 or not all(_WHOLE_MINUTES.fullmatch(time) for time in times):
+        return []
+    shown = few(sorted(times), 3)
+    return [
+        f"all times are whole minutes, such as {shown}; where 1:10 was typed for 1 minute"
+        " 10 seconds, a spreadsheet made 1 hour 10 minutes of it: type 0:01:10"
+    ]
+
+
+def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
+    """Return a mapping with all columns and words of a table that it, or the program, reads."""
+    named = rows[0].cells if rows else {}
+    columns = dict(mapping.columns)
+    for target in (*COLUMNS, "annotator", "movie_title"):
+        if target in named and not (target == "clip_id" and mapping.id):
+            columns.setdefault(target, target)
+    levels = dict(mapping.levels)
+    for word in _words(rows, columns.get("level", "")):
+        level = mapping.level(word)
+        if level is not None and level != word:
+            levels[word] = level
+    meanings = dict(mapping.concepts)
+    for cell in _words(rows, columns.get("concepts", "")):
+        for word in map(str.strip, cell.split(mapping.separator)):
+            concept = mapping.concept(word)
+            if concept is not None and concept != word:
+                meanings[word] = concept
+    return replace(mapping, columns=columns, levels=levels, concepts=meanings)
+
+
+def _words(rows: Sequence[TableRow], column: str) -> list[str]:
+    """Return the different cells of a column that are not empty."""
+    cells = (row.cells.get(column, "").strip() for row in rows)
+    return list(dict.fromkeys(cell for cell in cells if cell))
+
+
+def write_mapping_file(path: Path, mapping: TableMapping) -> None:
+    """Write a mapping as the TOML file that `read_mapping` reads."""
+    lines = []
+    tables = []
+    for name, value in vars(mapping).items():
+        if isinstance(value, Mapping):
+            if value:
+                tables += ["", f"[{name}]", *_toml_lines(value)]
+        elif value not in ("", None):
+            lines += _toml_lines({name: value})
+    text = "\n".join([*lines, *tables, ""]).lstrip("\n")
+    try:
+        write_new(path, text.encode("utf-8"))
+    except AlreadyThere as error:
+        error.hint = "choose another name, or delete the file"
+        raise
+
+
+def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
+    """Return lines `name = value` of TOML; a name with other signs is quoted."""
+    lines = []
+    for name, value in values.items():
+        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
+        shown = toml_string(value) if isinstance(value, str) else str(value)
+        lines.append(f"{key} = {shown}")
+    return lines
 
 
 def _hint(
@@ -205,13 +316,14 @@ def _hint(
     mapping: TableMapping,
 ) -> str:
     """Return what to do about a table that cannot be imported."""
-    for name in NEEDED:
-        if columns and name not in columns and name not in targets:
-            return f"--map {name}=COLUMN; the columns of the table: {few(columns)}"
-    if "required column is missing" in "\n".join(violations.lines):
-        return f"--map TARGET=COLUMN; the columns of the table: {few(columns)}"
     problems = "\n".join(violations.lines)
+    if IN_ONE_CELL in problems:
+        return CURES[IN_ONE_CELL]
     cures = [cure for words, cure in CURES.items() if words in problems]
+    unmapped = [name for name in NEEDED if name not in columns and name not in targets]
+    if "required column is missing" in problems:
+        target = unmapped[0] if unmapped else "TARGET"
+        cures.append(f"--map {target}=COLUMN; the columns of the table: {few(columns)}")
     if "unknown concept" in problems:
         cures.append(_cure_of_concepts(problems, mapping))
     if "is in the film" in problems:
@@ -255,6 +367,8 @@ def join_columns(
         Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
     ] = None,
     *,
+    sheet: Annotated[str, Option(metavar="NAME")] = "",
+    header_row: Annotated[int | None, Option(least=1)] = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> JoinedColumns:
@@ -266,8 +380,10 @@ def join_columns(
 
     Args:
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
-        csv: The table.
+        csv: The table: a CSV file, or a spreadsheet (.xlsx, .xls, .ods).
         columns: Rename a column.
+        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
+        header_row: The row with the names of the columns. [default: the first row that has them]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -277,7 +393,14 @@ def join_columns(
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined, warnings = join(before, Path(csv), columns, force=force)
+    joined, warnings = join(
+        before,
+        Path(csv),
+        columns,
+        sheet=sheet,
+        header_row=header_row,
+        force=force,
+    )
     update_manifest(before, joined, path)
     n_values_added = {
         column: n_with_value(joined, column)
@@ -292,6 +415,8 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
+    sheet: str = "",
+    header_row: int | None = None,
     force: bool = False,
 ) -> ImportedManifest:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
@@ -304,6 +429,8 @@ def join(
         delimiter=None,
         skip_blank=True,
         violations=violations,
+        sheet=sheet,
+        header_row=header_row,
     )
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
@@ -338,8 +465,9 @@ def join(
         joined = joined.with_column(target, cells)
     warnings = _warnings_of_join(rows, id_in_table, left_out)
     header = replace(joined.header, sources=(*joined.header.sources, source))
-    messages = tuple(f"{csv}: {warning}" for warning in warnings)
-    return ImportedManifest(replace(joined, header=header), messages)
+    messages = [*table.warnings]
+    messages += [f"{csv}: {warning}" for warning in warnings]
+    return ImportedManifest(replace(joined, header=header), tuple(messages))
 
 
 def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, str]:

@@ -28,10 +28,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.results.localisation import FilmWindows
-from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.report.bars import _draw as _draw_bars_on
-from obygaze_models.report.bars import bars_of
 from obygaze_models.report.concepts import node_positions
 from obygaze_models.report.figure import (
     MODEL,
@@ -55,7 +52,6 @@ from obygaze_models.report.localisation import _draw_film_windows
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import _baseline_rows, chance_of
-from obygaze_models.report.success import _limit_of
 
 
 def run_of(folder: Path, records, *more, **about) -> ReportRun:
@@ -73,7 +69,6 @@ def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
             "timelines",
             "intervals-EN-S",
             "factors-ridge-clip-HN-S-EN-S",
-            "films-ridge-clip-HN-S-EN-S",
             "calibration-clip",
         ),
         *("concepts-clip", "cosines-clip"),
@@ -103,75 +98,6 @@ def test_tasks_tested_on_themselves_are_one_figure(tmp_path):
     assert all(name in svg for name in names)
     # The model and its three tasks are four rows of .22 inches; .6 is for the axis.
     assert 'height="106.56pt"' in svg
-
-
-def side_by_side(folder: Path) -> ReportRun:
-    """Two concepts against two kinds of negatives; one of the four was not tested."""
-    places = {
-        "Look, EN": ("Look", "EN"),
-        "Look, all": ("Look", "all"),
-        "Body, EN": ("Body", "EN"),
-        "Body, all": ("Body", "all"),
-    }
-    tested = list(places)[:3]
-    records = [
-        cell("cav", train=name, test=name, ap=0.25 * number)
-        for number, name in enumerate(tested, 1)
-    ]
-    for name, value in (("random", 0.375), ("all_positive", 0.4375)):
-        for task in tested:
-            f1 = {"mean": value, "sd": 0.0, "value": value, "ci": None}
-            records.append(baseline(name, train=task, test=task, f1_binary=f1))
-    run = run_of(folder, records)
-    tasks = {name: {"row": r, "series": s} for name, (r, s) in places.items()}
-    own = {**run.protocol, "tasks": tasks, "report": {"primary": "f1_binary"}}
-    return replace(run, about={**run.about, "protocol": own})
-
-
-def test_tasks_of_one_row_are_bars_beside_each_other_by_f1_and_by_ap(tmp_path):
-    run = side_by_side(tmp_path / "run")
-    made = drawn(run)
-    assert {"bars-f1-binary-cav-clip", "bars-ap-cav-clip"} <= set(made)
-    assert "intervals" not in made
-    (group,) = bars_of(run)
-    axes = Drawing().subplots()
-    _draw_bars_on(axes, run, group, "ap")
-    # A container for each series; its bars are in the order of the rows.
-    first, second = axes.containers
-    assert [bar.get_width() for bar in first] == [0.25, 0.75]
-    assert [bar.get_width() for bar in second] == [0.5, 0.0]
-    assert [text.get_text() for text in axes.texts] == ["–"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["Look", "Body"]
-    for row in (0, 1):
-        upper = first[row].get_y() + first[row].get_height() / 2
-        lower = second[row].get_y() + second[row].get_height() / 2
-        assert row - 0.5 < upper < row < lower < row + 0.5
-
-
-def test_bars_of_f1_have_the_best_guess_and_no_interval(tmp_path):
-    run = side_by_side(tmp_path / "run")
-    (group,) = bars_of(run)
-    axes = Drawing().subplots()
-    _draw_bars_on(axes, run, group, "f1_binary")
-    guesses = [
-        line for line in axes.lines if line.get_xdata()[0] == line.get_xdata()[1]
-    ]
-    assert [line.get_xdata()[0] for line in guesses] == [0.4375] * 3
-    (table,) = [
-        table
-        for section in sections_of(run)
-        for table in section.tables
-        if table.key == "bars-cav-clip"
-    ]
-    assert table.headers == (
-        "row",
-        "F1 binary, EN",
-        "F1 binary, all",
-        "AP, EN",
-        "AP, all",
-    )
-    assert [row[0] for row in table.rows] == ["Look", "Body"]
-    assert [number.value for number in table.rows[1][1:]] == [0.5, None, 0.75, None]
 
 
 def test_a_run_of_baselines_alone_has_no_model_to_draw(tmp_path):
@@ -384,43 +310,26 @@ def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(
     assert again.film_name("tt1") == "Made up"
 
 
-def analysis_of(film: str, log_odds: float, n: int = 12):
-    record = analysis(film)
-    record["factors"][0]["log_odds"] = log_odds
-    return {**record, "n": n}
+def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):
+    def of_film(film: str, log_odds: float):
+        record = analysis(film)
+        record["factors"][0]["log_odds"] = log_odds
+        return record
 
-
-def test_the_axis_of_factors_holds_every_dot_of_all_films_and_of_each(tmp_path):
-    dots = {"tt1": 2.0, "tt2": 9.0, "tt3": -14.0}
-    films = [analysis_of(film, value) for film, value in dots.items()]
-    run = run_of(tmp_path / "run", [cell(), analysis(), *films])
-    limit = _limit_of(run.of(SuccessRegression))
-    assert limit == pytest.approx(1.1 * 14)
-    made = drawn(run)["factors-ridge-clip-HN-S-EN-S"]
-    assert "all films (12 clips, 8 right)" in made.caption
-    assert "the 3 films with enough clips" in made.caption
+    # The interval of all films ends at 2.5, so that the axis ends at 2.875.
+    records = [
+        cell(),
+        analysis(),
+        of_film("tt1", 2.0),
+        of_film("tt2", 40.0),
+        of_film("tt3", -3.0),
+    ]
+    made = drawn(run_of(tmp_path / "run", records))["factors-ridge-clip-HN-S-EN-S"]
+    assert made.caption.endswith("Triangles at the edge: 2 of 4 dots are outside.")
     svg = made.svg.read_text("utf-8")
     assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 4
-
-
-def test_an_interval_is_cut_off_where_no_dot_is(tmp_path):
-    record = analysis()
-    record["factors"][0] |= {"low": -500.0, "high": 800.0}
-    run = run_of(tmp_path / "run", [cell(), record])
-    assert _limit_of(run.of(SuccessRegression)) == pytest.approx(1.1 * 12)
-
-
-def test_a_panel_of_each_film_has_its_clips_or_the_reason_why_it_is_empty(tmp_path):
-    empty = {**analysis("tt2"), "factors": [], "n": 9, "n_success": 5}
-    empty["note"] = "9 clips, 55 are needed for 11 factors"
-    films = [analysis_of("tt1", 0.5, n=61), empty, analysis_of("tt3", 1.5, n=108)]
-    made = drawn(run_of(tmp_path / "run", [cell(), analysis(), *films]))
-    svg = made["films-ridge-clip-HN-S-EN-S"].svg.read_text("utf-8")
-    for text in ("tt1", "61 clips, 8 right", "9 clips, 5 right", "108 clips, 8 right"):
-        assert text in svg
-    words = " ".join(re.findall(r">([^<>]+)</text>", svg))
-    assert "empty: 9 clips, 55 are needed" in re.sub(r"\s+", " ", words)
-    assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 2
+    inside = drawn(run_of(tmp_path / "in", [cell(), analysis(), of_film("tt1", 2.0)]))
+    assert "Triangles" not in inside["factors-ridge-clip-HN-S-EN-S"].caption
 
 
 def test_a_value_without_an_interval_is_an_open_dot(tmp_path):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from support.cli import ROOT
+from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.manifest.adapters.csv_table import (
     TableMapping,
     read,
     read_mapping,
 )
+from obygaze_features.manifest.model import COLUMNS
 
 MAPPING = """
 dataset = "film-club"
@@ -51,6 +56,59 @@ def write(
     for path, text in zip(paths, (table, mapping), strict=True):
         path.write_text(text, encoding="utf-8")
     return paths
+
+
+def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> None:
+    table, mapping = write(tmp_path)
+    written = tmp_path / "used.toml"
+    first = read(table, mapping=mapping, write_mapping=written)
+    used = read_mapping(written)
+    assert used.columns == {
+        **read_mapping(mapping).columns,
+        "start_s": "start_s",
+        "end_s": "end_s",
+    }
+    # With the words of the table that the program knows by itself.
+    assert used.levels == {"oui": "S", "non": "EN", "Hard Neg": "HN"}
+    assert used.concepts == {"regard": "Look", "lumiere": "Lighting"}
+    assert (used.delimiter, used.separator, used.licence) == (";", ",", "CC-BY-4.0")
+    assert read(table, mapping=written).manifest == first.manifest
+    # Written again it is the same file; another one is not replaced.
+    read(table, mapping=written, write_mapping=written)
+    with pytest.raises(AlreadyThere) as caught:
+        read(table, {"scene": "=1"}, mapping=mapping, write_mapping=written)
+    assert caught.value.hint == "choose another name, or delete the file"
+
+
+def test_a_mapping_has_the_sheet_the_header_and_the_form_of_ids(tmp_path: Path) -> None:
+    rows = [["My clips"], ["film", "n"], ["lake", 1], ["alba", 1]]
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["x"]], "B": rows})
+    written = tmp_path / "used.toml"
+    chosen = {"form": "{film}-{n}", "sheet": "B", "header_row": 2}
+    first = read(path, {"movie_id": "film"}, **chosen, write_mapping=written)
+    assert first.manifest.clip_ids == ("lake-1", "alba-1")
+    assert written.read_text("utf-8") == (
+        'separator = "|"\nsheet = "B"\nheader_row = 2\nid = "{film}-{n}"\nunit = "clip"\n'
+        '\n[columns]\nmovie_id = "film"\n'
+    )
+    assert read(path, mapping=written).manifest == first.manifest
+
+
+def test_the_page_on_tables_describes_every_key_of_a_mapping() -> None:
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    described = " ".join(row.split(" | ")[0] for row in rows)
+    for key in fields(TableMapping):
+        assert re.search(rf"`\[?{key.name}\]?`", described), key.name
+    for column in COLUMNS:
+        assert f"`{column}`" in described
+
+
+def test_an_encoding_can_stand_in_the_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("clip_id,movie_id\na,Amélie\n".encode("cp1252"))
+    (clip,) = read(path, mapping=TableMapping(encoding="cp1252")).manifest
+    assert clip.extra["given_movie_id"] == "Amélie"
 
 
 def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:

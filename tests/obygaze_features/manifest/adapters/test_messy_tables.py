@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
+from support.workbooks import ERROR, write_workbook
 
 TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
 RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
@@ -151,3 +153,127 @@ def test_many_kinds_of_problems_fill_no_screen(tmp_path: Path) -> None:
     rows = "".join(f"c{n},m,{word}\n" for n, word in enumerate(words))
     lines = imported(tmp_path, f"clip_id,movie_id,concepts\n{rows}".encode())
     assert len(lines) < 30
+
+
+def imported_workbook(
+    tmp_path: Path, path: Path, *options: str, name: str = "t"
+) -> list[str]:
+    """What the import of a spreadsheet says, without the lines of changed ids."""
+    words = ("manifest", "import", "csv", path.name, "-o", name, *options)
+    answer = call_obygaze(*words, cwd=tmp_path)
+    lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
+    return [line for line in lines if " is now " not in line]
+
+
+def seconds(*values: float) -> list[timedelta]:
+    return [timedelta(seconds=value) for value in values]
+
+
+# As a person keeps them: a title, films in merged cells, numbers that restart, times, words.
+PERSONAL = [
+    ["Clips, spring 2024", None, None, None, None, None],
+    [None, None, None, None, None, None],
+    ["Film", "n", "Start", "End", "Level", "Concepts"],
+    ["Amélie", 1, *seconds(0, 5), "Easy Neg", None],
+    [None, 2, *seconds(65, 110), "S", "Look, Body"],
+    ["Juno", 1, *seconds(3, 3723), "HN", "Body"],
+]
+MAPPED = (
+    *("--map", "movie_id=Film", "--id", "{Film}-{n:03d}", "--separator", ","),
+    *("--map", "start_s=Start", "--map", "end_s=End"),
+    *("--map", "level=Level", "--map", "concepts=Concepts"),
+)
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
+def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
+    tmp_path: Path, name: str
+) -> None:
+    path = write_workbook(tmp_path / name, {"Clips": PERSONAL}, merged=["A4:A5"])
+    lines = imported_workbook(tmp_path, path, *MAPPED, "--write-mapping", "m.toml")
+    assert lines == [
+        "manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)",
+        f"Warning: {name}: the names of the columns are in row 3; rows before it are not read",
+    ]
+    rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
+    assert [row.split(",")[:8] for row in rows[1:]] == [
+        ["Amelie-001", "Amelie", "1", "", "0.0", "5.0", "EN", ""],
+        ["Amelie-002", "Amelie", "2", "", "65.0", "110.0", "S", "Look|Body"],
+        ["Juno-001", "Juno", "1", "", "3.0", "3723.0", "HN", "Body"],
+    ]
+    # The mapping that was written does the same.
+    imported_workbook(tmp_path, path, "--mapping", "m.toml", name="u")
+    again = (tmp_path / "manifests" / "u.csv").read_text("utf-8").splitlines()
+    assert again == rows
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
+def test_what_is_wrong_in_a_spreadsheet_is_one_screen_with_its_cures(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [
+        ["clip_id", "movie_id", "level", "level"],
+        *([f"c{number}", "m", "oui", ERROR] for number in range(40)),
+        ["Part two", None, None, None],
+    ]
+    path = write_workbook(tmp_path / name, {"Clips": rows}, merged=["A42:D42"])
+    lines = imported_workbook(tmp_path, path)
+    assert lines[0] == f"{name}:42: the cells 'A42:D42' are merged across columns"
+    assert lines[1] == f"{name}:2: the formula of the cell 'D2' has the error '{ERROR}'"
+    assert lines[4] == "  ... and 37 more like this"
+    assert lines[5].endswith(
+        "column 'level': the header lists this column more than once"
+    )
+    assert len(lines) == 10
+    assert lines[-1] == (
+        "  Try: give each column a name of its own; split these cells (Merge Cells, again), or"
+        " delete rows that are only headings; correct the formulas with errors, or replace them"
+        " with values"
+    )
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
+def test_sheet_and_header_are_asked_for_and_then_chosen(
+    tmp_path: Path, name: str
+) -> None:
+    titled = [["Ada's clips", None, None], ["id", "film", "level"], ["1", "lake", "S"]]
+    sheets = {"Ada": titled, "Ben": titled}
+    path = write_workbook(tmp_path / name, sheets)
+    lines = imported_workbook(tmp_path, path)
+    assert lines[-3:] == [
+        "Error: 2 sheets have data; which one is meant is not certain",
+        f"  in: {name}",
+        "  Try: --sheet 'Ada', or another of them",
+    ]
+    lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
+    assert lines[:3] == [
+        f"{name}:1: Ada's clips",
+        f"{name}:2: id, film, level",
+        f"{name}:3: 1, lake, S",
+    ]
+    assert lines[-1] == "  Try: --header-row 2, or another row"
+    mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
+    chosen = ("--sheet", "Ben", "--header-row", "2")
+    assert imported_workbook(tmp_path, path, *chosen, *mapped) == [
+        "manifests/t.toml: 1 clip of 1 film (S 1)"
+    ]
+    moods = {"Moods": [["clip_id", "mood"], [1, "calm"]], "Notes": [["n"], ["x"]]}
+    write_workbook(tmp_path / "moods.xlsx", moods)
+    joined = call_obygaze(
+        *("manifest", "join", "t", "moods.xlsx", "--sheet", "Moods", "--json"),
+        cwd=tmp_path,
+    )
+    assert joined.ok().json()["columns"] == {"mood": 1}
+
+
+def test_times_that_are_all_whole_minutes_are_told(tmp_path: Path) -> None:
+    times = [seconds(60 * (65 * n), 60 * (65 * n + 50)) for n in range(3)]
+    rows = [["clip_id", "movie_id", "start_s", "end_s"]]
+    rows += [[f"c{n}", "m", *times[n]] for n in range(3)]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    lines = imported_workbook(tmp_path, path)
+    assert lines[1] == (
+        "Warning: all times are whole minutes, such as 0:00:00, 0:50:00, 1:05:00 and 3 more; where"
+        " 1:10 was typed for 1 minute 10 seconds, a spreadsheet made 1 hour 10 minutes of it:"
+        " type 0:01:10"
+    )

@@ -1,0 +1,444 @@
+"""Read the sheets of .xlsx, .xlsm, .xls and .ods files: each cell as a CSV file would have it.
+
+calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
+need all memory, and it has neither the errors of formulas (.xlsx) nor merged cells (.ods). These
+are read from the XML of the file before.
+"""
+
+import datetime
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from obygaze_features.core.console import count, few, human
+from obygaze_features.core.errors import FixInput, FixUsage, first_line
+from obygaze_features.core.files import SPREADSHEETS, require_file
+from obygaze_features.core.lazy import need
+from obygaze_features.core.schema_rules import near
+
+READ = (".xlsx", ".xlsm", ".xls", ".ods")
+EXTRA = "tables"
+# Of the file, and of what is in its archive.
+MAX_FILE = 1 << 28
+MAX_ARCHIVE = 1 << 30
+# The most cells of the rectangle that a sheet fills.
+MAX_CELLS = 10_000_000
+# In how many rows the names of the columns are looked for.
+HEADER_ROWS = 30
+SHOWN_ROWS = 6
+FORMULA_ERROR = re.compile(r"#(DIV/0!|N/A|NAME\?|NULL!|NUM!|REF!|VALUE!)|Err:[0-9]+")
+_CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+_ODS_DURATION = re.compile(r"PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+
+# The first and the last cell of merged cells: row and column from 0.
+Merged = tuple[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The texts of a sheet from its first row and column on, and the cells that are merged."""
+
+    name: str
+    rows: Sequence[Sequence[str]]
+    merged: Sequence[Merged] = ()
+
+    @property
+    def filled_rows(self) -> list[int]:
+        """The rows that are not empty, from 0."""
+        return [index for index, cells in enumerate(self.rows) if any(cells)]
+
+
+@dataclass
+class _Layout:
+    """What calamine does not say of a sheet."""
+
+    n_rows: int = 0
+    n_columns: int = 0
+    errors: dict[tuple[int, int], str] = field(default_factory=dict)
+    merged: list[Merged] = field(default_factory=list)
+
+    def fill(self, row: int, column: int) -> None:
+        """Note that a cell has a value."""
+        self.n_rows = max(self.n_rows, row + 1)
+        self.n_columns = max(self.n_columns, column + 1)
+
+
+def is_workbook(path: Path) -> bool:
+    """Return whether a file is named as a spreadsheet."""
+    return path.suffix.lower() in SPREADSHEETS
+
+
+def cell_name(row: int, column: int) -> str:
+    """Return the name of a cell; row and column are counted from 0.
+
+    >>> cell_name(4, 27)
+    'AB5'
+    """
+    letters = ""
+    rest = column + 1
+    while rest:
+        rest, letter = divmod(rest - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return f"{letters}{row + 1}"
+
+
+def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
+    """Return a sheet of a spreadsheet; without a name, the only visible one that has data.
+
+    Args:
+        path: The file.
+        name: The name of the sheet, or its number from 1.
+        can_choose: Whether the command has an option `--sheet`, which an error can name.
+    """
+    require_file(path)
+    if path.suffix.lower() not in READ:
+        raise FixInput(
+            f"{path.suffix} files are not read, only {', '.join(READ)} and CSV",
+            where=str(path),
+            hint="save it as .xlsx or as CSV",
+        )
+    calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
+    layouts = _layouts(path)
+    for layout in layouts.values():
+        _refuse_large(layout, path)
+    try:
+        with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
+            worksheets = [
+                sheet
+                for sheet in workbook.sheets_metadata
+                if sheet.typ == calamine.SheetTypeEnum.WorkSheet
+            ]
+            names = [sheet.name for sheet in worksheets]
+            if name:
+                chosen = _named(name, names, path)
+                return _sheet(workbook.get_sheet_by_name(chosen), layouts)
+            visible = calamine.SheetVisibleEnum.Visible
+            sheets = [
+                _sheet(workbook.get_sheet_by_name(sheet.name), layouts)
+                for sheet in worksheets
+                if sheet.visible == visible
+            ]
+    except (calamine.CalamineError, OSError) as error:
+        raise _unreadable(path, error) from error
+    return _only_one(sheets, names, path, can_choose)
+
+
+def _unreadable(path: Path, error: Exception) -> FixInput:
+    return FixInput(
+        f"this is no spreadsheet that can be read: {first_line(error)}",
+        where=str(path),
+        hint="open it in a spreadsheet program, and save it as .xlsx without a password",
+    )
+
+
+def _refuse_large(layout: _Layout, path: Path) -> None:
+    """Raise an error for a sheet that would need too much memory."""
+    n_cells = layout.n_rows * layout.n_columns
+    if n_cells > MAX_CELLS:
+        last = cell_name(layout.n_rows - 1, layout.n_columns - 1)
+        raise FixInput(
+            f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
+            where=str(path),
+            hint="delete what stands far below or to the right of the table, or save it as CSV",
+        )
+
+
+def _named(name: str, names: Sequence[str], path: Path) -> str:
+    """Return the name of the sheet that was asked for by its name or number."""
+    if name in names:
+        return name
+    if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
+        return names[int(name) - 1]
+    raise FixUsage(
+        f"no sheet {name!r}{near(name, names)}",
+        where=str(path),
+        hint=f"--sheet with one of {', '.join(map(repr, names))}",
+    )
+
+
+def _only_one(
+    sheets: Sequence[Sheet], names: Sequence[str], path: Path, can_choose: bool
+) -> Sheet:
+    """Return the only sheet with data; an error lists several."""
+    with_data = [sheet for sheet in sheets if sheet.filled_rows]
+    if len(with_data) == 1:
+        return with_data[0]
+    if not with_data:
+        raise FixInput(
+            "no sheet that is shown has data",
+            where=str(path),
+            hint=f"the sheets are {', '.join(map(repr, names))}",
+        )
+    details = []
+    for sheet in with_data:
+        filled = sheet.filled_rows
+        first = [cell for cell in sheet.rows[filled[0]] if cell]
+        n_rows = count(len(filled), "row")
+        details.append(f"{path}: sheet {sheet.name!r}, {n_rows}: {few(first, 6)}")
+    hint = "leave one sheet in the file, or save one of them as CSV"
+    if can_choose:
+        hint = f"--sheet {with_data[0].name!r}, or another of them"
+    raise FixUsage(
+        f"{len(with_data)} sheets have data; which one is meant is not certain",
+        where=str(path),
+        hint=hint,
+        details=details,
+    )
+
+
+def header_index(
+    sheet: Sheet,
+    required: Sequence[str],
+    path: Path,
+    header_row: int | None = None,
+    *,
+    can_choose: bool = True,
+) -> int:
+    """Return the row with the names of the columns, from 0.
+
+    It is the row that was chosen, else the first one that has all required columns, else the first
+    row that is not empty. A title above the table is no such row: an error lists the first rows.
+
+    Args:
+        sheet: The sheet, which is not empty.
+        required: The columns that the table must have.
+        path: The file, for the error.
+        header_row: The number of the row as a spreadsheet program shows it.
+        can_choose: Whether the command has an option `--header-row`, which an error can name.
+    """
+    filled = sheet.filled_rows
+    if header_row is not None:
+        if header_row - 1 not in filled:
+            raise FixUsage(
+                f"row {header_row} of the sheet {sheet.name!r} is empty",
+                where=str(path),
+                hint=f"--header-row {filled[0] + 1}, or another row with names",
+            )
+        return header_row - 1
+    for index in filled[:HEADER_ROWS]:
+        if required and set(required) <= {*map(column_name, sheet.rows[index])}:
+            return index
+    width_of = {index: _n_filled(sheet.rows[index]) for index in filled[:HEADER_ROWS]}
+    widest = max(width_of.values())
+    first = filled[0]
+    # Names may be missing, but a title stands in one or two cells above many columns.
+    if widest < 2 or 2 * width_of[first] > widest:
+        return first
+    likely = next(index for index, width in width_of.items() if 2 * width > widest)
+    details = []
+    for index in filled[:SHOWN_ROWS]:
+        cells = [cell for cell in sheet.rows[index] if cell]
+        details.append(f"{path}:{index + 1}: {few(cells, 6)}")
+    hint = "delete the rows above the names of the columns"
+    if can_choose:
+        hint = f"--header-row {likely + 1}, or another row"
+    raise FixUsage(
+        "which row has the names of the columns is not certain",
+        where=str(path),
+        hint=hint,
+        details=details,
+    )
+
+
+def column_name(cell: str) -> str:
+    """Return the text of a header cell as the name of a column: one line, single blanks."""
+    return " ".join(cell.split())
+
+
+def _n_filled(cells: Sequence[str]) -> int:
+    return sum(bool(cell) for cell in cells)
+
+
+def _sheet(worksheet: Any, layouts: Mapping[str, _Layout]) -> Sheet:
+    """Return the texts of a worksheet of calamine; cells merged in a column all have the value."""
+    layout = layouts.get(worksheet.name, _Layout())
+    rows = [
+        [cell_text(value) for value in cells]
+        for cells in worksheet.to_python(skip_empty_area=False)
+    ]
+    for (row, column), error in layout.errors.items():
+        if row < len(rows) and column < len(rows[row]):
+            rows[row][column] = error
+    wide: list[Merged] = []
+    for merged in (*layout.merged, *(worksheet.merged_cell_ranges or ())):
+        (_, left), (_, right) = merged
+        if left == right:
+            _fill_down(rows, merged)
+        else:
+            wide.append(merged)
+    return Sheet(worksheet.name, rows, wide)
+
+
+def _fill_down(rows: Sequence[list[str]], merged: Merged) -> None:
+    """Give each cell of merged ones in a column the value of the first."""
+    (top, column), (bottom, _) = merged
+    for cells in rows[top + 1 : bottom + 1]:
+        if column < len(cells):
+            cells[column] = rows[top][column]
+
+
+def cell_text(value: Any) -> str:
+    """Return the value of a cell as a CSV file has it.
+
+    >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
+    ('12', '0.5', 'TRUE', '0:01:10')
+    """
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, datetime.timedelta):
+        return _duration(value)
+    if isinstance(value, datetime.time):
+        return _duration(
+            datetime.timedelta(
+                hours=value.hour,
+                minutes=value.minute,
+                seconds=value.second,
+                microseconds=value.microsecond,
+            )
+        )
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    text = str(value)
+    long_duration = _ODS_DURATION.fullmatch(text)
+    if long_duration is not None:
+        hours, minutes, seconds = long_duration.groups()
+        return _duration(
+            datetime.timedelta(
+                hours=int(hours), minutes=int(minutes), seconds=float(seconds)
+            )
+        )
+    return text
+
+
+def _duration(length: datetime.timedelta) -> str:
+    """Return a time as `h:mm:ss`, with milliseconds where it has them."""
+    n_ms = round(length / datetime.timedelta(milliseconds=1))
+    sign = "-" if n_ms < 0 else ""
+    n_seconds, ms = divmod(abs(n_ms), 1000)
+    n_minutes, seconds = divmod(n_seconds, 60)
+    hours, minutes = divmod(n_minutes, 60)
+    fraction = f".{ms:03d}" if ms else ""
+    return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
+
+
+def _layouts(path: Path) -> dict[str, _Layout]:
+    """Return the layouts of the sheets by name; of .xls, which is small by its format, none."""
+    n_bytes = path.stat().st_size
+    if n_bytes > MAX_FILE:
+        raise FixInput(
+            f"the file has {human(n_bytes)}, expected at most {human(MAX_FILE)}",
+            where=str(path),
+        )
+    suffix = path.suffix.lower()
+    if suffix == ".xls":
+        return {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            if size > MAX_ARCHIVE:
+                limit = human(MAX_ARCHIVE)
+                problem = f"the file unpacks to {human(size)}, expected at most {limit}"
+                raise FixInput(problem, where=str(path), hint="save it as CSV")
+            if suffix == ".ods":
+                return _layouts_of_ods(archive)
+            return _layouts_of_xlsx(archive)
+    except (
+        zipfile.BadZipFile,
+        ElementTree.ParseError,
+        KeyError,
+        NotImplementedError,
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        raise _unreadable(path, error) from error
+
+
+def _layouts_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Layout]:
+    relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+    target_of = {item.get("Id"): item.get("Target", "") for item in relations}
+    book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+    names = archive.namelist()
+    layouts = {}
+    for sheet in book.iter(f"{_SHEET}sheet"):
+        target = target_of.get(sheet.get(_RELATION), "")
+        member = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+        if member in names:
+            layouts[sheet.get("name", "")] = _layout_of_xlsx(archive, member)
+    return layouts
+
+
+def _layout_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Layout:
+    """Return how far the cells of a sheet reach, and the errors of its formulas."""
+    layout = _Layout()
+    with archive.open(member) as stream:
+        for _, element in ElementTree.iterparse(stream):
+            if element.tag == f"{_SHEET}c":
+                _read_xlsx_cell(element, layout)
+            elif element.tag == f"{_SHEET}row":
+                element.clear()
+    return layout
+
+
+def _read_xlsx_cell(cell: ElementTree.Element, layout: _Layout) -> None:
+    """Add a cell to a layout, unless it is empty."""
+    name = _CELL_NAME.fullmatch(cell.get("r", ""))
+    if name is None or not len(cell):
+        return
+    letters, digits = name.groups()
+    n_columns = 0
+    for letter in letters:
+        n_columns = 26 * n_columns + ord(letter) - ord("A") + 1
+    position = (int(digits) - 1, n_columns - 1)
+    layout.fill(*position)
+    if cell.get("t") == "e":
+        layout.errors[position] = cell.findtext(f"{_SHEET}v") or "#VALUE!"
+
+
+def _layouts_of_ods(archive: zipfile.ZipFile) -> dict[str, _Layout]:
+    """Return how far the cells of each sheet reach, and which are merged."""
+    layouts: dict[str, _Layout] = {}
+    layout = _Layout()
+    n_above = 0
+    with archive.open("content.xml") as stream:
+        events = ElementTree.iterparse(stream, events=("start", "end"))
+        for event, element in events:
+            if event == "start" and element.tag == f"{_TABLE}table":
+                layout = _Layout()
+                layouts[element.get(f"{_TABLE}name", "")] = layout
+                n_above = 0
+            elif event == "end" and element.tag == f"{_TABLE}table-row":
+                n_repeated = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
+                _read_ods_row(element, n_above, n_repeated, layout)
+                n_above += n_repeated
+                element.clear()
+    return layouts
+
+
+def _read_ods_row(
+    row: ElementTree.Element, n_above: int, n_repeated: int, layout: _Layout
+) -> None:
+    """Add the cells of a row to a layout; `n_above` rows stand above it."""
+    column = 0
+    for cell in row:
+        n_columns = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
+        if cell.get(f"{_OFFICE}value-type"):
+            layout.fill(n_above + n_repeated - 1, column + n_columns - 1)
+        n_down = int(cell.get(f"{_TABLE}number-rows-spanned", "1"))
+        n_across = int(cell.get(f"{_TABLE}number-columns-spanned", "1"))
+        if n_down > 1 or n_across > 1:
+            last = (n_above + n_down - 1, column + n_across - 1)
+            layout.merged.append(((n_above, column), last))
+        column += n_columns

@@ -1,0 +1,283 @@
+"""Spreadsheets: each cell has the text that it would have in a CSV file, or a cure is named."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+import xlsxwriter
+from support.workbooks import ERROR, write_workbook
+
+from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
+
+BOTH = pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
+
+
+@BOTH
+def test_cells_of_each_type_have_the_texts_of_a_csv_file(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [
+        ["clip_id", "movie_id", "film  \n title", "value"],
+        [12, 3.5, "Amélie", True],
+        ["0012", -3, "7,5", False],
+        ["a", timedelta(seconds=70), timedelta(hours=25, seconds=1), date(2024, 5, 1)],
+        [None, None, None, None],
+        ["=1+2", 1e16, 0, timedelta(0)],
+    ]
+    table = read_table(
+        write_workbook(tmp_path / name, {"Clips": rows}), required=("clip_id",)
+    )
+    assert table.columns == ("clip_id", "movie_id", "film title", "value")
+    assert table.delimiter == ""
+    assert [(row.line, *row.cells.values()) for row in table.rows] == [
+        (2, "12", "3.5", "Amélie", "TRUE"),
+        (3, "0012", "-3", "7,5", "FALSE"),
+        (4, "a", "0:01:10", "25:00:01", "2024-05-01"),
+        (6, "=1+2", "10000000000000000", "0", "0:00:00"),
+    ]
+
+
+def test_durations_keep_their_milliseconds() -> None:
+    assert cell_text(timedelta(seconds=70.5)) == "0:01:10.500"
+    assert cell_text(timedelta(seconds=59.9996)) == "0:01:00"
+    assert cell_text(timedelta(seconds=-5)) == "-0:00:05"
+    assert cell_text("PT25H00M00.5S") == "25:00:00.500"
+
+
+def test_names_of_cells() -> None:
+    names = [cell_name(0, column) for column in (0, 25, 26, 701, 702, 16383)]
+    assert names == ["A1", "Z1", "AA1", "ZZ1", "AAA1", "XFD1"]
+
+
+@BOTH
+def test_cells_merged_in_a_column_all_have_the_value(tmp_path: Path, name: str) -> None:
+    rows = [["film", "n"], ["Amélie", 1], [None, 2], [None, 3], ["Juno", 1]]
+    path = write_workbook(tmp_path / name, {"Clips": rows}, merged=["A2:A4"])
+    table = read_table(path, required=("film", "n"))
+    assert [(row["film"], row["n"]) for row in table.rows] == [
+        ("Amélie", "1"),
+        ("Amélie", "2"),
+        ("Amélie", "3"),
+        ("Juno", "1"),
+    ]
+
+
+@BOTH
+def test_cells_merged_across_columns_and_errors_of_formulas_are_named(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [["a", "b"], ["wide", None], ["x", ERROR]]
+    path = write_workbook(tmp_path / name, {"Clips": rows}, merged=["A2:B2"])
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a", "b"))
+    assert caught.value.details == (
+        f"{path}:2: the cells 'A2:B2' are merged across columns",
+        f"{path}:3: the formula of the cell 'B3' has the error '{ERROR}'",
+    )
+
+
+@BOTH
+def test_duplicate_headers_are_named(tmp_path: Path, name: str) -> None:
+    path = write_workbook(tmp_path / name, {"Clips": [["a", "a ", "b"], [1, 2, 3]]})
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a", "b"))
+    assert caught.value.details == (
+        f"{path}:1: column 'a': the header lists this column more than once",
+    )
+
+
+@BOTH
+def test_of_several_sheets_with_data_one_is_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    sheets = {
+        "Ada": [["a", "b"], [1, 2]],
+        "Empty": [],
+        "Ben": [["a", "b"], [3, 4], [5, 6]],
+        "Lists": [["S", "EN"]],
+    }
+    path = write_workbook(tmp_path / name, sheets, hidden=["Lists"])
+    with pytest.raises(FixUsage, match="2 sheets have data") as caught:
+        read_table(path, required=("a", "b"), sheet="")
+    assert caught.value.details == (
+        f"{path}: sheet 'Ada', 2 rows: a, b",
+        f"{path}: sheet 'Ben', 3 rows: a, b",
+    )
+    assert caught.value.hint == "--sheet 'Ada', or another of them"
+    for chosen in ("Ben", "3"):
+        table = read_table(path, required=("a", "b"), sheet=chosen)
+        assert [row["a"] for row in table.rows] == ["3", "5"]
+    with pytest.raises(FixUsage, match=r"no sheet 'Bem' \(did you mean 'Ben'\?\)"):
+        read_table(path, required=("a", "b"), sheet="Bem")
+    # A command without --sheet names another cure.
+    with pytest.raises(FixUsage) as caught:
+        read_table(path, required=("a", "b"))
+    assert (
+        caught.value.hint == "leave one sheet in the file, or save one of them as CSV"
+    )
+
+
+@BOTH
+def test_a_hidden_sheet_is_read_if_it_is_named(tmp_path: Path, name: str) -> None:
+    sheets = {"Shown": [], "Hidden": [["a"], ["x"]]}
+    path = write_workbook(tmp_path / name, sheets, hidden=["Hidden"])
+    with pytest.raises(FixInput, match="no sheet that is shown has data") as caught:
+        read_table(path, required=("a",), sheet="")
+    assert caught.value.hint == "the sheets are 'Shown', 'Hidden'"
+    table = read_table(path, required=("a",), sheet="Hidden")
+    assert [row["a"] for row in table.rows] == ["x"]
+
+
+TITLED = [
+    ["Clips of 2024", None, None, None],
+    [],
+    ["film", "n", "from", "to"],
+    ["lake", 1, 0, 5],
+]
+
+
+@BOTH
+def test_a_title_above_the_table_is_skipped_where_the_columns_are_known(
+    tmp_path: Path, name: str
+) -> None:
+    path = write_workbook(tmp_path / name, {"Clips": TITLED}, merged=["A1:D1"])
+    table = read_table(path, required=("film", "n"))
+    assert [(row.line, row["film"]) for row in table.rows] == [(4, "lake")]
+    assert table.warnings == (
+        f"{path}: the names of the columns are in row 3; rows before it are not read",
+    )
+
+
+@BOTH
+def test_a_title_above_an_unknown_table_is_asked_about(
+    tmp_path: Path, name: str
+) -> None:
+    path = write_workbook(tmp_path / name, {"Clips": TITLED})
+    with pytest.raises(FixUsage, match="is not certain") as caught:
+        read_table(path, required=("clip_id",), sheet="")
+    assert caught.value.details == (
+        f"{path}:1: Clips of 2024",
+        f"{path}:3: film, n, from, to",
+        f"{path}:4: lake, 1, 0, 5",
+    )
+    assert caught.value.hint == "--header-row 3, or another row"
+    table = read_table(path, required=("film",), sheet="", header_row=3)
+    assert (len(table.rows), table.warnings) == (1, ())
+    with pytest.raises(FixUsage, match="row 2 of the sheet 'Clips' is empty"):
+        read_table(path, required=("film",), header_row=2)
+
+
+def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("Clips of 2024;;\n\nfilm;n;x\nlake;1;2\n", encoding="utf-8")
+    table = read_table(path, required=("film",), delimiter=None, header_row=3)
+    assert [(row.line, row["film"], row["x"]) for row in table.rows] == [
+        (4, "lake", "2")
+    ]
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("film",), delimiter=None, header_row=10**20)
+    assert caught.value.details == (
+        f"{path}: the file has no line {10**20}, expected the header there",
+    )
+
+
+def test_a_csv_file_has_no_sheets_and_a_spreadsheet_no_encoding(tmp_path: Path) -> None:
+    text = tmp_path / "t.csv"
+    text.write_text("a\n1\n", encoding="utf-8")
+    with pytest.raises(FixUsage, match="a text file has no sheets"):
+        read_table(text, required=("a",), sheet="Clips")
+    book = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a"], [1]]})
+    with pytest.raises(FixUsage, match="a spreadsheet has no encoding"):
+        read_table(book, required=("a",), encoding="cp1252")
+
+
+@BOTH
+def test_all_columns_in_one_cell(tmp_path: Path, name: str) -> None:
+    path = write_workbook(tmp_path / name, {"Clips": [["a,b"], ["1,2"]]})
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a", "b"))
+    assert caught.value.details == (
+        f"{path}:1: one cell has all columns, separated by commas",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.xlsx", b"a,b\n1,2\n"),
+        ("t.xlsx", b"PK\x03\x04 broken"),
+        ("t.ods", b""),
+        ("t.xls", b"<html><table><tr><td>a</td></tr></table></html>"),
+    ],
+)
+def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(FixInput, match="no spreadsheet that can be read") as caught:
+        read_table(path, required=("a",))
+    assert "save it as .xlsx without a password" in str(caught.value.hint)
+
+
+def test_other_spreadsheets_are_named_with_the_cure(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsb"
+    path.write_bytes(b"")
+    with pytest.raises(FixInput, match=r"\.xlsb files are not read") as caught:
+        read_table(path, required=("a",))
+    assert caught.value.hint == "save it as .xlsx or as CSV"
+
+
+def test_a_zip_without_a_workbook_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "nothing")
+    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
+        read_table(path, required=("a",))
+
+
+def test_a_cell_far_away_is_refused_before_memory_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "far.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("Clips")
+    sheet.write(0, 0, "a")
+    sheet.write(1_048_575, 16_383, "far")
+    book.close()
+    with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+        read_table(path, required=("a",))
+
+
+def test_repeated_cells_of_ods_are_counted_before_memory_is_full(
+    tmp_path: Path,
+) -> None:
+    path = write_workbook(tmp_path / "t.ods", {"Clips": [["a"], ["x"]]})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    text = members["content.xml"].decode("utf-8")
+    cell = "<table:table-cell "
+    assert text.count(cell) == 2
+    repeated = f'{cell}table:number-columns-repeated="16384" '
+    row = '<table:table-row table:number-rows-repeated="1048576">'
+    text = text.replace(cell, repeated).replace("<table:table-row>", row)
+    members["content.xml"] = text.encode("utf-8")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(FixInput, match="has cells up to XFD2097152"):
+        read_table(path, required=("a",))
+
+
+def test_without_the_library_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a"], [1]]})
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(InstallExtra, match=r"reading \.xlsx files needs") as caught:
+        read_sheet(path)
+    assert caught.value.hint == 'pip install "obygaze[tables]"'
