@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits import audit_cooc as audit_cooc
     from obygaze.extensions.audits import audit_eat as audit_eat
     from obygaze.extensions.audits import audit_gender_score as audit_gender_score
+    from obygaze.extensions.audits import audit_levels as audit_levels
     from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
     from obygaze.extensions.audits import audit_pixels as audit_pixels
     from obygaze.extensions.maps import audit_boxes as audit_boxes
@@ -70,6 +71,7 @@ else:
             "audit_cooc",
             "audit_eat",
             "audit_gender_score",
+            "audit_levels",
             "audit_mediaeval",
             "audit_pixels",
         ),

@@ -45,9 +45,13 @@ def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> f
 
 
 def sign_flip(
-    differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0
+    differences: ArrayLike,
+    *,
+    n_sampled: int = 50_000,
+    seed: int = 0,
+    greater: bool = False,
 ) -> tuple[float, bool]:
-    """Return the two-sided p of the sign-flip test of the mean difference over films.
+    """Return the p of the sign-flip test of the mean difference over films, two-sided by default.
 
     The second value is whether all patterns of signs were evaluated.
 
@@ -55,6 +59,7 @@ def sign_flip(
         differences: One difference of two models for each film; NaN (no value) is left out.
         n_sampled: The number of sign patterns to draw where there are more than 2^16.
         seed: The seed of the draw.
+        greater: Return the one-sided p, of a mean difference above 0.
     """
     d = np.asarray(differences, dtype=np.float64)
     per_film = _finite(d[~np.isnan(d)], "film differences", at_least=1)
@@ -67,7 +72,10 @@ def sign_flip(
     means = (1 - 2 * changed) @ per_film / k
     observed = float(per_film.mean())
     tie = TIE * float(np.abs(per_film).max())
-    extreme = int(np.sum(np.abs(means) >= abs(observed) - tie))
+    is_extreme = np.abs(means) >= abs(observed) - tie
+    if greater:
+        is_extreme = means >= observed - tie
+    extreme = int(np.sum(is_extreme))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
     return p, exact

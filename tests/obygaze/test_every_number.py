@@ -76,6 +76,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit cooc": ["captions.csv", "--things", "things.toml"],
     "audit eat": ["--vectors", "vectors.npz"],
     "audit gender-score": ["scores.csv"],
+    "audit levels": ["made-up"],
     "bench decode": ["videos/a.mp4"],
     "bench forward": ["descriptors", "--batch", "1"],
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         audit_gender_score as audit_gender_score,
     )
     from obygaze.extensions.audits.gender import gender_score as gender_score
+    from obygaze.extensions.audits.levels import audit_levels as audit_levels
     from obygaze.extensions.audits.mediaeval import audit_mediaeval as audit_mediaeval
     from obygaze.extensions.audits.mediaeval_runs import (
         read_affect_run as read_affect_run,
@@ -45,6 +46,7 @@ if not TYPE_CHECKING:
         "obygaze.extensions.audits.cooccurrence": ("audit_cooc", "bias_amplification"),
         "obygaze.extensions.audits.eat": ("audit_eat",),
         "obygaze.extensions.audits.gender": ("audit_gender_score", "gender_score"),
+        "obygaze.extensions.audits.levels": ("audit_levels",),
         "obygaze.extensions.audits.mediaeval": ("audit_mediaeval",),
         "obygaze.extensions.audits.mediaeval_runs": (
             "read_affect_run",

@@ -14,6 +14,10 @@ AUDITS = {
         f"{HERE}.annotations:command",
         "Test which values of a column go with a level, such as emotions or concepts.",
     ),
+    "levels": (
+        f"{HERE}.levels:command",
+        "Test whether clips of a higher level have more concepts, for each annotator.",
+    ),
     "captions": (
         f"{HERE}.captions:command",
         "Count how often captions use the words of a list, by group.",
