@@ -90,6 +90,7 @@ class Task:
     `labels`: of clips that several annotators labelled, each row counts with its own level, the
     highest one (aggregation), or in training the one whose class is nearest to the prediction
     (inverted variety). Rows of all annotators with their own levels are soft labels.
+    Tasks with the same `row`, such as a concept, are drawn side by side, a bar for each `series`.
     """
 
     title: str = ""
@@ -104,6 +105,8 @@ class Task:
         default_factory=dict
     )
     folds: str = ""
+    row: str = ""
+    series: str = ""
 
 
 def _scheme(value: Any) -> str | None:

@@ -109,6 +109,15 @@ class ReportRun(Run):
         }
 
     @cached_property
+    def places_of_tasks(self) -> dict[str, tuple[str, str]]:
+        """The row and the series of each task that has a row, for bars beside each other."""
+        places = {}
+        for name, task in self.protocol.get("tasks", {}).items():
+            if task.get("row"):
+                places[name] = (str(task["row"]), str(task.get("series") or name))
+        return places
+
+    @cached_property
     def stores(self) -> list[str]:
         """The stores of the models, in the order of the tables."""
         return list(dict.fromkeys(cell.feature for cell in self.cells if cell.feature))

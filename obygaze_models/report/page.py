@@ -23,6 +23,7 @@ from obygaze_models.protocols.results.whole_run import Coverage, Remark
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_folder
 from obygaze_models.report import (
+    bars,
     comparisons,
     concepts,
     contrasts,
@@ -65,6 +66,7 @@ PAGE = OwnFolder.marked(
 FIGURES = (
     films.draw_timelines,
     localisation.draw_windows,
+    bars.draw_bars,
     results.draw_intervals,
     success.draw_factors,
     decisions.draw_calibration,
@@ -235,6 +237,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "questions": (comparisons.questions,),
     "remarks": (remarks,),
     "results": (
+        bars.bars,
         results.results,
         store_choice.store_choices,
         results.argmax,

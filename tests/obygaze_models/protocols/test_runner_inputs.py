@@ -31,6 +31,7 @@ from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.report.bars import bars_of
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import write_report
 from obygaze_models.report.results import argmax
@@ -542,6 +543,9 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         assert {cell["n_runs"] for cell in run.cells} == {9}
         assert len(run.cells) == 16
+        (group,) = bars_of(ReportRun.of_run(run))
+        assert group.rows == list(VISUAL)
+        assert len(group.series) == 2 and len(group.cells) == 16
         inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
         carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
         easy = sum(c.level == "EN" for c in inside)

@@ -29,6 +29,8 @@ from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.report.bars import _draw as _draw_bars_on
+from obygaze_models.report.bars import bars_of
 from obygaze_models.report.concepts import node_positions
 from obygaze_models.report.figure import (
     MODEL,
@@ -98,6 +100,75 @@ def test_tasks_tested_on_themselves_are_one_figure(tmp_path):
     assert all(name in svg for name in names)
     # The model and its three tasks are four rows of .22 inches; .6 is for the axis.
     assert 'height="106.56pt"' in svg
+
+
+def side_by_side(folder: Path) -> ReportRun:
+    """Two concepts against two kinds of negatives; one of the four was not tested."""
+    places = {
+        "Look, EN": ("Look", "EN"),
+        "Look, all": ("Look", "all"),
+        "Body, EN": ("Body", "EN"),
+        "Body, all": ("Body", "all"),
+    }
+    tested = list(places)[:3]
+    records = [
+        cell("cav", train=name, test=name, ap=0.25 * number)
+        for number, name in enumerate(tested, 1)
+    ]
+    for name, value in (("random", 0.375), ("all_positive", 0.4375)):
+        for task in tested:
+            f1 = {"mean": value, "sd": 0.0, "value": value, "ci": None}
+            records.append(baseline(name, train=task, test=task, f1_binary=f1))
+    run = run_of(folder, records)
+    tasks = {name: {"row": r, "series": s} for name, (r, s) in places.items()}
+    own = {**run.protocol, "tasks": tasks, "report": {"primary": "f1_binary"}}
+    return replace(run, about={**run.about, "protocol": own})
+
+
+def test_tasks_of_one_row_are_bars_beside_each_other_by_f1_and_by_ap(tmp_path):
+    run = side_by_side(tmp_path / "run")
+    made = drawn(run)
+    assert {"bars-f1-binary-cav-clip", "bars-ap-cav-clip"} <= set(made)
+    assert "intervals" not in made
+    (group,) = bars_of(run)
+    axes = Drawing().subplots()
+    _draw_bars_on(axes, run, group, "ap")
+    # A container for each series; its bars are in the order of the rows.
+    first, second = axes.containers
+    assert [bar.get_width() for bar in first] == [0.25, 0.75]
+    assert [bar.get_width() for bar in second] == [0.5, 0.0]
+    assert [text.get_text() for text in axes.texts] == ["–"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["Look", "Body"]
+    for row in (0, 1):
+        upper = first[row].get_y() + first[row].get_height() / 2
+        lower = second[row].get_y() + second[row].get_height() / 2
+        assert row - 0.5 < upper < row < lower < row + 0.5
+
+
+def test_bars_of_f1_have_the_best_guess_and_no_interval(tmp_path):
+    run = side_by_side(tmp_path / "run")
+    (group,) = bars_of(run)
+    axes = Drawing().subplots()
+    _draw_bars_on(axes, run, group, "f1_binary")
+    guesses = [
+        line for line in axes.lines if line.get_xdata()[0] == line.get_xdata()[1]
+    ]
+    assert [line.get_xdata()[0] for line in guesses] == [0.4375] * 3
+    (table,) = [
+        table
+        for section in sections_of(run)
+        for table in section.tables
+        if table.key == "bars-cav-clip"
+    ]
+    assert table.headers == (
+        "row",
+        "F1 binary, EN",
+        "F1 binary, all",
+        "AP, EN",
+        "AP, all",
+    )
+    assert [row[0] for row in table.rows] == ["Look", "Body"]
+    assert [number.value for number in table.rows[1][1:]] == [0.5, None, 0.75, None]
 
 
 def test_a_run_of_baselines_alone_has_no_model_to_draw(tmp_path):
