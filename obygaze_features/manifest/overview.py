@@ -12,6 +12,11 @@ from obygaze_features.core.file_names import composed
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.film_choice import (
+    ChosenFilm,
+    choose_film,
+    named_films,
+)
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
 from obygaze_features.manifest.vocabulary import Level, concept_meaning, film_facts
@@ -165,13 +170,14 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
 class ManifestPage:
     """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
 
-    `concept` is the one that was asked for, if there was one.
+    `concept` and `film` are those that were asked for, if any were.
     """
 
     manifest: Manifest
     selection: Manifest
     concept: str = ""
     limit: int | None = None
+    film: ChosenFilm | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest and its selected clips, by default all of them."""
@@ -189,11 +195,12 @@ class ManifestPage:
 
     @property
     def notes(self) -> list[str]:
-        """How many of the selected clips the text leaves out."""
+        """Which film was taken, and how many of the selected clips the text leaves out."""
+        notes = [] if self.film is None else self.film.notes
         n_hidden = len(self.selection) - self._n_shown
-        if n_hidden <= 0:
-            return []
-        return [f"{n_hidden} more clips; --limit 0 shows all"]
+        if n_hidden > 0:
+            notes.append(f"{n_hidden} more clips; --limit 0 shows all")
+        return notes
 
     @property
     def _n_shown(self) -> int:
@@ -218,7 +225,7 @@ def show_manifest(
 
     Args:
         manifest: The manifest.
-        film: Only the clips of this film.
+        film: Only the clips of this film: its id, its title or a part of it, or its file.
         clip: Only the clip of this id.
         level: Only the clips of this level.
         concept: Only the clips with this concept.
@@ -229,12 +236,22 @@ def show_manifest(
     Commands:
         obygaze manifest show obygaze12
         obygaze manifest show obygaze12 --film tt0108160 --level S --limit 0
+        obygaze manifest show obygaze12 --film 'Sleepless in Seattle'
         obygaze manifest show obygaze12 --concept Clothing
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
     whole = read_manifest(manifest, workspace=workspace)
-    columns = {"movie_id": film, "clip_id": clip, "level": level, "concept": concept}
+    chosen_film = None
+    if film is not None:
+        chosen_film = choose_film(film, named_films(whole), where=whole.name)
+    movie_id = None if chosen_film is None else chosen_film.movie_id
+    columns = {
+        "movie_id": movie_id,
+        "clip_id": clip,
+        "level": level,
+        "concept": concept,
+    }
     tests = _tests(where, columns)
     selection = whole
     for test in tests:
@@ -246,7 +263,7 @@ def show_manifest(
             where=whole.name,
             hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
         )
-    return ManifestPage(whole, selection, concept or "", limit)
+    return ManifestPage(whole, selection, concept or "", limit, chosen_film)
 
 
 def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.manifest.film_choice import titles_of_films
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
@@ -149,12 +150,7 @@ class ReportRun(Run):
     @cached_property
     def _titles(self) -> dict[str, str]:
         """The titles of the column `movie_title` or `title` of the manifest."""
-        titles = {}
-        for clip in self.manifest or ():
-            title = clip.extra.get("movie_title") or clip.extra.get("title")
-            if title:
-                titles[clip.movie_id] = title
-        return titles
+        return {} if self.manifest is None else titles_of_films(self.manifest)
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
@@ -22,6 +22,7 @@ from obygaze_features.manifest.adapters import (
     published_header,
     source_of,
 )
+from obygaze_features.manifest.film_choice import choose_film, published_films
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines
@@ -50,7 +51,7 @@ def read(
 
     Args:
         source: The folder (mg_videoinfo) that holds scene_boundaries/ and video_boundaries/.
-        offsets: Seconds to add to the times of a film.
+        offsets: Seconds to add to the times of a film: its id, or its title or a part of it.
         name: The name of the manifest.
 
     Commands:
@@ -58,19 +59,20 @@ def read(
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
     """
     source = Path(source)
-    shifts = dict(offsets or {})
-    _check_offsets(shifts)
+    _check_offsets(offsets or {})
     if source.is_file():
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     manifest = _read_shots(source)
-    unknown = sorted(set(shifts) - set(manifest.films))
-    if unknown:
-        raise FixUsage(
-            f"offsets for unknown films: {few(unknown)}",
-            where=str(source),
-            hint=f"one of {few(manifest.films)}",
-        )
+    films = published_films(manifest.films)
+    shifts: dict[str, float] = {}
+    warnings = []
+    for name_of_film, offset in (offsets or {}).items():
+        film = choose_film(name_of_film, films, where=str(source))
+        if film.movie_id in shifts:
+            raise FixUsage(f"two offsets for film {film.movie_id}", where=str(source))
+        shifts[film.movie_id] = offset
+        warnings += film.notes
     violations = Violations(source)
     clips = []
     n_before_start: Counter[str] = Counter()
@@ -80,14 +82,14 @@ def read(
         if (clip.start_s or 0) + (shift or 0) < 0:
             n_before_start[clip.movie_id] += 1
     violations.raise_if_any("these are not times of clips")
-    warnings = []
-    for film, n_clips in n_before_start.items():
+    for movie_id, n_clips in n_before_start.items():
         warnings.append(
-            f"{film}: with an offset of {shifts[film]:+g} s {count(n_clips, 'clip')}"
+            f"{movie_id}: with an offset of {shifts[movie_id]:+g} s {count(n_clips, 'clip')}"
             " would start before the film"
         )
-    for film in _without_scenes(source, manifest.films):
-        warnings.append(f"{film}: left out, because it has no {SCENES}/{film}{_SUFFIX}")
+    for movie_id in _without_scenes(source, manifest.films):
+        scenes = f"{SCENES}/{movie_id}{_SUFFIX}"
+        warnings.append(f"{movie_id}: left out, because it has no {scenes}")
     header = published_header("moviegraphs", *manifest.header.sources)
     moved = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
     return ImportedManifest(moved, tuple(warnings))

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
@@ -25,7 +24,15 @@ from obygaze_features.core.notebook import (
     unknown_name,
 )
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.film_choice import (
+    ChosenFilm,
+    NamedFilm,
+    choose_film,
+    named_films,
+    published_films,
+)
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import LicenceHistory, Plan, Terms
 from obygaze_features.store.format.schema import (
@@ -424,21 +431,22 @@ class Store:
     ) -> Selection:
         """Return the rows of clips (in their order), or of films or a mask (in the store's order).
 
-        With several conditions, the rows that meet all of them.
+        With several conditions, the rows that meet all of them. Films are named as for
+        `choose_films`.
         """
+        movie_ids: list[str] = []
         if films is not None:
-            films = [films] if isinstance(films, str) else list(map(str, films))
             # The index is enough where nothing but films is asked for.
             index = None
             if clips is None and mask is None:
                 index = self.commits.find_index()
-            self._require_films(films, index)
+            movie_ids = [film.movie_id for film in self._chosen(films, index, None)]
             if index is not None:
-                return Selection(index.rows(films), self)
+                return Selection(index.rows(movie_ids), self)
         self.arrays.check_rows()
         is_chosen = np.ones(self.n_clips, dtype=bool)
         if films is not None:
-            is_chosen &= np.isin(self.movie_ids, np.array(films, dtype=np.str_))
+            is_chosen &= np.isin(self.movie_ids, np.array(movie_ids, dtype=np.str_))
         if mask is not None:
             is_chosen &= self._checked_mask(mask)
         if clips is None:
@@ -456,18 +464,58 @@ class Store:
         ids = np.array(requested, dtype=np.str_)
         return Selection(np.array(rows, dtype=np.int64), self, ids)
 
-    def _require_films(self, films: Sequence[str], index: Index | None) -> None:
-        """Raise an error that names the first film that is not in the store."""
-        films_of_store = (
-            set(self.movie_ids.tolist()) if index is None else index.films.keys()
-        )
-        unknown = sorted(set(films) - films_of_store)
-        if unknown:
-            raise NotFound(
-                f"no film {unknown[0]!r} in this store",
-                where=self.location,
-                hint=f"one of {few(sorted(films_of_store))}",
-            )
+    def choose_films(
+        self,
+        films: Iterable[str],
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+    ) -> list[ChosenFilm]:
+        """Return the films of the store that are called by their ids, titles or files.
+
+        A store has the ids of films only. Titles and files are those of its manifest, if that is in
+        the workspace; those of ObyGaze12 and MObyGaze have their titles anywhere.
+
+        Args:
+            films: What the films are called.
+            workspace: The workspace with the manifest, if it is not the current one.
+        """
+        return self._chosen(films, self.commits.index, Workspace.of(workspace))
+
+    def _chosen(
+        self, films: Iterable[str], index: Index | None, workspace: Workspace | None
+    ) -> list[ChosenFilm]:
+        """Return films by what they are called; the manifest is read only where ids do not do."""
+        names = [films] if isinstance(films, str) else list(map(str, films))
+        listed_ids = self.movie_ids.tolist() if index is None else index.films
+        movie_ids = set(map(str, listed_ids))
+        if movie_ids.issuperset(names):
+            return [ChosenFilm(name, name) for name in names]
+        candidates = {film.movie_id: film for film in published_films(movie_ids)}
+        if workspace is not None:
+            for film in self._films_of_manifest(workspace):
+                if film.movie_id in movie_ids:
+                    candidates[film.movie_id] = film
+        listed = list(candidates.values())
+        return [choose_film(name, listed, where=self.location) for name in names]
+
+    def find_manifest(self, workspace: Workspace) -> Manifest | None:
+        """Return the manifest of this name in a workspace, which may have changed since.
+
+        None if the workspace has none, or it cannot be read.
+        """
+        name = self.plan.manifest_name
+        # A name from outside is looked for here, and never followed as a path.
+        if name not in workspace.names("manifests"):
+            return None
+        try:
+            return read_manifest(workspace.manifest(name))
+        except (ObygazeError, OSError):
+            return None
+
+    def _films_of_manifest(self, workspace: Workspace) -> list[NamedFilm]:
+        """Return the films of the store's manifest; none if the workspace has no such manifest."""
+        manifest = self.find_manifest(workspace)
+        return [] if manifest is None else named_films(manifest)
 
     def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask as an array; an error unless it has a boolean for each row."""

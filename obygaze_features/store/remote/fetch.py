@@ -113,7 +113,7 @@ def pull(
         source: The store: a name, a folder, a packed zip or a URL.
         path: The new store: a name or a folder. [default: the last word]
         arrays: Only this array.
-        films: Only the clips of this film.
+        films: Only the clips of this film: its id, its title or a part of it, or its file.
         expect: The sha256 of its seal, from its publisher.
         progress: Counts the bytes of files.
         workspace: The workspace, if it is not the current one.
@@ -138,7 +138,9 @@ def pull(
     target = stores.new_store(_last_word(name) if path is None else path)
     if films is not None and not isinstance(films, str):
         films = list(films)
-    select = partial(select_files, location, arrays, films, sha256 or None)
+    select = partial(
+        select_files, location, arrays, films, sha256 or None, workspace=workspace
+    )
     return _fetch_changing(select, target, progress)
 
 

@@ -1,9 +1,10 @@
 """Select the files of a store to fetch, send or pack, and compare them with another copy."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -65,6 +67,7 @@ class FileSelection:
     sealed: bool = True
     derived: Derivation | None = None
     cut: Cut | None = None
+    films: tuple[ChosenFilm, ...] = ()
 
     @property
     def n_bytes(self) -> int:
@@ -93,6 +96,7 @@ class Transferred:
     seconds: float
     part: bool = False
     remote: bool = True
+    films: tuple[ChosenFilm, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers of the transfer."""
@@ -100,6 +104,11 @@ class Transferred:
 
     def __str__(self) -> str:
         return f"{self.target}: {self.line}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Which films were taken."""
+        return notes_of_films(self.films)
 
     @property
     def line(self) -> str:
@@ -172,6 +181,7 @@ class Transfer:
             "n_requests": self.source.n_requests,
             "seconds": time.monotonic() - self.started,
             "part": self.selection.derived is not None,
+            "films": self.selection.films,
         }
         return Transferred(**{**known_facts, **facts})
 
@@ -181,11 +191,14 @@ def select_files(
     arrays: Sequence[str] | None = None,
     films: Iterable[str] | None = None,
     expect: str | None = None,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> FileSelection:
     """Return the files of a store, or of some of its arrays and films.
 
     Blocks are whole files, so clips that share a block with a film are fetched with it; they are
-    not in the store that is made of it. With `expect`, the seal must have this sha256.
+    not in the store that is made of it. With `expect`, the seal must have this sha256. The manifest
+    of the store, with the titles of its films, is looked for in the workspace.
     """
     inner = open_files(location)
     files = CountedFiles(inner)
@@ -207,7 +220,10 @@ def select_files(
         files = CountedFiles(inner)
         store = open_store(files, expect=expect)
     if films is not None:
-        return _of_films(store, files, arrays, films)
+        chosen_films = store.choose_films(films, workspace=workspace)
+        movie_ids = [film.movie_id for film in chosen_films]
+        selection = _of_films(store, files, arrays, movie_ids)
+        return replace(selection, films=tuple(chosen_films))
     return _of_sealed(store, files, arrays)
 
 
@@ -246,12 +262,11 @@ def _of_films(
     store: Store,
     source: CountedFiles,
     arrays: Sequence[str] | None,
-    films: Iterable[str],
+    films: Sequence[str],
 ) -> FileSelection:
     """Return the files with the blocks of some films, from which their clips are cut."""
-    asked = [films] if isinstance(films, str) else list(films)
     # By the index, where there is one: then the seal is not read.
-    rows = store.select(films=asked).rows
+    rows = store.select(films=films).rows
     if not len(rows):
         raise FixInput(
             "no clip of the store is selected",
@@ -263,7 +278,7 @@ def _of_films(
     if len(rows) == plan.n_clips:
         return _of_sealed(store, source, arrays)
     specs = arrays_of_part(store, arrays)
-    derived = derivation_of(store, specs, arrays, asked)
+    derived = derivation_of(store, specs, arrays, films)
     marks = dict(store.commits.text_files())
     for block in np.unique(rows // plan.block_rows).tolist():
         for spec in specs:

@@ -103,7 +103,7 @@ def push(
         store: The store.
         target: A folder, or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
         arrays: Only this array.
-        films: Only the clips of this film.
+        films: Only the clips of this film: its id, its title or a part of it, or its file.
         no_licence: Also if the store states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -116,7 +116,7 @@ def push(
     store = open_store(store, workspace=workspace)
     if not no_licence:
         require_licence(store)
-    selection = select_files(store.files, arrays, films)
+    selection = select_files(store.files, arrays, films, workspace=workspace)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)
@@ -156,6 +156,7 @@ def _push_cut(
         source=selection.source.location,
         n_bytes_rows=selection.n_bytes_rows,
         part=True,
+        films=selection.films,
     )
 
 

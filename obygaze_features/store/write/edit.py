@@ -16,6 +16,7 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
@@ -53,6 +54,7 @@ class Copied:
     in_several: int
     n_differing: int
     sealed: bool
+    films: tuple[ChosenFilm, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the copy."""
@@ -67,11 +69,12 @@ class Copied:
 
     @property
     def notes(self) -> list[str]:
-        """How many clips are in several stores."""
-        if not self.in_several:
-            return []
-        clips = count(self.in_several, "clip")
-        return [f"{clips} in several stores; the first that is ok counts"]
+        """Which films were taken, and how many clips are in several stores."""
+        notes = notes_of_films(self.films)
+        if self.in_several:
+            clips = count(self.in_several, "clip")
+            notes.append(f"{clips} in several stores; the first that is ok counts")
+        return notes
 
     @property
     def warnings(self) -> list[str]:
@@ -113,7 +116,7 @@ def subset(
     Args:
         store: The store.
         path: The new store: a name or a folder.
-        films: Only the clips of this film.
+        films: Only the clips of this film: its id, its title or a part of it, or its file.
         clips: Only the clips in this file, one id a line.
         mask: Only the rows for which this is true.
         arrays: Only this array.
@@ -137,6 +140,10 @@ def subset(
         and source.commits.partial is not None
     ):
         mask = _is_held(source, specs)
+    chosen_films: list[ChosenFilm] = []
+    if films is not None:
+        chosen_films = source.choose_films(films, workspace=workspace)
+        films = [film.movie_id for film in chosen_films]
     selection = source.select(clips, films, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
@@ -162,7 +169,8 @@ def subset(
             where=source.location,
             hint=f"{PULL_AGAIN}, or other --film, --clips or --array",
         )
-    return copy_rows(source, target, rows, specs, progress)
+    copied = copy_rows(source, target, rows, specs, progress)
+    return replace(copied, films=tuple(chosen_films))
 
 
 def _ids_in(path: Path) -> list[str]:
