@@ -139,8 +139,12 @@ DESIGNS: Mapping[str, Design] = {
     ),
     "factors": Design("honest", (*FILMS, *FACTORS), marked=True),
     "factors-table2": Design(
-        "paper-fig6",
-        ("report.error_analysis=true",),
+        "paper-table2",
+        (
+            'grid.train=["HN_S"]',
+            'grid.test=["ENHN_S"]',
+            "report.error_analysis=true",
+        ),
         model="ridge",
         marked=True,
     ),

@@ -2,7 +2,8 @@
 
 The odds ratio of a factor is that of a correct decision with the factor to one without it, other
 factors being equal. Factors are correlated: a clip without a concept is an easy negative. Each
-analysis lists the factors that it leaves out because they never vary or follow from others.
+analysis lists the factors that it leaves out because they never vary, follow from others, or are
+those of a few clips: one clip alone would have log odds of 1.1 (log 3) in any film.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,13 @@ from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
 LEVEL_FACTORS = ("level EN", "level HN", "level S")
+# For each factor of a regression, and for each side of a factor that a clip has or has not.
+LEAST_CLIPS = 5
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The coefficient of one factor, in log-odds of success."""
+    """The coefficient of one factor, in log-odds of success; `n` clips are not 0 in it."""
 
     name: str
     log_odds: float
@@ -29,6 +32,7 @@ class Factor:
     low: float
     high: float
     p: float
+    n: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ def analyse_success(
     films: ArrayLike,
     *,
     intercept: bool = True,
+    least_clips: int = LEAST_CLIPS,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
 
@@ -80,21 +85,29 @@ def analyse_success(
         factors: A column of numbers for each factor.
         films: The film of each clip.
         intercept: Whether there is an intercept; not where some factors sum to one.
+        least_clips: The clips that a regression needs for each factor, and that a factor needs on
+            both sides, with it and without it.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
-    analyses = [
-        analyse(right, table, film=ALL_FILMS, clusters=codes, intercept=intercept)
-    ]
+    of_all_films = analyse(
+        right, table, clusters=codes, intercept=intercept, least_clips=least_clips
+    )
+    analyses = [of_all_films]
     for code, film in enumerate(names):
         inside = codes == code
         table_of_film = {name: column[inside] for name, column in table.items()}
-        analyses.append(
-            analyse(right[inside], table_of_film, film=str(film), intercept=intercept)
+        of_film = analyse(
+            right[inside],
+            table_of_film,
+            film=str(film),
+            intercept=intercept,
+            least_clips=least_clips,
         )
+        analyses.append(of_film)
     return analyses
 
 
@@ -105,8 +118,13 @@ def analyse(
     film: str = ALL_FILMS,
     clusters: ArrayLike | None = None,
     intercept: bool = True,
+    least_clips: int = LEAST_CLIPS,
 ) -> Analysis:
-    """Return the regression of success on the factors that are linearly independent."""
+    """Return the regression of success on the factors that are linearly independent.
+
+    A factor that fewer than `least_clips` clips have, or have not, is in the regression, but its
+    coefficient is not returned. Without that many clips for each factor there is no regression.
+    """
     right = as_truth(success)
     n_success = int(right.sum())
     columns, left_out = independent_factors(factors, right.size, intercept=intercept)
@@ -114,10 +132,12 @@ def analyse(
     if n_success in (0, right.size):
         outcome = "right" if n_success else "wrong"
         return replace(empty, note=f"every clip is {outcome}")
-    if not columns or right.size <= len(columns) + 1:
-        return replace(
-            empty, note=f"{right.size} clips are too few for {len(columns)} factors"
-        )
+    if not columns:
+        return replace(empty, note="no factor varies")
+    n_needed = max(least_clips * len(factors), len(columns) + 2)
+    if right.size < n_needed:
+        note = f"{right.size} clips, {n_needed} are needed for {len(factors)} factors"
+        return replace(empty, note=note)
     X = np.column_stack(list(columns.values()))
     by_film = None
     if clusters is not None and np.unique(clusters).size > 1:
@@ -134,16 +154,31 @@ def analyse(
         # Its p are far too small over films, too large in one film (0009).
         estimates[1:] = np.nan
         note = "some factors predict success exactly"
-    rows = zip(columns, estimates.T.tolist(), strict=True)
+    shown = []
+    for (name, column), values in zip(columns.items(), estimates.T, strict=True):
+        n_with = int(np.count_nonzero(column))
+        n_of_rarer_side = min(n_with, right.size - n_with)
+        if _is_yes_or_no(column) and n_of_rarer_side < least_clips:
+            side = "with" if n_of_rarer_side == n_with else "without"
+            left_out[name] = f"{n_of_rarer_side} of {right.size} clips are {side} it"
+            continue
+        log_odds, se, low, high, p = values.tolist()
+        shown.append(Factor(name, log_odds, se, low, high, p, n_with))
     log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")
     return replace(
         empty,
-        factors=tuple(Factor(name, *values) for name, values in rows),
+        factors=tuple(shown),
+        left_out=left_out,
         intercept=log_odds_at_zero,
         method=fit.method,
         errors=fit.errors,
         note=note,
     )
+
+
+def _is_yes_or_no(column: FloatArray) -> bool:
+    """Return whether a column has no other values than 0 and 1."""
+    return bool(np.isin(column, (0, 1)).all())
 
 
 def independent_factors(

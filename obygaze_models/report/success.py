@@ -1,8 +1,11 @@
 """What makes a clip difficult: factors of success, as tables and figures."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from obygaze_features.core.figures import MUTED, label_rows
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
@@ -17,10 +20,13 @@ from obygaze_models.report.figure import (
 from obygaze_models.report.lookup import ReportRun, grouped, pair_name
 from obygaze_models.report.tables import Number, Part, make_table, slug
 
+PANEL_COLUMNS = 2
+# An interval that ends beyond this is cut off at the edge of its figure.
+FARTHEST_INTERVAL = 12.0
+Analyses = Iterable[tuple[list[SuccessRegression], list[str], str, str]]
 
-def _analyses(
-    run: ReportRun,
-) -> Iterable[tuple[list[SuccessRegression], list[str], str, str]]:
+
+def _analyses(run: ReportRun) -> Analyses:
     """Yield the error analyses of a cell, all films first, their factors, a title and a key."""
     by_cell = grouped(
         run.of(SuccessRegression), lambda r: (r.model, r.feature, r.train, r.test)
@@ -42,7 +48,7 @@ def factors(run: ReportRun) -> Part:
     for records, names, title, key in _analyses(run):
         analysed = [record for record in records if record.factors]
         analysed.sort(key=_is_one_film)
-        films = [_film_or_all(run, record) for record in analysed]
+        films = [f"{_film_or_all(run, r)} ({r.n} clips)" for r in analysed]
         rows = []
         for name in names:
             values = [_log_odds(record, name) for record in analysed]
@@ -84,64 +90,117 @@ def _log_odds(record: SuccessRegression, name: str) -> Number:
 
 
 def draw_factors(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the log odds of success for each factor, all films and each (Figure 6 of the paper)."""
+    """Draw the log odds of success for each factor: all films and each (Figure 6 of the paper)."""
     for records, names, title, key in _analyses(run):
         if not names:
             continue
-        height = 0.6 + 0.26 * len(names)
-        # The axis shows the intervals of all films, but not of all single films.
-        shown = [record for record in records if not _is_one_film(record)] or records
-        limit = _limit_of(shown)
-        factors = chain.from_iterable(record.factors for record in records)
-        values = [factor.log_odds for factor in factors]
-        n_beyond = sum(abs(value) > limit for value in values)
-        beyond = ""
-        if n_beyond:
-            beyond = (
-                f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
-            )
+        limit = _limit_of(records)
+        all_films = [record for record in records if not _is_one_film(record)]
+        single = [record for record in records if _is_one_film(record)]
+        pooled = ", ".join(_counts(record) for record in all_films)
         with figures.draw(
-            "factors", f"factors-{key}", height, name=title, beyond=beyond
+            "factors",
+            f"factors-{key}",
+            0.6 + 0.26 * len(names),
+            name=title,
+            counts=pooled or "no analysis",
+            n_films=sum(bool(record.factors) for record in single),
         ) as (_, axes):
-            for record in records:
+            for record in single:
                 _draw_analysis(axes, record, names, limit)
-            draw_reference(axes, 0)
-            label_rows(axes, names, fontsize=7.5)
-            axes.set_xlim(-1.04 * limit, 1.04 * limit)
-            hide_ticks(axes, "left")
-            axes.set_xlabel("log odds of success", color=MUTED)
+            for record in all_films:
+                _draw_analysis(axes, record, names, limit)
+            _finish(axes, names, limit, fontsize=7.5)
+        if single:
+            _draw_panels(run, figures, single, names, title, key, limit)
+
+
+def _draw_panels(
+    run: ReportRun,
+    figures: FigureSet,
+    records: Sequence[SuccessRegression],
+    names: Sequence[str],
+    title: str,
+    key: str,
+    limit: float,
+) -> None:
+    """Draw a panel for each film; one without a regression says why it is empty."""
+    n_rows = -(-len(records) // PANEL_COLUMNS)
+    layout = {
+        "nrows": n_rows,
+        "ncols": PANEL_COLUMNS,
+        "sharex": True,
+        "sharey": True,
+        "squeeze": False,
+    }
+    height = n_rows * (0.5 + 0.13 * len(names)) + 0.3
+    kind = "factors_by_film"
+    with figures.draw(kind, f"films-{key}", height, layout, name=title) as (_, grid):
+        panels = list(np.ravel(grid))
+        for axes, record in zip(panels, records, strict=False):
+            film = textwrap.fill(_film_or_all(run, record), 24)
+            axes.set_title(f"{film}\n{_counts(record)}", fontsize=6.5)
+            _finish(axes, names, limit, fontsize=6)
+            if record.factors:
+                _draw_analysis(axes, record, names, limit)
+            else:
+                reason = textwrap.fill(f"empty: {record.note}", 22)
+                middle = (len(names) - 1) / 2
+                style: dict[str, Any] = {"ha": "center", "va": "center"}
+                style |= {"fontsize": 6.5, "backgroundcolor": "white"}
+                axes.text(0, middle, reason, color=MUTED, **style)
+        for axes in panels[len(records) :]:
+            axes.set_visible(False)
+        for axes in panels:
+            axes.label_outer(remove_inner_ticks=False)
+
+
+def _counts(record: SuccessRegression) -> str:
+    """Return how many clips an analysis is of, and of how many the decision is right."""
+    return f"{record.n} clips, {record.n_success} right"
+
+
+def _finish(axes: Any, names: Sequence[str], limit: float, fontsize: float) -> None:
+    """Draw what does not depend on the analyses: the names, the line at 0, the axis."""
+    draw_reference(axes, 0)
+    label_rows(axes, names, fontsize=fontsize)
+    axes.set_xlim(-limit, limit)
+    axes.tick_params(axis="x", labelsize=fontsize)
+    hide_ticks(axes, "left")
+    axes.set_xlabel("log odds of success", color=MUTED, fontsize=fontsize)
 
 
 def _limit_of(records: Sequence[SuccessRegression]) -> float:
-    """Return where the axis of the log odds ends: beyond the intervals of these analyses."""
-    ends = []
+    """Return where the axis of the log odds ends: beyond every dot and most intervals."""
+    farthest = 1.0
     for factor in chain.from_iterable(record.factors for record in records):
-        ends += [factor.low, factor.high]
-    largest = max((abs(end) for end in ends if end is not None), default=2.0)
-    return float(min(max(1.15 * largest, 1.0), 12.0))
+        farthest = max(farthest, abs(factor.log_odds))
+    for record in records:
+        if _is_one_film(record):
+            continue
+        for factor in record.factors:
+            ends = [end for end in (factor.low, factor.high) if end is not None]
+            lengths = [min(abs(end), FARTHEST_INTERVAL) for end in ends]
+            farthest = max([farthest, *lengths])
+    return 1.1 * farthest
 
 
 def _draw_analysis(
     axes: Any, record: SuccessRegression, names: Sequence[str], limit: float
 ) -> None:
-    """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
+    """Draw the factors of one film, grey, or of all films with their intervals."""
     for factor in record.factors:
         row = names.index(factor.name)
+        if _is_one_film(record):
+            style = {"s": 14, "color": BASELINE, "lw": 0, "zorder": 1}
+            axes.scatter(factor.log_odds, row, **style)
+            continue
         low = factor.low
         high = factor.high
-        value = factor.log_odds
-        marker = "o"
-        if abs(value) > limit:
-            marker = ">" if value > 0 else "<"
-        at = min(max(value, -limit), limit)
-        if _is_one_film(record):
-            style = {"s": 14, "color": BASELINE, "alpha": 0.7, "lw": 0, "zorder": 1}
-            axes.scatter(at, row, marker=marker, **style)
-        else:
-            has_interval = low is not None and high is not None
-            if has_interval:
-                axes.plot([low, high], [row, row], color=MODEL, lw=1.8, zorder=2)
-            face = MODEL if has_interval else "white"
-            axes.scatter(
-                at, row, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3
-            )
+        face = "white"
+        if low is not None and high is not None:
+            face = MODEL
+            ends = [max(low, -limit), min(high, limit)]
+            axes.plot(ends, [row, row], color=MODEL, lw=1.8, zorder=2)
+        style = {"s": 28, "color": face, "edgecolor": MODEL, "zorder": 3}
+        axes.scatter(factor.log_odds, row, **style)

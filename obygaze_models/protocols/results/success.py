@@ -17,6 +17,8 @@ class FactorRecord(Record):
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    # The clips that have it; None in runs of an earlier version.
+    n: int | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,6 +8,8 @@ from typing import Any
 from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import label_of
+from obygaze_features.manifest.vocabulary import film_title
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import (
     CHOSEN,
@@ -18,6 +20,7 @@ from obygaze_models.protocols.results.cells import (
 from obygaze_models.protocols.results.differences import Contrast
 from obygaze_models.protocols.results.levels import LevelOrder
 from obygaze_models.protocols.results.localisation import Localisation
+from obygaze_models.protocols.results.success import FactorRecord, SuccessRegression
 from obygaze_models.protocols.results.whole_run import Argmax, Coverage, Remark
 from obygaze_models.protocols.runner.records import Run
 
@@ -67,6 +70,7 @@ def result_text(run: Run) -> str:
     parts += [_argmax(record) for record in run.of(Argmax)]
     parts += [_levels(record) for record in run.of(LevelOrder) if record.feature]
     parts += [_localisation(record) for record in run.of(Localisation)]
+    parts += _success(run)
     for coverage in run.of(Coverage):
         parts += _coverage(coverage)
     for remark in run.of(Remark):
@@ -296,6 +300,55 @@ def _localisation(record: Localisation) -> str:
         f"films: mAP {_with_interval(precision.value, precision)} at tIoU .3 to .7, by share and "
         f"length alone {_short(blind.value)}"
     )
+
+
+def _success(run: Run) -> Iterator[str]:
+    """Yield the factors of success over all films, and the films that have enough clips."""
+    by_cell: dict[str, list[SuccessRegression]] = {}
+    for record in run.of(SuccessRegression):
+        name = f"{record.model} ({record.feature}), {record.train} -> {record.test}"
+        by_cell.setdefault(name, []).append(record)
+    for name, records in by_cell.items():
+        with_factors = []
+        without = []
+        for record in records:
+            if record.film == ALL_FILMS:
+                yield _factors_of_success(name, record)
+                continue
+            film = f"{film_title(record.film)} {record.n}"
+            if record.factors:
+                with_factors.append(film)
+            else:
+                without.append(f"{film} ({record.note})")
+        yield f"  films with a regression of their own, with their clips: {_listed(with_factors)}"
+        if without:
+            yield f"  without: {_listed(without)}"
+
+
+def _factors_of_success(name: str, record: SuccessRegression) -> str:
+    """Return a line on the success of all films, and one for each factor."""
+    lines = [f"{name}: {record.n_success} of {record.n} clips are right"]
+    if record.note:
+        lines[0] += f" ({record.note})"
+    if record.factors:
+        headers = ["factor", "clips", "log odds", "95 %", "p"]
+        rows = [_factor(factor) for factor in record.factors]
+        lines.append(table(headers, rows))
+    return "\n".join(lines)
+
+
+def _factor(factor: FactorRecord) -> list[object]:
+    interval = MISSING
+    if factor.low is not None and factor.high is not None:
+        interval = f"{factor.low:+.2f} to {factor.high:+.2f}"
+    p = MISSING
+    if factor.p is not None:
+        p = f"{factor.p:.3f}" if factor.p >= 0.0005 else "<0.001"
+    return [factor.name, factor.n, f"{factor.log_odds:+.2f}", interval, p]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names) or "none"
 
 
 def _coverage(record: Coverage) -> Iterator[str]:

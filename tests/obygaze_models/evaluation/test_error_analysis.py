@@ -107,10 +107,50 @@ class TestWhatCannotBeTold:
 
     def test_too_few_clips(self) -> None:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
-        assert found.note == "3 clips are too few for 2 factors"
+        assert found.note == "3 clips, 10 are needed for 2 factors"
+        assert found.factors == ()
+
+    def test_the_least_number_of_clips_is_five_for_each_factor(self) -> None:
+        success = np.array([1, 0] * 5)
+        factors = {"a": np.arange(10) % 3 > 0, "b": np.arange(10) // 5}
+        assert analyse(success[:9], {k: v[:9] for k, v in factors.items()}).note
+        assert len(analyse(success, factors, least_clips=3).factors) == 2
+
+    def test_a_factor_of_one_clip_has_no_coefficient(self) -> None:
+        """Firth's method gave log 3 = 1.10 to a factor of one clip, in each film."""
+        success = np.array([1, 0] * 10)
+        look = np.arange(20) < 10
+        alone = np.arange(20) == 0
+        found = analyse(success, {"Look": look, "Body": alone, "Voice": ~alone[::-1]})
+        assert [factor.name for factor in found.factors] == ["Look"]
+        assert found.factors[0].n == 10
+        assert found.left_out == {
+            "Body": "1 of 20 clips are with it",
+            "Voice": "1 of 20 clips are without it",
+        }
+        # It stays in the regression: the coefficient of Look is the one beside it.
+        every = analyse(
+            success,
+            {"Look": look, "Body": alone, "Voice": ~alone[::-1]},
+            least_clips=1,
+        )
+        assert found.factors[0].log_odds == every.factors[0].log_odds
+        single = analyse(
+            [1, 0] * 10 + [1], {"Body": np.arange(21) == 20}, least_clips=1
+        )
+        assert single.factors[0].log_odds == pytest.approx(np.log(3), abs=0.06)
+
+    def test_a_number_may_be_0_in_no_clip(self) -> None:
+        rng = np.random.default_rng(1)
+        (factor,) = analyse(
+            rng.random(40) < 0.5, {"length": rng.random(40) + 1}
+        ).factors
+        assert factor.n == 40
 
     def test_a_factor_that_predicts_success(self) -> None:
-        found = analyse([1, 1, 1, 1, 0, 0, 1, 0], {"a": [1, 1, 1, 1, 0, 0, 0, 0]})
+        found = analyse(
+            [1, 1, 1, 1, 0, 0, 1, 0], {"a": [1, 1, 1, 1, 0, 0, 0, 0]}, least_clips=4
+        )
         assert found.method == "firth" and "predict success exactly" in found.note
         (factor,) = found.factors
         # Firth adds one half to each cell of the table 4, 0, 1, 3.

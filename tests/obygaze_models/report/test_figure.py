@@ -28,6 +28,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.results.localisation import FilmWindows
+from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.bars import _draw as _draw_bars_on
 from obygaze_models.report.bars import bars_of
@@ -54,6 +55,7 @@ from obygaze_models.report.localisation import _draw_film_windows
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import _baseline_rows, chance_of
+from obygaze_models.report.success import _limit_of
 
 
 def run_of(folder: Path, records, *more, **about) -> ReportRun:
@@ -71,6 +73,7 @@ def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
             "timelines",
             "intervals-EN-S",
             "factors-ridge-clip-HN-S-EN-S",
+            "films-ridge-clip-HN-S-EN-S",
             "calibration-clip",
         ),
         *("concepts-clip", "cosines-clip"),
@@ -381,26 +384,43 @@ def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(
     assert again.film_name("tt1") == "Made up"
 
 
-def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):
-    def of_film(film: str, log_odds: float):
-        record = analysis(film)
-        record["factors"][0]["log_odds"] = log_odds
-        return record
+def analysis_of(film: str, log_odds: float, n: int = 12):
+    record = analysis(film)
+    record["factors"][0]["log_odds"] = log_odds
+    return {**record, "n": n}
 
-    # The interval of all films ends at 2.5, so that the axis ends at 2.875.
-    records = [
-        cell(),
-        analysis(),
-        of_film("tt1", 2.0),
-        of_film("tt2", 40.0),
-        of_film("tt3", -3.0),
-    ]
-    made = drawn(run_of(tmp_path / "run", records))["factors-ridge-clip-HN-S-EN-S"]
-    assert made.caption.endswith("Triangles at the edge: 2 of 4 dots are outside.")
+
+def test_the_axis_of_factors_holds_every_dot_of_all_films_and_of_each(tmp_path):
+    dots = {"tt1": 2.0, "tt2": 9.0, "tt3": -14.0}
+    films = [analysis_of(film, value) for film, value in dots.items()]
+    run = run_of(tmp_path / "run", [cell(), analysis(), *films])
+    limit = _limit_of(run.of(SuccessRegression))
+    assert limit == pytest.approx(1.1 * 14)
+    made = drawn(run)["factors-ridge-clip-HN-S-EN-S"]
+    assert "all films (12 clips, 8 right)" in made.caption
+    assert "the 3 films with enough clips" in made.caption
     svg = made.svg.read_text("utf-8")
     assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 4
-    inside = drawn(run_of(tmp_path / "in", [cell(), analysis(), of_film("tt1", 2.0)]))
-    assert "Triangles" not in inside["factors-ridge-clip-HN-S-EN-S"].caption
+
+
+def test_an_interval_is_cut_off_where_no_dot_is(tmp_path):
+    record = analysis()
+    record["factors"][0] |= {"low": -500.0, "high": 800.0}
+    run = run_of(tmp_path / "run", [cell(), record])
+    assert _limit_of(run.of(SuccessRegression)) == pytest.approx(1.1 * 12)
+
+
+def test_a_panel_of_each_film_has_its_clips_or_the_reason_why_it_is_empty(tmp_path):
+    empty = {**analysis("tt2"), "factors": [], "n": 9, "n_success": 5}
+    empty["note"] = "9 clips, 55 are needed for 11 factors"
+    films = [analysis_of("tt1", 0.5, n=61), empty, analysis_of("tt3", 1.5, n=108)]
+    made = drawn(run_of(tmp_path / "run", [cell(), analysis(), *films]))
+    svg = made["films-ridge-clip-HN-S-EN-S"].svg.read_text("utf-8")
+    for text in ("tt1", "61 clips, 8 right", "9 clips, 5 right", "108 clips, 8 right"):
+        assert text in svg
+    words = " ".join(re.findall(r">([^<>]+)</text>", svg))
+    assert "empty: 9 clips, 55 are needed" in re.sub(r"\s+", " ", words)
+    assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 2
 
 
 def test_a_value_without_an_interval_is_an_open_dot(tmp_path):

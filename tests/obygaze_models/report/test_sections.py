@@ -277,7 +277,7 @@ def test_concepts_have_chance_and_stability(tables):
 
 def test_factors_have_a_column_for_all_films_and_one_for_each(tables):
     table = tables["analysis-ridge-clip-HN-S-EN-S"]
-    assert table.headers == ("factor", "all films", "tt1")
+    assert table.headers == ("factor", "all films (12 clips)", "tt1 (12 clips)")
     assert [str(value) for value in table.rows[0][1:]] == [
         "1.50* [0.50, 2.50]",
         "1.50*",
@@ -453,7 +453,7 @@ def test_films_without_factors_are_named_with_the_reason(tmp_path):
     table = of(tmp_path, [cell(), analysis(), analysis("tt1"), empty])[
         "analysis-ridge-clip-HN-S-EN-S"
     ]
-    assert table.headers == ("factor", "all films", "tt1")
+    assert table.headers == ("factor", "all films (12 clips)", "tt1 (12 clips)")
     assert table.note.endswith("Notes: tt2: every clip is right.")
 
 
