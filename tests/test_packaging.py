@@ -33,6 +33,7 @@ EXTRAS = {
     "extract": {"obygaze", "torch", "transformers"},
     "frames": {"pandas", "xarray"},
     "skops": {"skops"},
+    "parquet": {"pyarrow"},
     "remote": {"obstore", "huggingface_hub"},
     "tables": {"python-calamine", "xlsxwriter"},
     "docs": {"furo", "myst-nb", "sphinx"},
@@ -96,7 +97,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops,tables]"]
+    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops,tables,parquet]"]
     assert "obygaze[video]" in extras["extract"]
 
 

@@ -67,6 +67,19 @@ def titles_of_films(manifest: Manifest) -> dict[str, str]:
     return title_of_film
 
 
+def titles_of(
+    movie_ids: Iterable[str], manifest: Manifest | None = None
+) -> dict[str, str]:
+    """Return the titles of films that are known: from a manifest, else of published films."""
+    titles = {} if manifest is None else titles_of_films(manifest)
+    title_of_film = {}
+    for movie_id in movie_ids:
+        title = titles.get(movie_id) or film_facts(movie_id).get("title")
+        if title:
+            title_of_film[movie_id] = str(title)
+    return title_of_film
+
+
 def named_films(manifest: Manifest) -> list[NamedFilm]:
     """Return the films of a manifest with their titles and videos."""
     titles_of_film = _titles_of_columns(manifest)

@@ -9,7 +9,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.interchange.source import FeatureSource, joined_source
 
 _HERE = "obygaze_features.store.interchange"
-Format = Literal["pth", "hdf5", "npz", "npy", "csv"]
+Format = Literal["pth", "hdf5", "npz", "npy", "csv", "parquet"]
 # The function that opens one path, for each format that can be imported.
 FORMATS: Mapping[Format, str] = {
     "pth": f"{_HERE}.array_files:open_pth",
@@ -17,8 +17,9 @@ FORMATS: Mapping[Format, str] = {
     "npz": f"{_HERE}.array_files:open_npz",
     "npy": f"{_HERE}.array_files:open_npy",
     "csv": f"{_HERE}.array_files:open_csv",
+    "parquet": f"{_HERE}.parquet_files:open_parquet",
 }
-WITH_ID_KEY = ("hdf5", "npz", "csv")
+WITH_ID_KEY = ("hdf5", "npz", "csv", "parquet")
 
 
 def open_features(

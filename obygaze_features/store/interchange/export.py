@@ -25,6 +25,7 @@ from obygaze_features.core.drafts import (
     new_folder,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import (
     SPREADSHEET_LINE,
     csv_line,
@@ -39,16 +40,25 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.store.format.limits import check_disk, disk_errors
+from obygaze_features.store.format.records import README_FILE
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.interchange import Format
+from obygaze_features.store.interchange.parquet_files import (
+    EXTRA,
+    SUFFIX,
+    ClipTable,
+    check_names,
+    facts_of_clips,
+)
 from obygaze_features.store.interchange.source import (
     DAMAGE,
     HDF5_NAMES,
     NPY_NAMES,
     PROVENANCE,
 )
+from obygaze_features.store.read.describe import columns_card
 from obygaze_features.store.read.reader import Store, open_store
 
 DATE = (1980, 1, 1, 0, 0, 0)
@@ -62,13 +72,17 @@ EXPORT_FILE = ".obygaze-export.json"
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of an export; `left_out` has the reason for each clip without features."""
+    """The result of an export; `left_out` has the reason for each clip without features.
+
+    `labels_of` is the manifest that labels were taken from where none was named.
+    """
 
     path: Path
     format: str
     n_clips: int
     arrays: Sequence[str]
     left_out: Mapping[str, str]
+    labels_of: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -79,9 +93,15 @@ class Exported:
 
     @property
     def notes(self) -> list[str]:
-        """The reasons of the first clips that were left out."""
+        """Where labels are from, and the reasons of the first clips that were left out."""
         reasons = list(self.left_out.items())[:SHOWN_CLIPS]
-        return [f"{clip}: {reason}" for clip, reason in reasons]
+        notes = [f"{clip}: {reason}" for clip, reason in reasons]
+        if self.labels_of:
+            notes.insert(
+                0,
+                f"titles, times and labels are those of the manifest {self.labels_of}",
+            )
+        return notes
 
     @property
     def exit_code(self) -> int:
@@ -98,6 +118,7 @@ class _Job:
     compress: bool
     labels: Mapping[str, tuple[str, str]] | None = None
     for_spreadsheets: bool = False
+    manifest: Manifest | None = None
 
     def label(self, clip: str) -> dict[str, str]:
         """Return the level and the concepts of a clip, where labels are exported."""
@@ -140,17 +161,22 @@ def export_store(
     Clips that failed or are missing are left out and listed. csv and pth hold one array: by
     default the last with one vector a clip, and the one with most tokens. Licence, citation,
     recipe and fingerprint go with them: as the attribute `obygaze_provenance` of an HDF5 file, an
-    array of that name (npz), `.obygaze-export.json` in the folder (npy, pth), or FILE.json beside
-    a csv file.
+    array of that name (npz), `.obygaze-export.json` in the folder (npy, pth, parquet), or FILE.json
+    beside a csv file.
+
+    parquet is a folder with a file for each film, in data/, and a README.md by which
+    datasets.load_dataset and the hub read it: a row a clip, a column an array. Arrays with several
+    vectors a clip are written only if they are named. Titles, times and labels are those of the
+    manifest of the store, if it is in the workspace.
 
     Args:
         store: The store.
-        path: The new file; for npy and pth the new folder.
+        path: The new file; for npy, pth and parquet the new folder.
         format: The format of the files.
         arrays: Only this array.
-        compress: Compress (hdf5 and npz).
-        labels: Write its levels and concepts too: as columns (csv), arrays (npz), attributes
-            (hdf5), or labels.csv in the folder (npy, pth).
+        compress: Compress (hdf5 and npz; parquet more than it does).
+        labels: Write its levels and concepts too: as columns (csv, parquet), arrays (npz),
+            attributes (hdf5), or labels.csv in the folder (npy, pth).
         for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
             line says so.
         force: Replace the output if it exists.
@@ -161,17 +187,26 @@ def export_store(
         obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
         obygaze store export csv obygaze12-xclip pooled.csv --array pooled --with-labels obygaze12
         obygaze store export pth obygaze12-xclip FEATURES --array tokens
+        obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
     """
     store = open_store(store, workspace=workspace)
     path = Workspace.of(workspace).checked(Path(path))
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
+    labels_of = ""
+    if format == "parquet":
+        need("pyarrow", EXTRA, "writing Parquet")
+        if labels is None:
+            labels = _manifest_of_store(store, Workspace.of(workspace))
+            labels_of = "" if labels is None else labels.name
     store.plan.refuse_pictures(store.location)
     _check_format(format, for_spreadsheets=for_spreadsheets, labels=labels)
     refuse_spreadsheet_name(path)
     specs = _specs(store, format, arrays)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
+    if format == "parquet":
+        check_names(specs)
     present, left_out = _rows_to_export(store, specs)
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
@@ -179,12 +214,32 @@ def export_store(
     if labels is not None:
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
     job = _Job(
-        store, specs, present, progress or Quiet(), compress, words, for_spreadsheets
+        store,
+        specs,
+        present,
+        progress or Quiet(),
+        compress,
+        words,
+        for_spreadsheets,
+        labels,
     )
     n_clips = int(present.sum())
     job.progress.expect(len(specs) * n_clips)
     _write(job, path, format, force=force)
-    return Exported(path, format, n_clips, [spec.name for spec in specs], left_out)
+    names = [spec.name for spec in specs]
+    return Exported(path, format, n_clips, names, left_out, labels_of)
+
+
+def _manifest_of_store(store: Store, workspace: Workspace) -> Manifest | None:
+    """Return the manifest of a store in the workspace; None if it does not have all its clips."""
+    manifest = store.find_manifest(workspace)
+    # Labels go by clip. Windows have none, and titles go by film.
+    if manifest is None or isinstance(manifest.clips, Windows):
+        return manifest
+    film_of_clip = {clip.clip_id: clip.movie_id for clip in manifest}
+    pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
+    has_all = all(film_of_clip.get(clip) == film for clip, film in pairs)
+    return manifest if has_all else None
 
 
 def _check_format(
@@ -195,7 +250,7 @@ def _check_format(
         raise FixUsage(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
         )
-    has_table = format == "csv" or (FORMATS[format].in_folder and labels)
+    has_table = format == "csv" or (FORMATS[format].has_labels_file and labels)
     if for_spreadsheets and not has_table:
         raise FixUsage(
             f"{format} without labels has no table for spreadsheets", hint="csv"
@@ -253,7 +308,7 @@ def provenance(store: Store) -> dict[str, Any]:
 
 def _finish_folder(job: _Job, folder: Path, format: str) -> None:
     """Write the labels, and the file by which a later export knows that it may replace this one."""
-    if job.labels is not None:
+    if job.labels is not None and FORMATS[format].has_labels_file:
         ids = job.store.clip_ids[job.rows].tolist()
         pairs = zip(ids, job.store.movie_ids[job.rows].tolist(), strict=True)
         rows = ((clip, film, *job.label(clip).values()) for clip, film in pairs)
@@ -313,6 +368,13 @@ def _specs(store: Store, format: str, arrays: Sequence[str] | None) -> list[Arra
     specs = [store.plan.array(name) for name in names]
     if format in ONE_ARRAY and not arrays:
         specs = _usual_array(specs, format)
+    if format == "parquet" and not arrays:
+        specs = [spec for spec in specs if len(spec.tail_shape) == 1]
+        if not specs:
+            raise FixUsage(
+                "no array has one vector a clip",
+                hint=f"--array NAME, one of {', '.join(names)}",
+            )
     if not specs or (format in ONE_ARRAY and len(specs) > 1):
         raise FixUsage(f"expected one array for {format}", hint="--array NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
@@ -515,11 +577,36 @@ def _pth(job: _Job, path: Path) -> None:
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
 
 
+def _parquet(job: _Job, path: Path) -> None:
+    """data/FILM.parquet with a row a clip, and a README.md that says where these files are."""
+    store = job.store
+    rows = np.flatnonzero(job.rows)
+    facts = facts_of_clips(store, rows, job.manifest)
+    table = ClipTable(store, rows, job.specs, facts, provenance(store), job.compress)
+    folder = path / "data"
+    folder.mkdir()
+    positions_of_film: dict[str, list[int]] = {}
+    for position, film in enumerate(facts["movie_id"]):
+        positions_of_film.setdefault(film, []).append(position)
+    file_names = FileNames()
+    for film, positions in positions_of_film.items():
+        file = folder / f"{file_names.name_of(film)}{SUFFIX}"
+        table.write(file, np.array(positions), job.progress)
+    card = columns_card(
+        store.plan,
+        terms=store.terms,
+        files=f"data/*{SUFFIX}",
+        columns=[*facts, *(spec.name for spec in job.specs)],
+    )
+    (path / README_FILE).write_bytes(card.encode())
+
+
 class _Format(NamedTuple):
     write: Callable[[_Job, Path], None]
     owned_folder: OwnFolder
     in_folder: bool = False
     ids_are_names: bool = True
+    has_labels_file: bool = False
 
 
 EXPORT = OwnFolder("export", _not_an_export)
@@ -531,7 +618,8 @@ _COLUMNS = rb"\A(# for spreadsheets: .*\n)?clip_id,movie_id,(level,concepts,)?(\
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),
     "npz": _Format(_npz, NPZ, ids_are_names=False),
-    "npy": _Format(_npy, EXPORT, in_folder=True),
+    "npy": _Format(_npy, EXPORT, in_folder=True, has_labels_file=True),
     "csv": _Format(_csv, _marked("the columns", _COLUMNS), ids_are_names=False),
-    "pth": _Format(_pth, EXPORT, in_folder=True),
+    "pth": _Format(_pth, EXPORT, in_folder=True, has_labels_file=True),
+    "parquet": _Format(_parquet, EXPORT, in_folder=True, ids_are_names=False),
 }

@@ -149,12 +149,15 @@ def import_features(
     npy: a folder. Each file is a clip, in one folder, in one for each film, or in one for each
     --array NAME=FOLDER.
 
+    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
+    numbers that have one size.
+
     Args:
         format: The format of the files.
         sources: The files or folders.
         path: The new store: a name or a folder.
         arrays: Store the array, dataset path or folder KEY under NAME.
-        id_key: npz, hdf5, csv: the array or column of clip ids. [default: clip_id]
+        id_key: npz, hdf5, csv, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
@@ -174,6 +177,7 @@ def import_features(
         obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
         obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
         obygaze store import csv features.csv --id-key shot -o mine
+        obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features/ --array clip=xclip --array frames=xclip_frames -o mine
     """
     target = Workspace.of(workspace).new_store(path)

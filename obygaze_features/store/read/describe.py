@@ -131,12 +131,49 @@ def card_text(
         "rows": _array_rows(plan),
         "explained": explain(plan, counts).split("\n"),
         "array": next(spec.name for spec in plan.arrays if spec.is_feature_array),
-        # As the hub spells it.
-        "licence": spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl"),
+        "licence": _hub_licence(terms),
     }
     return render(
         "store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts
     )
+
+
+def columns_card(
+    plan: Plan, *, terms: Terms, files: str, columns: Sequence[str]
+) -> str:
+    """Return the card of features in Parquet files, with the front matter that the hub reads.
+
+    Args:
+        plan: The plan of the store that they are from.
+        terms: The licence and the citation that count.
+        files: The pattern of the files.
+        columns: The columns of these files.
+    """
+    meaning_of_column = {
+        "clip_id": "the clip",
+        "movie_id": "its film",
+        "title": "the title of the film",
+        "start_s": "where the clip starts in its video, in seconds",
+        "end_s": "where it ends",
+        "level": "its annotation level: EN, HN, NS or S",
+        "concepts": "its concepts",
+    }
+    for name, shape, dtype, _ in _array_rows(plan):
+        meaning_of_column.setdefault(name, f"features: {shape} of {dtype}")
+    return render(
+        "columns-card.md",
+        plan=plan,
+        terms=terms,
+        files=files,
+        columns=[(name, meaning_of_column[name]) for name in columns],
+        citation=citation_line(terms.citation) or "No citation was given.",
+        licence=_hub_licence(terms),
+    )
+
+
+def _hub_licence(terms: Terms) -> str:
+    """Return the licence as the hub spells it; "" if it does not know it."""
+    return spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
 
 
 def citation_line(citation: str) -> str:

@@ -378,6 +378,7 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         "n_clips": 23,
         "arrays": ["pooled"],
         "left_out": {},
+        "labels_of": "",
     }
     call_obygaze(
         "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"

@@ -144,6 +144,8 @@ TRIPS = [
     ("csv", "clip", {"clip": "clip"}, {}),
     ("csv", "clip", {"clip": "clip"}, {"for_spreadsheets": True}),
     ("pth", "frames", {"frames": "tokens"}, {}),
+    ("parquet", None, {"clip": "clip"}, {}),
+    ("parquet", "frames", {"frames": "frames"}, {}),
 ]
 
 
@@ -153,6 +155,7 @@ def test_any_ids_there_and_back(
     tmp_path_factory: pytest.TempPathFactory, films: dict[str, str]
 ) -> None:
     pytest.importorskip("torch")
+    pytest.importorskip("pyarrow")
     root = tmp_path_factory.mktemp("trips")
     store = stored(root / "s", films)
     for number, (format, array, names, options) in enumerate(TRIPS):
