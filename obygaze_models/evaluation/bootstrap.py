@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.metrics import METRICS, replicate
+from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, replicate
 from obygaze_models.evaluation.predictions import (
     FloatArray,
     IntArray,
@@ -44,6 +44,8 @@ LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 # quantiles end at the most extreme draw.
 MANY_GROUPS = 10
 FEW_GROUPS = 6
+# Draws of films that are all ranked almost without error end at 1 (docs/design/0018).
+NEARLY_PERFECT = 0.9
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,14 @@ def estimate(
         effective=effective_groups(predictions.y, groups) if minus is None else None,
     )
     point = statistics(np.ones((1, len(predictions))))
-    return {name: Estimate(name, float(point[name][0]), *drawn[name]) for name in names}
+    estimates = {}
+    for name in names:
+        value = float(point[name][0])
+        interval, error = drawn[name]
+        if minus is None and name in RANKING_METRICS:
+            interval = not_beyond_clips(interval, value, predictions.y, confidence)
+        estimates[name] = Estimate(name, value, interval, error)
+    return estimates
 
 
 def reuse_inflation(n_folds: int | None) -> float:
@@ -137,6 +146,26 @@ def reuse_inflation(n_folds: int | None) -> float:
     if n_folds < 2:
         raise FixInput(f"n_folds must be at least 2, got {n_folds}")
     return 1 + n_folds / (n_folds - 1)
+
+
+def not_beyond_clips(
+    interval: Interval, value: float, y: ArrayLike, confidence: float
+) -> Interval:
+    """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
+
+    The variance of the AUC A of independent clips is at most A (1 - A) / n, with n clips of the
+    rarer class. So the interval contains Wilson's of A for n clips.
+    """
+    if not value > NEARLY_PERFECT or interval.ends == (None, None):
+        return interval
+    labels = np.asarray(y, dtype=bool)
+    n = int(min(labels.sum(), (~labels).sum()))
+    z = float(special.ndtri((1 + confidence) / 2))
+    centre = (value + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (value * (1 - value) / n + (z / (2 * n)) ** 2) ** 0.5
+    low = min(interval.low, centre - half)
+    high = max(interval.high, centre + half)
+    return Interval(low, high, interval.n_undefined)
 
 
 def share_variance(y: ArrayLike, groups: ArrayLike) -> float:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import (
     effective_groups,
+    not_beyond_clips,
     resample,
     share_variance,
 )
@@ -220,11 +221,16 @@ def _intervals(
         label_inflation=_label_inflation(cell, protocol, groups, labels),
         effective=effective_groups(cell.y, films),
     )
-    return {
-        name: [interval.low, interval.high]
-        for name, (interval, _) in drawn.items()
-        if given is None or name in given
-    }
+    intervals = {}
+    for name, (interval, _) in drawn.items():
+        if given is not None and name not in given:
+            continue
+        if name in RANKING_METRICS:
+            interval = not_beyond_clips(
+                interval, cell.value[name], cell.y, report.confidence
+            )
+        intervals[name] = [interval.low, interval.high]
+    return intervals
 
 
 def _label_inflation(

@@ -66,8 +66,9 @@ def compare_cells(
     metric = ranking_metric(protocol.report.primary)
     inflation = max(first.inflation, second.inflation)
     drawn = drawn_difference(first, second, metric, protocol, groups, inflation)
-    interval, _ = interval_of_difference(drawn, protocol)
+    over_films, _ = interval_of_difference(drawn, protocol)
     tests = p_values(first, second, metric, groups)
+    interval = as_sure_as(tests.p_sign_flip, over_films, protocol.report.confidence)
     record = Comparison(
         task=first.test,
         train=first.train,
@@ -133,6 +134,17 @@ def interval_of_difference(
         protocol.report.confidence,
         inflation=drawn.inflation,
     )
+
+
+def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:
+    """Return the interval, reaching to 0 if the p by films says that the difference may be 0.
+
+    Draws of a dozen films are narrower than sign flips allow if films differ very much in their
+    look (docs/design/0018). A p that is NaN says nothing.
+    """
+    if not p > 1 - confidence or interval.ends == (None, None):
+        return interval
+    return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
 def with_families(
@@ -312,7 +324,8 @@ def _contrast(
         inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
         widened = replace(drawn, inflation=inflation)
         over_films, _ = interval_of_difference(widened, protocol)
-        interval = [over_films.low, over_films.high]
+        reaching = as_sure_as(p, over_films, protocol.report.confidence)
+        interval = [reaching.low, reaching.high]
     return Contrast(
         model=first.model,
         feature=first.feature,
