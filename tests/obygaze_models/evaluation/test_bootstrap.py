@@ -527,3 +527,36 @@ def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
     ]
     assert widths[:2] == pytest.approx(expected[:2], rel=0.1)
     assert widths[0] < widths[1] < widths[2]
+
+
+@pytest.mark.parametrize(("n_right", "n"), [(38, 40), (199, 200), (10, 10)])
+def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
+    n_right: int, n: int
+) -> None:
+    y = [True] * n + [False] * 3 * n
+    value = n_right / n
+    narrow = Interval(value - 1e-3, value, 7)
+    found = bootstrap.not_beyond_clips(narrow, value, y, 0.95)
+    wilson = stats.binomtest(n_right, n).proportion_ci(0.95, method="wilson")
+    assert found.low == pytest.approx(wilson.low)
+    assert found.high == pytest.approx(wilson.high)
+    assert found.n_undefined == 7
+    inside = estimate(
+        Predictions.of(y, np.where(y, 1.0, 0.0) - np.eye(1, 4 * n)[0]),
+        np.arange(4 * n) % 12,
+        ["auc"],
+        n_replicates=50,
+    )["auc"]
+    of_value = stats.binomtest(n, n).proportion_ci(0.95, method="wilson")
+    assert inside.value > 0.9
+    assert inside.by_film.low < of_value.low
+
+
+def test_other_intervals_are_not_changed_by_the_number_of_clips() -> None:
+    y = [True, False] * 3
+    narrow = Interval(0.88, 0.89, 0)
+    wide = Interval(0.2, 1.0, 0)
+    absent = Interval(np.nan, np.nan, 0)
+    assert bootstrap.not_beyond_clips(narrow, 0.885, y, 0.95) == narrow
+    assert bootstrap.not_beyond_clips(wide, 0.95, y, 0.95) == wide
+    assert bootstrap.not_beyond_clips(absent, 1.0, y, 0.95).ends == (None, None)

@@ -15,11 +15,18 @@ from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_models.evaluation.bootstrap import draw_weights, estimate, interval_of
+from obygaze_models.evaluation.bootstrap import (
+    Interval,
+    draw_weights,
+    estimate,
+    interval_of,
+    not_beyond_clips,
+)
 from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.runner.comparisons import as_sure_as
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
@@ -116,7 +123,10 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
         inflation=factor,
         is_few=False,
     )
-    assert cell["auc"]["ci"] == pytest.approx([found.low, found.high])
+    value = cell["auc"]["value"]
+    y = [row["y"] for row in rows[: len(ids)]]
+    expected = not_beyond_clips(found, value, y, 0.95)
+    assert cell["auc"]["ci"] == pytest.approx([expected.low, expected.high])
 
 
 def test_runs_that_test_one_film_are_averaged_first(
@@ -320,3 +330,17 @@ def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(
     assert first["train"] != second["train"]
     assert first["ap"] == second["ap"]
     assert result_text(run).count("random") == 1
+
+
+@pytest.mark.parametrize(
+    ("p", "ends"),
+    [(0.2, (0.0, 0.3)), (0.05, (0.1, 0.3)), (np.nan, (0.1, 0.3))],
+)
+def test_an_interval_of_a_difference_reaches_to_0_if_the_p_says_so(
+    p: float, ends: tuple[float, float]
+) -> None:
+    found = as_sure_as(p, Interval(0.1, 0.3, 2), 0.95)
+    assert found == Interval(*ends, 2)
+    below = as_sure_as(p, Interval(-0.3, -0.1, 2), 0.95)
+    assert (below.low, below.high) == (-ends[1], -ends[0])
+    assert as_sure_as(p, Interval(np.nan, np.nan, 2), 0.95).ends == (None, None)
