@@ -180,7 +180,13 @@ def check_commands_of(plugin: Plugin) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its exit code."""
     system.use_utf8_streams()
-    sys.exit(run(argv))
+    exit_code = run(argv)
+    if exit_code == EXIT_INTERRUPTED:
+        # Python would wait for threads that compute a clip.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -278,14 +284,16 @@ def _explained(error: Exception) -> ObygazeError:
 
 
 def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
-    """Return the error of SIGTERM or Ctrl-C, with the notes on what it left behind."""
-    hint = " ".join(getattr(error.__cause__, "__notes__", [])) or None
+    """Return the error of SIGTERM or Ctrl-C. Its last note is what to do, others what is kept."""
+    notes = list(getattr(error.__cause__, "__notes__", []))
+    hint = notes.pop() if notes else None
+    message = "interrupted"
+    exit_code = EXIT_INTERRUPTED
     if isinstance(error.__cause__, _Terminated):
-        explained = ObygazeError("stopped by SIGTERM", hint=hint)
-        explained.exit_code = Stopped.exit_code
-    else:
-        explained = ObygazeError("interrupted", hint=hint)
-        explained.exit_code = EXIT_INTERRUPTED
+        message = "stopped by SIGTERM"
+        exit_code = Stopped.exit_code
+    explained = ObygazeError(": ".join([message, *notes]), hint=hint)
+    explained.exit_code = exit_code
     return explained
 
 

@@ -133,6 +133,18 @@ class _Bar(Progress):
         self.bar.set_postfix_str(text)
 
 
+@contextmanager
+def _beside_bars() -> Iterator[None]:
+    """Clear the progress bars of a terminal while something else is printed."""
+    if "tqdm" not in sys.modules or not sys.stderr.isatty():
+        yield
+        return
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode(file=sys.stderr):
+        yield
+
+
 def human(amount: float, unit: str = "B") -> str:
     """Return a number of bytes with a prefix, such as 7.4 kB; other units as a plain count."""
     if unit != "B":
@@ -180,7 +192,8 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:
-            click.echo(printable(one_line(text)), err=True)
+            with _beside_bars():
+                click.echo(printable(one_line(text)), err=True)
 
     def detail(self, text: str) -> None:
         """Print a note to stderr if -v was given."""
@@ -212,6 +225,10 @@ class Console:
                 bar.bar.close()
         else:
             yield _Lines(label, total, unit)
+
+
+def silent(text: str) -> None:
+    """Print nothing: notes of a function are for people who watch it."""
 
 
 def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import obygaze_features
 from obygaze_features.backbones.base import Backbone
@@ -33,6 +32,7 @@ from obygaze_features.store.format.schema import (
     RowSource,
     RowStatus,
 )
+from obygaze_features.store.write.finished_rows import FinishedRows
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
@@ -42,15 +42,20 @@ PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
 Decode = Callable[[Jobs], Iterator[DecodedRow]]
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], None]
+# Gets the number of a row and the source from which it was made.
+IsCurrent = Callable[[int, RowSource | None], bool]
+
+# Finished rows are kept so often until their block is committed: a kill loses no more than this.
+KEEP_EVERY_S = 1.0
 
 
 def run_rows(
     makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
 ) -> None:
-    """Extract the rows of all makers; after a stop, only committed blocks are kept.
+    """Extract the rows of all makers; after a stop, the clips that are computed are finished.
 
     `decode` yields the rows of jobs in order. `watch` is called when a row is decoded, and again if
-    the model fails on the row or its block is restarted.
+    the model fails on the row or its block is restarted. Finished rows are kept, however it ends.
     """
     for maker in makers:
         maker.watch = watch
@@ -76,6 +81,8 @@ def run_rows(
 def _pass(
     makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
 ) -> None:
+    for maker in makers:
+        maker.commit_finished_blocks()
     jobs = []
     for row in sorted(set().union(*(maker.rows for maker in makers))):
         views = [maker.view for maker in makers if row in maker.rows]
@@ -105,17 +112,54 @@ class BatchTooLarge(Exception):
     """What is computed at once does not fit into memory: it must be halved."""
 
 
-@dataclass
 class _Block:
-    """An unfinished block, with a slot for each row to make."""
+    """An unfinished block, with a slot for each row to make.
 
-    number: int
-    rows: Sequence[int]
-    arrays: dict[str, npt.NDArray[Any]]
-    statuses: list[RowStatus] = field(default_factory=list)
-    sources: list[RowSource | None] = field(default_factory=list)
-    n_awaited: int = 0
-    clock: Clock = field(default_factory=Clock)
+    `revision` is that of the marker that it will get. `unkept` are the slots that are computed and
+    not kept yet, and `unkept_clock` the seconds since then.
+    """
+
+    def __init__(self, number: int, rows: Sequence[int], writer: StoreWriter) -> None:
+        self.number = number
+        self.rows = rows
+        self.revision = writer.next_revision(number)
+        self.slot_of_row = {row: slot for slot, row in enumerate(rows)}
+        self.arrays = {
+            spec.name: np.full(
+                (len(rows), *spec.tail_shape),
+                np.nan if spec.is_float else 0,
+                spec.dtype,
+            )
+            for spec in writer.plan.arrays
+        }
+        self.statuses: dict[int, RowStatus] = {}
+        self.sources: dict[int, RowSource | None] = {}
+        self.makers: dict[int, Maker] = {}
+        self.n_awaited = 0
+        self.clock = Clock()
+        self.unkept: list[int] = []
+        self.unkept_clock = Clock()
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Return whether all rows were added."""
+        return len(self.statuses) == len(self.rows)
+
+    def spend(self, seconds: Mapping[str, float]) -> None:
+        """Add seconds by stage."""
+        self.clock.add(seconds)
+        self.unkept_clock.add(seconds)
+
+    def take(self, finished: FinishedRows) -> None:
+        """Take rows that were finished before a stop."""
+        self.clock.add(finished.seconds)
+        for index, row in enumerate(finished.rows):
+            slot = self.slot_of_row[row]
+            for name, values in finished.arrays.items():
+                self.arrays[name][slot] = values[index]
+            self.statuses[slot] = finished.statuses[index]
+            self.sources[slot] = finished.sources[index]
+            self.makers[slot] = finished.maker
 
 
 class BlockMaker:
@@ -124,6 +168,10 @@ class BlockMaker:
     A batch ends with its block, so that a block's numbers do not depend on the blocks before it.
     `wanted` are the rows to make, by the number of their block, and `batch` the clips computed at
     once. With `retry`, single rows of committed blocks are replaced.
+
+    Rows that were finished before a stop are taken, if `is_current` of the row and its source.
+    `rows` are the others. Batches are kept in order, so that a block has the same batches as
+    without the stop.
     """
 
     def __init__(
@@ -135,6 +183,7 @@ class BlockMaker:
         *,
         batch: int,
         retry: bool = False,
+        is_current: IsCurrent = lambda row, source: True,
     ) -> None:
         self.computer = computer
         self.writer = writer
@@ -142,15 +191,19 @@ class BlockMaker:
         self.wanted = dict(wanted)
         self.batch = batch
         self.retry = retry
-        self.rows = set[int]().union(*self.wanted.values())
+        self.is_current = is_current
         self.maker = maker_of(computer.backbone, writer.plan.recipe)
         self.watch: Watch = lambda row, failed: None
-        self._block: _Block | None = None
+        self.rows: set[int] = set()
+        # The blocks with rows from before a stop, and the one to which rows are added.
+        self._begun: dict[int, _Block] = {}
         self._waiting: list[tuple[int, DecodedClip]] = []
         self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
         # One thread: a block is written and synced while the next one is computed.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
+        self._kept_at = time.monotonic()
+        self._take_finished_rows()
 
     def add(
         self,
@@ -160,55 +213,97 @@ class BlockMaker:
         seconds: Mapping[str, float],
     ) -> None:
         """Add the next row, its source, and the seconds by stage that it took until now."""
-        if self._block is None:
-            number = row // self.writer.plan.block_rows
-            rows = self.wanted[number]
-            arrays = {
-                spec.name: np.full(
-                    (len(rows), *spec.tail_shape),
-                    np.nan if spec.is_float else 0,
-                    spec.dtype,
-                )
-                for spec in self.writer.plan.arrays
-            }
-            self._block = _Block(number, rows, arrays)
-        block = self._block
-        block.clock.add(seconds)
+        block = self._block(row // self.writer.plan.block_rows)
+        slot = block.slot_of_row[row]
+        block.spend(seconds)
         if source is not None and isinstance(clip, DecodedClip):
             source = replace(source, n_frames=clip.total)
-        block.sources.append(source)
+        block.sources[slot] = source
+        block.makers[slot] = self.maker
         if isinstance(clip, RowStatus):
-            block.statuses.append(clip)
+            block.statuses[slot] = clip
         else:
-            self._take(block, clip)
-        is_last = row == block.rows[-1]
-        if is_last or len(self._waiting) == self.computer.split(self.batch)[0]:
+            self._take(block, slot, clip)
+        if block.has_all_rows or len(self._waiting) == self._clips_at_once:
             self._start(block)
-        if is_last:
-            self._block = None
+        self._commit_if_complete(block)
+
+    def commit_finished_blocks(self) -> None:
+        """Commit the blocks whose rows were all finished before a stop."""
+        for block in list(self._begun.values()):
             self._commit_if_complete(block)
 
     def finish(self) -> None:
-        """Wait for the blocks whose rows were all added, and commit them."""
-        while self._running and self._running[0][0] is not self._block:
+        """Wait for all that is computed; commit the blocks that are complete."""
+        while self._running:
             self._collect()
 
     def restart(self) -> None:
-        """Halve what is computed at once; the rows of unfinished blocks must be added again."""
-        self._block = None
+        """Halve what is computed at once; the rows that are not finished must be added again."""
+        self._keep_finished_rows()
         self._waiting = []
         self.batch = max(1, self.batch // 2)
         self._running.clear()
+        self._take_finished_rows()
 
     def close(self) -> None:
-        """Wait until finished blocks are on disk; drop the unfinished one."""
+        """Wait until finished blocks are on disk; keep the finished rows of others."""
         try:
+            self._keep_finished_rows()
             self._settle()
         finally:
             self._pool.shutdown()
 
-    def _take(self, block: _Block, clip: DecodedClip) -> None:
-        slot = len(block.statuses)
+    @property
+    def _clips_at_once(self) -> int:
+        """Return how many clips are computed together, which the last bits may depend on."""
+        return self.computer.split(self.batch)[0]
+
+    def _block(self, number: int) -> _Block:
+        """Return an unfinished block, which is new with its first row."""
+        if number not in self._begun:
+            self._begun[number] = _Block(number, self.wanted[number], self.writer)
+        return self._begun[number]
+
+    def _take_finished_rows(self) -> None:
+        """Take the rows that were finished before a stop; `rows` are those that are left."""
+        self._begun = {}
+        self.rows = set[int]().union(*self.wanted.values())
+        for finished in self.writer.finished_rows(self.wanted):
+            is_of_this_kind = finished.maker.kind == self.maker.kind
+            if not is_of_this_kind or finished.batch != self._clips_at_once:
+                continue
+            number = finished.rows[0] // self.writer.plan.block_rows
+            chosen = [
+                index
+                for index, row in enumerate(finished.rows)
+                if row in self.rows and self.is_current(row, finished.sources[index])
+            ]
+            if chosen:
+                self._block(number).take(finished.part(chosen))
+                self.rows.difference_update(finished.rows[index] for index in chosen)
+
+    def _keep_finished_rows(self) -> None:
+        """Keep the rows of unfinished blocks that were finished since the last time."""
+        for block in self._begun.values():
+            slots = block.unkept
+            if not slots:
+                continue
+            finished = FinishedRows(
+                rows=[block.rows[slot] for slot in slots],
+                arrays={name: values[slots] for name, values in block.arrays.items()},
+                statuses=[block.statuses[slot] for slot in slots],
+                sources=[block.sources[slot] for slot in slots],
+                maker=self.maker,
+                batch=self._clips_at_once,
+                seconds=block.unkept_clock,
+            )
+            self.writer.keep_rows(block.number, block.revision, finished)
+            block.unkept = []
+            block.unkept_clock = Clock()
+        self._kept_at = time.monotonic()
+
+    def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
         self._waiting.append((slot, clip))
         block.n_awaited += 1
         block.arrays["time_s"][slot] = clip.time_s
@@ -220,7 +315,7 @@ class BlockMaker:
             block.arrays[MASK][slot] = clip.mask
         if "clean" in block.arrays:
             block.arrays["clean"][slot] = not (clip.damaged or clip.missing)
-        block.statuses.append(_status(clip))
+        block.statuses[slot] = _status(clip)
 
     def _start(self, block: _Block) -> None:
         """Start to compute the clips that wait, as soon as not too many others are computed."""
@@ -239,7 +334,7 @@ class BlockMaker:
         block, slots, result = self._running.popleft()
         with self._too_large_if_out_of_memory():
             computed = result()
-        block.clock.add(computed.seconds)
+        block.spend(computed.seconds)
         for name, values in computed.arrays.items():
             block.arrays[name][slots] = values
         for i, slot in enumerate(slots):
@@ -252,16 +347,21 @@ class BlockMaker:
                 block.statuses[slot] = status
                 self.watch(block.rows[slot], True)
         block.n_awaited -= len(slots)
+        block.unkept += slots
+        if time.monotonic() - self._kept_at >= KEEP_EVERY_S:
+            self._keep_finished_rows()
         self._commit_if_complete(block)
 
     def _commit_if_complete(self, block: _Block) -> None:
         """Write a complete block beside the next one; two are never written at once."""
-        if len(block.statuses) < len(block.rows) or block.n_awaited:
+        if block.n_awaited or not block.has_all_rows:
             return
-        self.rows.difference_update(block.rows)
         with block.clock.of("write"):
             self._settle()
         self._commit = self._pool.submit(self._write, block)
+        del self.wanted[block.number]
+        del self._begun[block.number]
+        self.rows.difference_update(block.rows)
 
     @contextmanager
     def _too_large_if_out_of_memory(self) -> Iterator[None]:
@@ -281,13 +381,15 @@ class BlockMaker:
             commit = partial(self.writer.replace_rows, block.number, block.rows)
             marker = self.writer.marker(block.number)
             block.clock.add(marker.seconds if marker else {})
+        slots = range(len(block.rows))
+        statuses = [block.statuses[slot] for slot in slots]
         facts: dict[str, Any] = {
-            "sources": block.sources,
-            "makers": [self.maker] * len(block.rows),
+            "sources": [block.sources[slot] for slot in slots],
+            "makers": [block.makers[slot] for slot in slots],
             "seconds": block.clock,
             "versions": dict(self.maker.versions),
         }
-        commit(block.arrays, block.statuses, **facts)
+        commit(block.arrays, statuses, **facts)
 
     def _settle(self) -> None:
         if self._commit is not None:

@@ -225,10 +225,15 @@ def clip_threads(n_threads: int) -> Iterator[Executor]:
     set_threads(1)
     # Every thread has a number of threads of its own.
     pool = ThreadPoolExecutor(n_threads, "compute", set_threads, (1,))
+    wait = True
     try:
         yield pool
+    except KeyboardInterrupt:
+        # A clip may take a minute, and its thread cannot be stopped.
+        wait = False
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=wait, cancel_futures=True)
         set_threads(before)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
@@ -21,7 +20,11 @@ from obygaze_features.extraction.run import (
 )
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
 from obygaze_features.extraction.sources import units_again
-from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
+from obygaze_features.extraction.status import (
+    StoreStatus,
+    missing_units,
+    status_of_stores,
+)
 
 POLL_S = 0.2
 
@@ -102,12 +105,17 @@ def extract_on_devices(
             running[connection] = process
     progress = progress or RowProgress()
     progress.begin(n_rows)
-    errors = _wait_for_all(running, stop, progress)
+    try:
+        errors = _wait_for_all(running, stop, progress)
+    except KeyboardInterrupt:
+        for process in running.values():
+            process.kill()
+            process.join()
+        raise
     if errors and not stop:
         raise errors[0]
     # After an early stop, there may be no stores yet.
-    stores = (target.store for target in plan.targets)
-    return [store_status(store, rows) for store in stores if Path(store).exists()]
+    return status_of_stores(plan, rows)
 
 
 def _units_to_extract(
@@ -206,8 +214,9 @@ def _work(
     rows: Sequence[int],
     settings: Mapping[str, bool],
 ) -> None:
-    # If the process that shows the rows was killed, this one ends with its next row.
-    with stop_on_signals() as stop, suppress(BrokenPipeError):
+    # If the process that shows the rows was killed, this one ends with its next row. A second
+    # Ctrl-C reaches every process of a terminal.
+    with stop_on_signals() as stop, suppress(BrokenPipeError, KeyboardInterrupt):
         try:
             extract_plan(
                 plan_from_bytes(plan, "plan"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, overload
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.console import ProgressBars, count, progress_bars
+from obygaze_features.core.console import ProgressBars, count, progress_bars, silent
 from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
 from obygaze_features.core.notebook import short_repr
@@ -40,9 +40,9 @@ from obygaze_features.extraction.planning import (
     chosen_plan,
     plan_extraction,
     resources_of,
-    silent,
 )
 from obygaze_features.extraction.shared_machine import (
+    RESUME,
     StopFlag,
     idle_gpus,
     refuse_busy_gpus,
@@ -117,10 +117,9 @@ class Extraction(Sequence["StoreStatus"]):
         """Raise an error if the run was stopped, or if no clip was extracted."""
         if self.is_idle:
             return
-        n_blocks = sum(state.blocks for state in self.parts)
-        n_committed = sum(state.blocks_done for state in self.parts)
-        whose = "blocks" if self.worker is None else f"blocks of worker {self.worker}"
-        self.stop.raise_if_stopped(f"{n_committed} of {n_blocks} {whose} are committed")
+        from obygaze_features.extraction.status import kept_clips
+
+        self.stop.raise_if_stopped(kept_clips(self.parts))
         if not any(state.ok for state in self.parts):
             raise ObygazeError(
                 "no clip was extracted", hint="correct what the lines above list"
@@ -215,13 +214,14 @@ def extract(
         obygaze extract run plan.json --device cuda:all
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
-    with stop_on_signals() as stop, ExitStack() as stack:
+    with stop_on_signals(note) as stop, ExitStack() as stack:
         from obygaze_features.extraction.devices import devices_of, extract_on_devices
         from obygaze_features.extraction.run import (
             RowProgress,
             seal_complete,
             stores_read,
         )
+        from obygaze_features.extraction.status import kept_clips, status_of_stores
 
         plan = chosen_plan(
             manifest,
@@ -259,16 +259,21 @@ def extract(
             bar.expect(n_rows, "clips")
             return bar
 
-        states = extract_on_devices(
-            plan,
-            resources_of(workers, batch).shared_by(devices),
-            stop,
-            rows=rows,
-            retry_failed=retry_failed or changed,
-            changed=changed,
-            mixed=mixed,
-            progress=RowProgress(new_bar),
-        )
+        try:
+            states = extract_on_devices(
+                plan,
+                resources_of(workers, batch).shared_by(devices),
+                stop,
+                rows=rows,
+                retry_failed=retry_failed or changed,
+                changed=changed,
+                mixed=mixed,
+                progress=RowProgress(new_bar),
+            )
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(kept_clips(status_of_stores(plan, rows)))
+            interrupt.add_note(RESUME)
+            raise
         stack.close()
         return Extraction(plan, seal_complete(states, seal), worker, rows, stop)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.core.commands import named_values
+from obygaze_features.core.console import silent
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import ADVANCED, Option
@@ -88,10 +89,6 @@ _OF_PLAN = {
     "licence": "licence",
     "citation": "citation",
 }
-
-
-def silent(text: str) -> None:
-    """Print nothing: notes of a function are for people who watch it."""
 
 
 def chosen_plan(

@@ -16,7 +16,12 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.blocks import BlockMaker, maker_of, run_rows
+from obygaze_features.extraction.blocks import (
+    BlockMaker,
+    IsCurrent,
+    maker_of,
+    run_rows,
+)
 from obygaze_features.extraction.compute import (
     BatchComputer,
     clip_threads,
@@ -38,6 +43,7 @@ from obygaze_features.extraction.recipes import (
 )
 from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
 from obygaze_features.extraction.sources import (
+    is_current,
     refuse_changed,
     refuse_without_videos,
     rows_again,
@@ -48,6 +54,7 @@ from obygaze_features.extraction.status import (
     store_status,
 )
 from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.schema import RowSource
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
@@ -151,7 +158,13 @@ class LoadedTarget:
     view: View
 
     def maker(
-        self, wanted: Rows, resources: Resources, pool: Executor, *, retry: bool = False
+        self,
+        wanted: Rows,
+        resources: Resources,
+        pool: Executor,
+        *,
+        retry: bool = False,
+        is_current: IsCurrent = lambda row, source: True,
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
         arrays = [spec for spec in self.writer.plan.arrays if spec.is_feature_array]
@@ -160,7 +173,13 @@ class LoadedTarget:
         free = free_gpu_memory(resources.device) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
         return BlockMaker(
-            computer, self.writer, self.view, wanted, batch=batch, retry=retry
+            computer,
+            self.writer,
+            self.view,
+            wanted,
+            batch=batch,
+            retry=retry,
+            is_current=is_current,
         )
 
 
@@ -232,7 +251,7 @@ def extract_plan(
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
     Rows that had no video, or whose file was missing, are extracted if the video exists now. After
-    a stop it returns early, and all committed blocks are kept.
+    a stop it returns early, and all finished rows are kept.
 
     Args:
         plan: The clips, backbones and stores.
@@ -316,7 +335,7 @@ def extract_rows(
     progress: RowProgress | None = None,
     changed: bool = False,
 ) -> None:
-    """Extract rows for several stores in one pass.
+    """Extract rows for several stores in one pass; those finished before a stop are taken.
 
     With `changed`, clips that changed since their pictures were kept are decoded again.
     """
@@ -326,15 +345,27 @@ def extract_rows(
     for loaded, _, _ in work:
         maker = maker_of(loaded.backbone, loaded.writer.plan.recipe)
         loaded.writer.refuse_other_kinds(maker.kind)
+
+    def is_row_current(row: int, source: RowSource | None) -> bool:
+        return is_current(source, plan.rows[row])
+
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         makers = [
-            loaded.maker(rows, resources, threads, retry=retry)
+            loaded.maker(
+                rows, resources, threads, retry=retry, is_current=is_row_current
+            )
             for loaded, rows, retry in work
         ]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         progress = progress or RowProgress()
-        progress.begin(len(wanted))
+        all_rows = [
+            rows_of_block for _, rows, _ in work for rows_of_block in rows.values()
+        ]
+        finished_before = set[int]().union(*all_rows) - wanted
+        progress.begin(len(wanted) + len(finished_before))
+        for row in sorted(finished_before):
+            progress(row, False)
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
         kept_pictures = find_kept_pictures(plan, wanted, views, changed=changed)

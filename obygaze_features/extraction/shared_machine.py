@@ -6,21 +6,31 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import FrameType
 
 from obygaze_features.core import system
+from obygaze_features.core.console import silent
 from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
 
 NVIDIA_SMI_S = 30
+STOPPING = (
+    "stopping when the clips at work are finished; Ctrl-C stops at once;"
+    " either way, all finished clips are kept"
+)
+RESUME = "run the same command again to resume"
 
 
 @dataclass
 class StopFlag:
-    """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once."""
+    """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
+
+    `note` is called at once with what happens now.
+    """
 
     signal_name: str = ""
+    note: Callable[[str], object] = field(default=silent, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.signal_name)
@@ -30,28 +40,31 @@ class StopFlag:
         name = signal.Signals(number).name
         if self.signal_name and name == "SIGINT":
             raise KeyboardInterrupt
+        is_first = not self.signal_name
         self.signal_name = self.signal_name or name
+        if is_first:
+            self.note(STOPPING)
 
-    def raise_if_stopped(self, left: str) -> None:
+    def raise_if_stopped(self, kept: str) -> None:
         """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""
         if not self:
             return
-        error = Stopped(
-            f"stopped by {self.signal_name}, {left}",
-            hint="run the same command again to resume",
-        )
+        error = Stopped(f"stopped by {self.signal_name}: {kept}", hint=RESUME)
         if self.signal_name == "SIGINT":
             error.exit_code = EXIT_INTERRUPTED
         raise error
 
 
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[StopFlag]:
+def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag]:
     """Return a flag that is set by a signal to the main thread.
 
     Enter it before slow imports, so that a signal during these is not lost.
+
+    Args:
+        note: Is called at the first signal, with what happens now.
     """
-    flag = StopFlag()
+    flag = StopFlag(note=note)
     # Python lets no other thread, such as a worker's of Dask, handle signals.
     in_main = threading.current_thread() is threading.main_thread()
     names = system.STOP_SIGNALS if in_main else ()

@@ -51,6 +51,16 @@ def source_of(clip: PlannedClip) -> RowSource | None:
     return RowSource(clip.start_s, clip.end_s, n_bytes, quick)
 
 
+def is_current(source: RowSource | None, clip: PlannedClip) -> bool:
+    """Return whether a row was made from the current times and video of a clip.
+
+    If the video is missing now, only the times are compared.
+    """
+    if source is None:
+        return False
+    return not _differences(source, clip, _file_facts(clip.video))
+
+
 def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
     """Compare the recorded sources of rows that are "ok" with the current clips and videos."""
     recorded: dict[int, RowSource] = {}

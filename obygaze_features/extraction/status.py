@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.store.format.records import Plan
@@ -40,6 +40,8 @@ class StoreStatus:
     failures: Mapping[str, str]
     seconds: Mapping[str, float]
     sealed: bool
+    # Clips that are missing, and kept until their block is committed.
+    in_unfinished_blocks: int = 0
 
     @property
     def done(self) -> bool:
@@ -77,6 +79,8 @@ class StoreStatus:
         if self.sealed:
             line += ", sealed"
         counts = {"ok": self.ok, "failed": self.failed, "missing": self.missing}
+        if self.in_unfinished_blocks:
+            counts["of these kept"] = self.in_unfinished_blocks
         lines = [line, table(("clips", str(self.clips)), counts.items())]
         if self.seconds:
             lines.append(table(("stage", "seconds"), self.seconds.items()))
@@ -192,7 +196,38 @@ def store_status(
         },
         seconds=seconds,
         sealed=store.sealed,
+        in_unfinished_blocks=_n_in_unfinished_blocks(store, blocks),
     )
+
+
+def kept_clips(states: Sequence[StoreStatus]) -> str:
+    """Return how many clips of each store need no more work, in words."""
+    texts = []
+    for state in states:
+        n_kept = state.ok + state.failed + state.in_unfinished_blocks
+        of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
+        texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
+    return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
+
+
+def _n_in_unfinished_blocks(store: Store, blocks: Sequence[int]) -> int:
+    """Return the number of rows that are kept of blocks that are not committed."""
+    if store.sealed or not Path(store.location).is_dir():
+        return 0
+    writer = StoreWriter(store.location)
+    unfinished = set(blocks).intersection(writer.pending_blocks())
+    rows: set[int] = set()
+    for finished in writer.finished_rows(unfinished):
+        rows.update(finished.rows)
+    return len(rows)
+
+
+def status_of_stores(
+    plan: ExtractPlan, rows: Sequence[int] | None = None
+) -> list[StoreStatus]:
+    """Return the status of the stores of a plan that exist, that of `rows` if given."""
+    stores = [target.store for target in plan.targets]
+    return [store_status(store, rows) for store in stores if Path(store).exists()]
 
 
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, silent
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import sha256_bytes, write_new
 from obygaze_features.core.function_commands import flags_of
 from obygaze_features.core.options import Option
 from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
-from obygaze_features.extraction.planning import is_given, silent
+from obygaze_features.extraction.planning import is_given
 
 if TYPE_CHECKING:
     from obygaze.extensions.cluster.slurm import SlurmArray

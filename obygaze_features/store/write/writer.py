@@ -3,6 +3,7 @@
 import hashlib
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ from obygaze_features.store.format.schema import (
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import read_plan
+from obygaze_features.store.write.finished_rows import (
+    FinishedRows,
+    finished_files,
+    read_finished_rows,
+    remove_finished_rows,
+    write_finished_rows,
+)
 from obygaze_features.store.write.seal import add_text, seal_store
 
 ATTEMPTS = 5
@@ -99,7 +107,9 @@ class StoreWriter:
             block, arrays, statuses, sources, makers, seconds, versions
         )
         self._agree_on_kind(marker)
-        return self._put(marker, data)
+        is_new = self._put(marker, data)
+        remove_finished_rows(self.path, block, marker.revision)
+        return is_new
 
     def replace_rows(
         self,
@@ -136,7 +146,41 @@ class StoreWriter:
         marker, data = self._encoded(block, *whole, seconds, versions)
         self._agree_on_kind(marker)
         new = replace(marker, revision=old.revision + 1, replaces=old.checksum)
-        return self._put(new, data)
+        is_new = self._put(new, data)
+        remove_finished_rows(self.path, block, new.revision)
+        return is_new
+
+    def next_revision(self, block: int) -> int:
+        """Return the revision that the next marker of a block will have."""
+        marker = commit.read_marker(self.path, block)
+        return 0 if marker is None else marker.revision + 1
+
+    def keep_rows(self, block: int, revision: int, finished: FinishedRows) -> None:
+        """Keep finished rows of a block until it is committed, however this process ends.
+
+        Args:
+            block: the number of the block.
+            revision: its next revision when its rows were begun; after another process committed
+                that, nothing is kept.
+            finished: rows as they will be committed.
+        """
+        with disk_errors(self.path):
+            commit.make_room(self.path)
+            if self.sealed or self.next_revision(block) != revision:
+                return
+            # Another process may seal the store at this moment.
+            with suppress(FileNotFoundError):
+                write_finished_rows(self.path, self.plan, block, revision, finished)
+
+    def finished_rows(self, blocks: Collection[int]) -> Iterator[FinishedRows]:
+        """Yield the rows that were kept of blocks, for their next revision."""
+        for (block, revision), paths in finished_files(self.path).items():
+            if block not in blocks or revision != self.next_revision(block):
+                continue
+            for path in paths:
+                finished = read_finished_rows(path, self.plan)
+                if finished is not None:
+                    yield finished
 
     @property
     def sealed(self) -> bool:
@@ -169,7 +213,7 @@ class StoreWriter:
         return marker
 
     def clean_litter(self) -> int:
-        """Finish the claims of killed processes, remove their attempts; return how many of both."""
+        """Finish claims of killed processes, remove what they left otherwise; return how many."""
         claimed = commit.claims(self.path)
         folders = list(commit.litter(self.path))
         with disk_errors(self.path):
@@ -179,7 +223,14 @@ class StoreWriter:
                 commit.finish_claim(self.path, block)
             for folder in folders:
                 commit.discard(folder)
-        return len(claimed) + len(folders)
+            n_of_committed_blocks = 0
+            for block, revision in finished_files(self.path):
+                marker = commit.read_marker(self.path, block)
+                if marker is not None and revision <= marker.revision:
+                    n_of_committed_blocks += remove_finished_rows(
+                        self.path, block, revision
+                    )
+        return len(claimed) + len(folders) + n_of_committed_blocks
 
     def add_text(self, table: TextTable) -> bool:
         """Add the texts that go with the features; return False where the same were there."""

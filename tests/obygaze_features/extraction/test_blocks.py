@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.extraction import CountingBackbone
+from support.extraction import CountingBackbone, array_bytes
 
 from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.extraction import blocks
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, Clock
 from obygaze_features.extraction.decoding import DecodedRow
@@ -27,10 +30,13 @@ from obygaze_features.extraction.recipes import (
 from obygaze_features.extraction.run import RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
+from obygaze_features.store.write import writer as writer_module
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
 N = 11
 BLOCK = 4
+# Of three clips: a batch ends with its block.
+FULL_BATCHES = [3, 1, 3, 1, 3]
 
 
 @pytest.fixture(autouse=True)
@@ -54,29 +60,32 @@ def a_clip(row: int) -> DecodedClip:
 class World:
     """A store of eleven clips in blocks of four, and a decoder that returns random clips."""
 
-    def __init__(self, folder: Path, **backbone: Any) -> None:
+    def __init__(self, folder: Path, *, exists: bool = False, **backbone: Any) -> None:
         inner = load_backbone("descriptors")
         self.backbone = CountingBackbone(inner, **backbone)
         self.view = view_of(inner, Target("s", "descriptors"))
         arrays = chosen_arrays(inner, ())
         self.path = folder / "store"
-        create_store(
-            self.path,
-            recipe=recipe_of(inner, self.view, arrays),
-            manifest_name="m",
-            manifest_sha256="0" * 64,
-            clip_ids=[f"c-{i:02d}" for i in range(N)],
-            movie_ids=["c"] * N,
-            arrays=arrays_of(inner, arrays),
-            licence="",
-            citation="",
-            block_rows=BLOCK,
-        )
+        if not exists:
+            create_store(
+                self.path,
+                recipe=recipe_of(inner, self.view, arrays),
+                manifest_name="m",
+                manifest_sha256="0" * 64,
+                clip_ids=[f"c-{i:02d}" for i in range(N)],
+                movie_ids=["c"] * N,
+                arrays=arrays_of(inner, arrays),
+                licence="",
+                citation="",
+                block_rows=BLOCK,
+            )
         self.writer = StoreWriter(self.path)
         self.failing: dict[int, RowStatus] = {}
         self.decoded: list[int] = []
         self.stop = StopFlag()
         self.stop_after: int | None = None
+        self.stop_after_rows = 10 * N
+        self.interrupt_after: int | None = None
 
     def maker(self, batch: int = 3, **more: Any) -> BlockMaker:
         plan = self.writer.plan
@@ -98,6 +107,10 @@ class World:
         def tell(row: int, failed: bool) -> None:
             if self.stop_after is not None and row >= self.stop_after:
                 self.stop.signal_name = "SIGTERM"
+            if len(self.decoded) >= self.stop_after_rows:
+                self.stop.signal_name = "SIGTERM"
+            if row == self.interrupt_after:
+                raise KeyboardInterrupt
 
         run_rows(makers, self.decode, self.stop, tell)
 
@@ -105,7 +118,7 @@ class World:
 def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.run(world.maker(batch=3))
-    assert world.backbone.batches == [3, 1, 3, 1, 3]
+    assert world.backbone.batches == FULL_BATCHES
     assert open_store(world.path).status().counts == {"ok": N}
 
 
@@ -250,14 +263,160 @@ def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
         world.run(world.maker())
 
 
-def test_stopping_keeps_whole_blocks_only(tmp_path: Path) -> None:
+def kill(maker: BlockMaker) -> None:
+    """Leave what a killed process leaves: files, and no thread that goes on."""
+    maker.close = lambda: maker._pool.shutdown()  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("end", ["stop", "interrupt", "kill"])
+@pytest.mark.parametrize("row", range(N))
+def test_finished_batches_survive_an_end_at_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, row: int
+) -> None:
+    """Batches of three in blocks of four, of which two are computed at once."""
+    monkeypatch.setattr(blocks, "KEEP_EVERY_S", 0.0)
+    undisturbed = World(tmp_path / "undisturbed")
+    undisturbed.run(undisturbed.maker())
+    world = World(tmp_path / "world")
+    maker = world.maker()
+    if end == "stop":
+        world.stop_after = row
+    else:
+        world.interrupt_after = row
+    if end == "kill":
+        kill(maker)
+    with suppress(KeyboardInterrupt):
+        world.run(maker)
+    first = list(world.backbone.batches)
+    again = World(tmp_path / "world", exists=True)
+    again.run(again.maker())
+    assert array_bytes(again.path) == array_bytes(undisturbed.path)
+    assert list((again.path / "staging").iterdir()) == []
+    # With a stop, no batch that was begun is computed again; else those under way are: two.
+    n_twice = len(first) + len(again.backbone.batches) - len(FULL_BATCHES)
+    assert 0 <= n_twice <= (0 if end == "stop" else 2)
+    assert again.backbone.batches == FULL_BATCHES[len(first) - n_twice :]
+
+
+def test_a_time_limit_shorter_than_a_block_makes_progress(tmp_path: Path) -> None:
+    """Each start is stopped after three more clips were decoded."""
+    undisturbed = World(tmp_path / "undisturbed")
+    undisturbed.run(undisturbed.maker(batch=1))
+    decoded = []
+    for start in range(4):
+        world = World(tmp_path / "world", exists=start > 0)
+        world.stop_after_rows = 3
+        world.run(world.maker(batch=1))
+        decoded.append(world.decoded)
+    assert decoded == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10]]
+    assert array_bytes(world.path) == array_bytes(undisturbed.path)
+
+
+def test_a_block_of_which_all_rows_were_finished_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes between the last row of a block and its commit."""
+    undisturbed = World(tmp_path / "undisturbed")
+    undisturbed.run(undisturbed.maker(batch=1))
+    world = World(tmp_path / "world")
+
+    def interrupt(maker: BlockMaker, block: Any) -> None:
+        if block.has_all_rows and not block.n_awaited:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(BlockMaker, "_commit_if_complete", interrupt)
+        world.run(world.maker(batch=1))
+    assert world.writer.pending_blocks() == [0, 1, 2]
+    again = World(tmp_path / "world", exists=True)
+    again.run(again.maker(batch=1))
+    assert again.decoded == list(range(4, N))
+    assert array_bytes(again.path) == array_bytes(undisturbed.path)
+
+
+def stopped_world(folder: Path, **settings: Any) -> World:
+    """A store that was stopped after its rows 0 and 1 were finished."""
+    world = World(folder)
+    world.stop_after = 1
+    world.run(world.maker(batch=1, **settings))
+    assert world.decoded == [0, 1]
+    return World(folder, exists=True)
+
+
+def test_rows_of_another_video_batch_or_kind_are_made_again(tmp_path: Path) -> None:
+    changed = stopped_world(tmp_path / "changed")
+    changed.run(changed.maker(batch=1, is_current=lambda row, source: row != 0))
+    assert changed.decoded == [0, *range(2, N)]
+    batch = stopped_world(tmp_path / "batch")
+    batch.run(batch.maker(batch=2))
+    assert batch.decoded == list(range(N))
+    kind = stopped_world(tmp_path / "kind")
+    maker = kind.maker(batch=1)
+    maker.maker = replace(maker.maker, program="obygaze 0.0.0")
+    maker._take_finished_rows()
+    kind.run(maker)
+    assert kind.decoded == list(range(N))
+
+
+def test_a_file_that_is_not_whole_is_not_taken(tmp_path: Path) -> None:
+    stopped_world(tmp_path)
+    paths = sorted((tmp_path / "store" / "staging").iterdir())
+    (path,) = paths
+    whole = path.read_bytes()
+    for length in (0, 1, 64, 65, 200, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert World(tmp_path, exists=True).maker(batch=1).rows == set(range(N))
+    for position in (0, 70, len(whole) - 1):
+        changed = bytearray(whole)
+        changed[position] ^= 1
+        path.write_bytes(bytes(changed))
+        assert World(tmp_path, exists=True).maker(batch=1).rows == set(range(N))
+    path.write_bytes(whole)
+    assert World(tmp_path, exists=True).maker(batch=1).rows == set(range(2, N))
+
+
+def test_a_row_that_is_not_finite_is_not_computed_again(tmp_path: Path) -> None:
+    """Else the batches after it would be others than without the stop."""
+    undisturbed = World(tmp_path / "undisturbed", odd_rows=[1])
+    undisturbed.run(undisturbed.maker(batch=2))
+    world = World(tmp_path / "world", odd_rows=[1])
+    world.stop_after = 1
+    world.run(world.maker(batch=2))
+    again = World(tmp_path / "world", exists=True)
+    again.run(again.maker(batch=2))
+    assert again.decoded == list(range(2, N))
+    assert array_bytes(again.path) == array_bytes(undisturbed.path)
+    status = open_store(again.path).status().status_of_row
+    assert {row: str(one.error) for row, one in status.items()} == {1: "NotFinite"}
+
+
+def test_a_retry_that_is_stopped_keeps_its_rows(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.stop_after = 5
-    world.run(world.maker())
-    assert world.writer.pending_blocks() == [1, 2]
-    world.stop, world.stop_after = StopFlag(), None
-    world.run(world.maker())
-    assert world.writer.pending_blocks() == []
+    world.failing = dict.fromkeys((4, 5, 6), RowStatus.failed("open", "unreadable", ""))
+    world.run(world.maker(batch=1))
+    world.failing = {}
+    for row in (4, 5, 6):
+        world.decoded = []
+        world.stop_after = row
+        wanted = world.writer.rows_to_retry()
+        world.run(world.maker(batch=1, wanted=wanted, retry=True))
+        assert world.decoded == [row]
+        world.stop = StopFlag()
+    assert open_store(world.path).status().counts == {"ok": N}
+    assert list((world.path / "staging").iterdir()) == []
+
+
+def test_rows_that_are_left_after_a_commit_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is killed after it has committed a block, before it removes its rows."""
+    world = stopped_world(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "remove_finished_rows", lambda *words: 0)
+        world.run(world.maker(batch=1))
+    assert len(list((world.path / "staging").iterdir())) == 1
+    assert world.writer.clean_litter() == 1
+    assert list((world.path / "staging").iterdir()) == []
 
 
 def test_two_stores_share_each_decode(tmp_path: Path) -> None:
