@@ -185,6 +185,7 @@ def extract(
     MANIFEST is a manifest's name, or the file of a plan. All backbones share one decoding of each
     clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3, or
     1 if no clip was extracted. Rows without a video are tried again once their video exists.
+    Ctrl-C stops when the clips at work are finished, a second one at once; finished clips are kept.
     If the times or the video of clips changed since, the exit code is 5; see --changed. It is 5
     too if the clips of a store were made by another version of this program, or on a GPU in place
     of the CPU: see --mixed. With

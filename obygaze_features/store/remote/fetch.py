@@ -371,6 +371,10 @@ def _kept_draft(target: Path) -> Iterator[Path]:
         with stop_when_lost(held, target):
             yield held.path
         is_finished = True
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note("what has arrived is kept")
+        interrupt.add_note(AGAIN)
+        raise
     finally:
         held.release(expire=not is_finished)
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from obygaze_features.core import system
+from obygaze_features.core.console import count
 from obygaze_features.core.drafts import short_name
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
@@ -42,17 +43,7 @@ class FinishedTests:
                 if time.time() - old.stat().st_mtime > KEPT_FOR_S:
                     old.unlink()
         path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
-        by_splits: dict[str, Outcomes] = {}
-        if not path.is_file():
-            return cls(path, by_splits)
-        for line in path.read_bytes().splitlines():
-            # A line that was cut off is not JSON.
-            with suppress(ValueError, TypeError, KeyError):
-                splits, (model, pair, number, repeat), test = json.loads(line)
-                key = (model, tuple(pair), number, repeat)
-                outcome = test if isinstance(test, str) else _from_json(test)
-                by_splits.setdefault(splits, {})[key] = outcome
-        return cls(path, by_splits)
+        return cls(path, _read(path))
 
     def of(self, splits: str) -> Outcomes:
         """Return the tests on one store with the same splits."""
@@ -71,19 +62,36 @@ class FinishedTests:
 
     @contextmanager
     def explains_interrupt(self) -> Iterator[None]:
-        """Add to an interrupt that the same command goes on."""
+        """Add to an interrupt how many tests are kept, and that the same command goes on."""
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(
-                "run the same command again; it continues after the finished fits"
-            )
+            n_tests = 0
+            if self.path is not None:
+                n_tests = sum(map(len, _read(self.path).values()))
+            interrupt.add_note(f"{count(n_tests, 'finished test')} of models kept")
+            interrupt.add_note("run the same command again; it continues after them")
             raise
 
     def remove(self) -> None:
         """Remove the file of a run that is finished."""
         if self.path is not None:
             system.remove_file(self.path)
+
+
+def _read(path: Path) -> dict[str, Outcomes]:
+    """Return the tests in a file, by their splits; none if there is no file."""
+    by_splits: dict[str, Outcomes] = {}
+    if not path.is_file():
+        return by_splits
+    for line in path.read_bytes().splitlines():
+        # A line that was cut off is not JSON.
+        with suppress(ValueError, TypeError, KeyError):
+            splits, (model, pair, number, repeat), test = json.loads(line)
+            key = (model, tuple(pair), number, repeat)
+            outcome = test if isinstance(test, str) else _from_json(test)
+            by_splits.setdefault(splits, {})[key] = outcome
+    return by_splits
 
 
 def _as_json(value: Any) -> Any:

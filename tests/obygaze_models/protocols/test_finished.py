@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,7 +84,11 @@ def test_the_same_call_continues_and_gives_the_same_bytes(
     shown, watch = stopping_after(n_fits)
     with pytest.raises(KeyboardInterrupt) as stopped:
         run_protocol(inputs, tmp_path / "runs" / "a", n_jobs=n_jobs, watch=watch)
-    assert "run the same command again" in stopped.value.__notes__[0]
+    kept_tests, what_next = stopped.value.__notes__
+    n_tests = sum(shown)
+    plural = "" if n_tests == 1 else "s"
+    assert kept_tests == f"{n_tests} finished test{plural} of models kept"
+    assert what_next == "run the same command again; it continues after them"
     # Though the error, and with it the frames of the run, is still held, as a notebook holds it.
     assert multiprocessing.active_children() == []
     (kept,) = left_over(tmp_path / "runs")
@@ -175,10 +180,10 @@ def test_a_signal_ends_every_process_and_keeps_what_is_finished(
     _, errors = process.communicate(timeout=600)
     assert process.returncode == code
     if code > 0:
-        assert errors.strip().split("\n") == [
-            f"Error: {'interrupted' if code == 130 else 'stopped by SIGTERM'}",
-            "  Try: run the same command again; it continues after the finished fits",
-        ]
+        error, hint = errors.strip().split("\n")
+        end = "interrupted" if code == 130 else "stopped by SIGTERM"
+        assert re.fullmatch(rf"Error: {end}: \d+ finished tests? of models kept", error)
+        assert hint == "  Try: run the same command again; it continues after them"
     while _session(process.pid):  # until the kernel has ended them too
         time.sleep(0.05)
 

@@ -16,6 +16,7 @@ import pytest
 from support.store_servers import WebServer, web_server
 from support.stores import copy_of_sealed, sealed_store, tree
 
+from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import Stopped
 from obygaze_features.store import ArraySpec, open_store
 from obygaze_features.store.read.verify import verify
@@ -111,6 +112,30 @@ def test_a_link_that_breaks_off_now_and_then_is_borne(
 
     with web_server(sealed) as server:
         server.fault = fault
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_ctrl_c_says_that_what_has_arrived_is_kept(
+    tmp_path: Path, sealed: Path
+) -> None:
+    class Interrupting(Progress):
+        n_bytes = 0
+
+        def advance(self, amount: int = 1) -> None:
+            self.n_bytes += amount
+            if self.n_bytes > 3000:
+                raise KeyboardInterrupt
+
+    with web_server(sealed) as server:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            pull(server.url, tmp_path / "got", progress=Interrupting())
+        assert caught.value.__notes__ == [
+            "what has arrived is kept",
+            "the same command again; it resumes the transfer",
+        ]
+        arrived = [path for path in tmp_path.glob(".got~*.pull/**/*") if path.is_file()]
+        assert arrived
         pull(server.url, tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)
 
