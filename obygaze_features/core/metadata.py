@@ -39,6 +39,37 @@ LICENCES = (
 
 
 @dataclass(frozen=True)
+class RecordColumn:
+    """A column of a published table; `shape` is that of its arrays, -1 for any length."""
+
+    name: str
+    type: str = "sc:Text"
+    shape: tuple[int, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """A published file of rows, of which croissant.json lists the columns; the first is the key."""
+
+    file: str
+    description: str
+    columns: Sequence[RecordColumn]
+
+
+def number_type(dtype: str) -> str:
+    """Return what Croissant calls a type of NumPy.
+
+    >>> number_type("float16"), number_type("uint8")
+    ('cr:Float16', 'cr:UInt8')
+    """
+    if dtype == "bool":
+        return "sc:Boolean"
+    name = dtype.replace("float", "Float").replace("int", "Int").replace("u", "U")
+    return f"cr:{name}"
+
+
+@dataclass(frozen=True)
 class Publication:
     """A store or a model that is published, for every form of metadata.
 

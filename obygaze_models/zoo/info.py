@@ -18,7 +18,13 @@ from obygaze_features.core.files import (
     json_values,
     sha256_bytes,
 )
-from obygaze_features.core.metadata import CROISSANT_FILE, Publication, render
+from obygaze_features.core.metadata import (
+    CROISSANT_FILE,
+    Publication,
+    RecordColumn,
+    RecordTable,
+    render,
+)
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -311,11 +317,12 @@ def croissant(
         f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
         citation=data.citation,
     )
-    columns = {
-        "clip_id": "sc:Text",
-        **dict.fromkeys(clips.scores if clips else (), "sc:Float"),
-    }
-    tables = {} if clips is None else {CLIPS_FILE: columns}
+    tables = []
+    if clips is not None:
+        columns = [RecordColumn("clip_id")]
+        columns += [RecordColumn(name, "sc:Float") for name in clips.scores]
+        description = "The training clips, with the scores of fits without them."
+        tables.append(RecordTable(CLIPS_FILE, description, columns))
     return publication.document(
-        CROISSANT_FILE, listed=listed, tables=tables, zip_name="", arrays=()
+        CROISSANT_FILE, listed=listed, tables=tables, zip_name="", beside=(), arrays=()
     )

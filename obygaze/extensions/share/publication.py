@@ -2,20 +2,42 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import Progress, human
+import numpy as np
+
+from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.metadata import CROISSANT_FILE, Publication
+from obygaze_features.core.metadata import (
+    CROISSANT_FILE,
+    Publication,
+    RecordColumn,
+    RecordTable,
+    number_type,
+)
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import PathLike, is_url
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.schema import ArraySpec, FileMark
+from obygaze_features.store.interchange.export import (
+    provenance,
+    rows_with_features,
+)
+from obygaze_features.store.interchange.parquet_files import (
+    EXTRA,
+    FACTS,
+    ClipTable,
+    facts_of_clips,
+)
 from obygaze_features.store.read.describe import card_text, explain, explain_recipe
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import verify
@@ -30,7 +52,23 @@ CITATION_FILE = "CITATION.cff"
 ZENODO_FILE = ".zenodo.json"
 PUBLICATION = OwnFolder("publication", lambda folder: "a publication is not replaced")
 ZENODO_BYTES = 50_000_000_000
-_COLUMNS = {"clip_id": "sc:Text", "movie_id": "sc:Text", "row": "sc:Integer"}
+PARQUET_FILE = "features.parquet"
+# Larger arrays are in the packed store only.
+PARQUET_BYTES = 2**30
+_CLIPS = RecordTable(
+    CLIPS_FILE,
+    "The clips, one for each row of every array.",
+    [
+        RecordColumn("clip_id"),
+        RecordColumn("movie_id"),
+        RecordColumn("row", "sc:Integer"),
+    ],
+)
+_FACTS = {
+    "start_s": RecordColumn("start_s", "sc:Float"),
+    "end_s": RecordColumn("end_s", "sc:Float"),
+    "concepts": RecordColumn("concepts", "sc:Text", (-1,)),
+}
 _KEYS = {"store_sha256": text, "sentences": list_of(text)}
 _RECOVERED = Table(_KEYS, _KEYS, ignore_unknown=True)
 
@@ -39,10 +77,14 @@ class Published(dict[str, int]):
     """The files of a publication with their lengths in bytes."""
 
     target: str
+    notes: Sequence[str]
 
-    def __init__(self, target: str, files: Mapping[str, int]) -> None:
+    def __init__(
+        self, target: str, files: Mapping[str, int], notes: Sequence[str] = ()
+    ) -> None:
         super().__init__(files)
         self.target = target
+        self.notes = notes
 
     def to_json(self) -> dict[str, Any]:
         """Return the target and the files."""
@@ -59,6 +101,10 @@ def publish(
     creators: Annotated[Sequence[str], Option("--creator")],
     *,
     recovered: Annotated[PathLike | Sequence[str] | None, Option(is_file=True)] = None,
+    labels: Annotated[
+        PathLike | Manifest | None, Option("--with-labels", metavar="MANIFEST")
+    ] = None,
+    no_parquet: bool = False,
     no_licence: bool = False,
     progress: Annotated[Progress | None, Bar("publish")] = None,
     workspace: PathLike | None = None,
@@ -70,11 +116,16 @@ def publish(
     same command again resumes. A creator is "Family, Given", or the name of an institution. A store
     without a licence is refused: `obygaze store licence` states it.
 
+    Arrays with one vector a clip, and at most 1 GiB over all clips, are written to features.parquet
+    too, beside the packed store: a row a clip, which the hub shows. This needs the extra [parquet].
+
     Args:
         store: A sealed store.
         target: hf://OWNER/NAME, or a folder for Zenodo.
         creators: Who made it.
         recovered: What can be recovered: a document of `audit pixels`, or in Python its sentences.
+        labels: Its titles, times, levels and concepts become columns of features.parquet.
+        no_parquet: Write no features.parquet.
         no_licence: Also if the store states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -85,15 +136,56 @@ def publish(
     """
     opened = open_store(store, workspace=workspace)
     sentences = recovered_sentences(recovered, opened)
+    specs = [] if no_parquet else small_arrays(opened)
+    notes = []
+    if specs and find_spec("pyarrow") is None:
+        specs = []
+        notes.append(
+            f'{PARQUET_FILE} was not written: it needs pip install "obygaze[{EXTRA}]"'
+        )
+    if labels is not None and not specs:
+        raise FixUsage(
+            f"labels are columns of {PARQUET_FILE}, which is not written",
+            hint=notes[0] if notes else "leave out --with-labels",
+        )
+    manifest = None
+    if labels is not None:
+        manifest = read_manifest(labels, workspace=workspace)
     files = _publish(
         opened,
         target,
         creators,
+        table=_table_of(opened, specs, manifest),
+        labels=manifest,
         recovered=sentences,
         no_licence=no_licence,
         progress=progress,
     )
-    return Published(target, files)
+    return Published(target, files, notes)
+
+
+def small_arrays(store: Store) -> list[ArraySpec]:
+    """Return the arrays with one vector a clip, and at most 1 GiB over all clips."""
+    specs = []
+    for name in store.feature_arrays:
+        spec = store.plan.array(name)
+        is_small = spec.row_bytes * store.n_clips <= PARQUET_BYTES
+        # A column of clips may have the name.
+        if len(spec.tail_shape) == 1 and is_small and name not in FACTS:
+            specs.append(spec)
+    return specs
+
+
+def _table_of(
+    store: Store, specs: Sequence[ArraySpec], labels: Manifest | None
+) -> ClipTable | None:
+    """Return the clips that have these arrays as a table; None if there are none."""
+    has_features, _ = rows_with_features(store, specs)
+    if not specs or not has_features.any():
+        return None
+    rows = np.flatnonzero(has_features)
+    facts = facts_of_clips(store, rows, labels)
+    return ClipTable(store, rows, specs, facts, provenance(store))
 
 
 def _publish(
@@ -101,6 +193,8 @@ def _publish(
     target: str,
     creators: Sequence[str],
     *,
+    table: ClipTable | None,
+    labels: Manifest | None,
     recovered: Sequence[str],
     no_licence: bool,
     progress: Progress | None,
@@ -115,6 +209,9 @@ def _publish(
         require_licence(store)
 
     def documents(packed: Path) -> dict[str, bytes]:
+        parquet = None
+        if table is not None:
+            parquet = ClipsFile(packed.parent / PARQUET_FILE, table, labels)
         counts = store.status().counts
         card = card_text(
             store.plan,
@@ -123,13 +220,21 @@ def _publish(
             made_by=store.commits.made_by(),
             recovered=recovered,
             zip_name=packed.name,
+            parquet="" if parquet is None else PARQUET_FILE,
             seal_sha256=store.seal_sha256,
         )
         return {
             README_FILE: card.encode(),
-            CROISSANT_FILE: croissant(store, publication, packed),
+            CROISSANT_FILE: croissant(store, publication, packed, parquet),
             CITATION_FILE: publication.document(CITATION_FILE, HERE),
         }
+
+    def documents_and_clips(packed: Path) -> dict[str, bytes | Path]:
+        if table is None:
+            return {**documents(packed)}
+        clips = packed.parent / PARQUET_FILE
+        _write_clips(table, clips)
+        return {PARQUET_FILE: clips, **documents(packed)}
 
     if is_url(target):
         if not target.startswith("hf://"):
@@ -137,7 +242,12 @@ def _publish(
                 f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder"
             )
         repository = HubTarget(target)
-        send_packed(select_files(store.files), repository, documents, progress=progress)
+        send_packed(
+            select_files(store.files),
+            repository,
+            documents_and_clips,
+            progress=progress,
+        )
         return {name: mark.n_bytes for name, mark in repository.hub.listing("").items()}
     folder = Path(target)
     zip_name = f"{folder.name}.zip"
@@ -149,6 +259,13 @@ def _publish(
         }
 
     if (folder / zip_name).is_file():
+        if (folder / PARQUET_FILE).is_file() != (table is not None):
+            verb = "has no" if table is not None else "has a"
+            raise AlreadyThere(
+                f"the publication that is here {verb} {PARQUET_FILE}",
+                where=str(folder),
+                hint="choose another name, or rename this one; --no-parquet writes none",
+            )
         _require_published(store, folder, texts(folder / zip_name))
         return _sizes(folder)
     with new_folder(folder, PUBLICATION) as draft:
@@ -157,9 +274,17 @@ def _publish(
             size = f"{packed.n_bytes:,} bytes"
             problem = f"the packed store has {size}, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(problem, where=store.location, hint="obygaze store subset")
+        if table is not None:
+            _write_clips(table, draft / PARQUET_FILE)
         for name, data in texts(packed.path).items():
             (draft / name).write_bytes(data)
     return _sizes(folder)
+
+
+def _write_clips(table: ClipTable, path: Path) -> None:
+    """Write the clips of a table to a file, film by film."""
+    positions = list(table.positions_of_film.values())
+    table.write(path, np.concatenate(positions), Quiet())
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -227,8 +352,42 @@ def publication_of(
     )
 
 
+@dataclass(frozen=True)
+class ClipsFile:
+    """The Parquet file of a publication, the table in it, and the manifest of its labels."""
+
+    path: Path
+    table: ClipTable
+    labels: Manifest | None = None
+
+    def record_table(self) -> RecordTable:
+        """Return what `croissant.json` says of its columns."""
+        description = "The clips with features, a row each, and their vectors."
+        if self.labels is not None:
+            sha256 = manifest_sha256(self.labels)
+            description += (
+                " Titles, times and labels are those of the manifest"
+                f" {self.labels.name}, sha256 {sha256}."
+            )
+        columns = []
+        for name in self.table.facts:
+            columns.append(_FACTS.get(name, RecordColumn(name)))
+        for spec in self.table.specs:
+            column = RecordColumn(
+                spec.name,
+                number_type(spec.dtype),
+                spec.tail_shape,
+                f"The array {spec.name} of the store.",
+            )
+            columns.append(column)
+        return RecordTable(self.path.name, description, columns)
+
+
 def croissant(
-    store: Store, publication: Publication, packed: Path | None = None
+    store: Store,
+    publication: Publication,
+    packed: Path | None = None,
+    parquet: ClipsFile | None = None,
 ) -> bytes:
     """Return croissant.json of a sealed store; the checksums in it are those of the seal.
 
@@ -236,6 +395,7 @@ def croissant(
         store: The store.
         publication: The facts about it, from `publication_of`.
         packed: The zip file of the packed store.
+        parquet: The Parquet file beside it.
     """
     seal = read_or_none(store.files, Seal.FILE) or b""
     listed = {**store.commits.listed_files(), Seal.FILE: FileMark.of(seal)}
@@ -243,19 +403,27 @@ def croissant(
     names = [name for name in sorted(listed) if name.partition("/c.")[0] not in arrays]
     files = {name: listed[name] for name in names}
     zip_name = ""
+    beside: list[str] = []
+    tables = [_CLIPS]
+    if parquet is not None:
+        beside.append(parquet.path.name)
+        tables.append(parquet.record_table())
+        files = {parquet.path.name: _mark_of(parquet.path), **files}
     if packed is not None:
         zip_name = packed.name
-        files = {
-            zip_name: FileMark(packed.stat().st_size, sha256_file(packed)),
-            **files,
-        }
+        files = {zip_name: _mark_of(packed), **files}
     return publication.document(
         CROISSANT_FILE,
         listed=files,
         zip_name=zip_name,
-        tables={CLIPS_FILE: _COLUMNS},
+        beside=beside,
+        tables=tables,
         arrays=list(arrays.values()),
     )
+
+
+def _mark_of(path: Path) -> FileMark:
+    return FileMark(path.stat().st_size, sha256_file(path))
 
 
 def recovered_sentences(

@@ -207,7 +207,12 @@ def export_store(
         _check_label_arrays(specs)
     if format == "parquet":
         check_names(specs)
-    present, left_out = _rows_to_export(store, specs)
+    present, left_out = rows_with_features(store, specs)
+    if not present.any():
+        hint = "obygaze extract status shows why"
+        raise FixInput(
+            "no clip has features; nothing to export", where=store.location, hint=hint
+        )
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
     words = None
@@ -257,7 +262,7 @@ def _check_format(
         )
 
 
-def _rows_to_export(
+def rows_with_features(
     store: Store, specs: Sequence[ArraySpec]
 ) -> tuple[npt.NDArray[np.bool_], dict[str, str]]:
     """Return which rows have features in all arrays, and why the clips of others have none."""
@@ -267,11 +272,6 @@ def _rows_to_export(
         for row, status in store.commits.not_ok(spec.name).items():
             present[row] = False
             left_out[str(store.clip_ids[row])] = str(status)
-    if not present.any():
-        hint = "obygaze extract status shows why"
-        raise FixInput(
-            "no clip has features; nothing to export", where=store.location, hint=hint
-        )
     return present, left_out
 
 
@@ -585,18 +585,15 @@ def _parquet(job: _Job, path: Path) -> None:
     table = ClipTable(store, rows, job.specs, facts, provenance(store), job.compress)
     folder = path / "data"
     folder.mkdir()
-    positions_of_film: dict[str, list[int]] = {}
-    for position, film in enumerate(facts["movie_id"]):
-        positions_of_film.setdefault(film, []).append(position)
     file_names = FileNames()
-    for film, positions in positions_of_film.items():
+    for film, positions in table.positions_of_film.items():
         file = folder / f"{file_names.name_of(film)}{SUFFIX}"
-        table.write(file, np.array(positions), job.progress)
+        table.write(file, positions, job.progress)
     card = columns_card(
         store.plan,
         terms=store.terms,
         files=f"data/*{SUFFIX}",
-        columns=[*facts, *(spec.name for spec in job.specs)],
+        columns=table.columns,
     )
     (path / README_FILE).write_bytes(card.encode())
 

@@ -61,6 +61,19 @@ class ClipTable:
     provenance: Mapping[str, Any]
     compress: bool = False
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [*self.facts, *(spec.name for spec in self.specs)]
+
+    @property
+    def positions_of_film(self) -> dict[str, npt.NDArray[np.int64]]:
+        """The positions of the clips of each film."""
+        positions: dict[str, list[int]] = {}
+        for position, film in enumerate(self.facts[FILM_KEY]):
+            positions.setdefault(film, []).append(position)
+        return {film: np.array(found) for film, found in positions.items()}
+
     def write(
         self, path: Path, positions: npt.NDArray[np.int64], progress: Progress
     ) -> None:

@@ -101,6 +101,7 @@ def card_text(
     made_by: MadeBy | None = None,
     recovered: Sequence[str] = (),
     zip_name: str = "",
+    parquet: str = "",
     seal_sha256: str = "",
 ) -> str:
     """Return the card of a store, with the front matter that the hub reads.
@@ -112,6 +113,7 @@ def card_text(
         made_by: What made the clips with features.
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
+        parquet: The Parquet file beside the card.
         seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
     """
     terms = terms or plan.terms
@@ -134,7 +136,12 @@ def card_text(
         "licence": _hub_licence(terms),
     }
     return render(
-        "store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts
+        "store-card.md",
+        plan=plan,
+        recovered=recovered,
+        zip_name=zip_name,
+        parquet=parquet,
+        **facts,
     )
 
 

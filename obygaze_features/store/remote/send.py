@@ -183,7 +183,7 @@ def _is_sent_packed(selection: FileSelection, target: HubTarget) -> bool:
 def send_packed(
     selection: FileSelection,
     target: HubTarget,
-    documents: Callable[[Path], Mapping[str, bytes]],
+    documents: Callable[[Path], Mapping[str, bytes | Path]],
     *,
     progress: Progress | None = None,
 ) -> Transferred:
@@ -192,7 +192,8 @@ def send_packed(
     Args:
         selection: The files.
         target: Where to send them.
-        documents: Returns the documents, by their names, for the zip file.
+        documents: Returns the documents, by their names, for the zip file. Large ones are files,
+            which may be made beside it.
         progress: Counts bytes.
     """
     transfer = Transfer(selection, progress)
@@ -215,8 +216,14 @@ def send_packed(
                 )
             target.put(name, packed.path, mark)
         for document, data in documents(packed.path).items():
-            if read_or_none(target.files, document) != data:
-                target.put(document, data, FileMark.of(data))
+            if isinstance(data, Path):
+                mark = FileMark(data.stat().st_size, sha256_file(data))
+                is_same = target.has(document, mark)
+            else:
+                mark = FileMark.of(data)
+                is_same = read_or_none(target.files, document) == data
+            if not is_same:
+                target.put(document, data, mark)
         target.settle(f"Features, packed: {name}")
     return transfer.done(
         f"{target.location}/{name}",

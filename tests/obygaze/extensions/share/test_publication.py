@@ -21,9 +21,10 @@ from support.stores import copy_of_sealed, plan_store, sealed_store
 
 from obygaze.extensions.share import publication as publishing
 from obygaze.extensions.share.publication import publish
-from obygaze_features.core.errors import AlreadyThere, Corrupt
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import open_store
+from obygaze_features.manifest import Clip, Header, Manifest, manifest_sha256
+from obygaze_features.store import ArraySpec, open_store
 
 
 def python_of(page: Path) -> list[str]:
@@ -44,6 +45,7 @@ def validated(folder: Path) -> Any:
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
+    pytest.importorskip("pyarrow")
     store = open_store(copy_of_sealed(tmp_path / "toy"))
     sentence = "clip: half of <it>"
     publish(store, str(tmp_path / "films"), CREATORS, recovered=[sentence])
@@ -94,16 +96,22 @@ def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
     assert files["films.zip"].sha256 == sha256_bytes(
         (published / "films.zip").read_bytes()
     )
-    inside = {name: file.sha256 for name, file in files.items() if name != "films.zip"}
+    assert files["features.parquet"].sha256 == sha256_bytes(
+        (published / "features.parquet").read_bytes()
+    )
+    beside = ("films.zip", "features.parquet")
+    inside = {name: file.sha256 for name, file in files.items() if name not in beside}
     own = sha256_bytes((tmp_path / "toy" / "seal.json").read_bytes())
     listed = {name: sha for name, (_, sha) in seal["files"].items() if name in inside}
     assert (
         inside == {**listed, "seal.json": own}
         and {"clips.csv", "store.json"} <= inside.keys()
     )
-    assert [one.name for one in found.metadata.record_sets[1:]] == [
-        *("clip", "pooled", "frames", "time_s")
-    ]
+    # Only what Croissant can read: the chunks of arrays are listed as files.
+    tables = [one.name for one in found.metadata.record_sets]
+    assert tables == ["clips", "features"]
+    arrays = [one.name.removesuffix("-chunks") for one in sets]
+    assert arrays == ["clip", "pooled", "frames", "time_s"]
     with zipfile.ZipFile(published / "films.zip") as packed:
         for one in sets:
             (pattern,) = one.includes
@@ -124,6 +132,138 @@ def test_croissant_reads_the_clips_out_of_the_packed_store(
     assert [row["clips/row"] for row in rows] == list(range(23))
 
 
+def test_croissant_reads_the_vectors_of_all_clips(
+    published: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    store = open_store(tmp_path / "toy")
+    rows = list(validated(published).records("features"))
+    assert [row["features/clip_id"].decode() for row in rows] == store.clip_ids.tolist()
+    for array in ("clip", "pooled"):
+        values = np.array([row[f"features/{array}"] for row in rows])
+        np.testing.assert_array_equal(values, store[array].values)
+
+
+def test_every_column_that_croissant_declares_is_in_the_parquet_file(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """Without the package of Croissant's authors: names, types, shapes and files."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrays = (
+        ArraySpec("clip", (4,)),
+        ArraySpec("half", (3,), dtype="float16"),
+        ArraySpec("title", (3,)),
+        ArraySpec("frames", (3, 4), dtype="float16"),
+    )
+    sealed_store(workspace / "stores" / "toy", 12, 5, arrays=arrays)
+    store = open_store(workspace / "stores" / "toy")
+    clips = []
+    for clip_id, film in zip(
+        store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True
+    ):
+        extra = {"movie_title": f"The {film}"}
+        clip = Clip(clip_id, film, None, "", 1.0, 2.5, "S", ("Look",), extra)
+        clips.append(clip)
+    manifest = Manifest(
+        "m", Header("m", {"Look": "visual"}), tuple(clips), ("movie_title",)
+    )
+    folder = tmp_path / "films"
+    publish(store, str(folder), CREATORS, labels=manifest)
+    document = json.loads((folder / "croissant.json").read_bytes())
+    (table,) = [one for one in document["recordSet"] if one["name"] == "features"]
+    assert manifest_sha256(manifest) in table["description"]
+    schema = parquet.read_schema(folder / "features.parquet")
+    assert [field["name"] for field in table["field"]] == schema.names
+    facts = {
+        field["name"]: (field["dataType"], field.get("arrayShape"))
+        for field in table["field"]
+    }
+    assert facts == {
+        "clip_id": ("sc:Text", None),
+        "movie_id": ("sc:Text", None),
+        "title": ("sc:Text", None),
+        "start_s": ("sc:Float", None),
+        "end_s": ("sc:Float", None),
+        "level": ("sc:Text", None),
+        "concepts": ("sc:Text", "-1"),
+        "clip": ("cr:Float32", "4"),
+        "half": ("cr:Float16", "3"),
+    }
+    for field in table["field"]:
+        assert field["source"] == {
+            "fileObject": {"@id": "features.parquet"},
+            "extract": {"column": field["name"]},
+        }
+    (file,) = [
+        one for one in document["distribution"] if one["@id"] == "features.parquet"
+    ]
+    data = (folder / "features.parquet").read_bytes()
+    assert (file["sha256"], file["contentSize"]) == (
+        sha256_bytes(data),
+        f"{len(data)} B",
+    )
+    assert "containedIn" not in file
+    rows = parquet.read_table(folder / "features.parquet").to_pylist()
+    assert rows[0]["title"] == f"The {rows[0]['movie_id']}"
+    assert (rows[0]["end_s"], rows[0]["concepts"]) == (2.5, ["Look"])
+    ids = [row["clip_id"] for row in rows]
+    np.testing.assert_array_equal(
+        np.array([row["half"] for row in rows]), store.matrix("half", clips=ids).values
+    )
+    validated(folder)
+
+
+def test_the_card_tells_the_hub_where_the_rows_are(published: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    pandas = pytest.importorskip("pandas")
+    card = (published / "README.md").read_text("utf-8")
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["configs"] == [
+        {
+            "config_name": "default",
+            "data_files": [{"split": "train", "path": "features.parquet"}],
+        }
+    ]
+    assert len(pandas.read_parquet(published / "features.parquet")) == 23
+
+
+def test_a_publication_without_parquet(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "toy")
+    folder = tmp_path / "without"
+    done = publish(store, str(folder), CREATORS, no_parquet=True)
+    assert "features.parquet" not in done and done.notes == []
+    document = json.loads((folder / "croissant.json").read_bytes())
+    assert [table["name"] for table in document["recordSet"]] == ["clips"]
+    assert "parquet" not in (folder / "README.md").read_text("utf-8")
+    validated(folder)
+    with pytest.raises(AlreadyThere, match=r"has no features\.parquet"):
+        publish(store, str(folder), CREATORS)
+    with pytest.raises(AlreadyThere, match=r"has a features\.parquet"):
+        publish(
+            store,
+            str(published),
+            CREATORS,
+            recovered=["clip: half of <it>"],
+            no_parquet=True,
+        )
+    with pytest.raises(FixUsage, match="labels are columns of features"):
+        publish(store, str(tmp_path / "x"), CREATORS, labels="m", no_parquet=True)
+    # Larger arrays are in the packed store only.
+    monkeypatch.setattr(publishing, "PARQUET_BYTES", 23 * 4 * 4)
+    publish(store, str(tmp_path / "small"), CREATORS)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = parquet.read_schema(tmp_path / "small" / "features.parquet").names
+    assert names == ["clip_id", "movie_id", "clip"]
+    monkeypatch.setattr(publishing, "find_spec", lambda name: None)
+    done = publish(store, str(tmp_path / "laptop"), CREATORS)
+    assert "features.parquet" not in done
+    assert done.notes == [
+        'features.parquet was not written: it needs pip install "obygaze[parquet]"'
+    ]
+
+
 def test_the_card_reads_the_packed_store_without_obygaze(
     tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,12 +272,14 @@ def test_the_card_reads_the_packed_store_without_obygaze(
     assert "- clip: half of &lt;it&gt;" in card and card.startswith(
         "---\nlicense: cc0-1.0\n"
     )
-    first, _ = python_of(published / "README.md")
+    of_parquet, first, _ = python_of(published / "README.md")
     wanted = open_store(tmp_path / "toy")["clip"].values
     found: dict[str, Any] = {}
     exec(first, found)
     np.testing.assert_array_equal(found["features"], wanted)
     np.testing.assert_array_equal(found["data"]["clip"].values, wanted)
+    exec(of_parquet, found)
+    np.testing.assert_array_equal(np.stack(found["clips"]["clip"]), wanted)
     monkeypatch.chdir(tmp_path / "toy")
     exec(python_of(tmp_path / "toy" / "README.md")[0], found)
     np.testing.assert_array_equal(found["data"]["clip"].values, wanted)
@@ -159,6 +301,7 @@ def test_citation_and_zenodo(published: Path) -> None:
 def test_what_cannot_be_published(
     tmp_path: Path, workspace: Path, monkeypatch: Any
 ) -> None:
+    pytest.importorskip("pyarrow")
     copy_of_sealed(workspace / "stores" / "toy")
     plan_store(workspace / "stores" / "open")
     run = ["-C", workspace, "store", "publish"]
@@ -178,7 +321,12 @@ def test_what_cannot_be_published(
     other = ("--creator", "Roe, Richard")
     assert call_obygaze(*run, "toy", "--to", tmp_path / "z", *other).code != 0
     assert sorted(path.name for path in (tmp_path / "z").iterdir()) == [
-        *(".zenodo.json", "CITATION.cff", "README.md", "croissant.json", "z.zip")
+        ".zenodo.json",
+        "CITATION.cff",
+        "README.md",
+        "croissant.json",
+        "features.parquet",
+        "z.zip",
     ]
     monkeypatch.setattr(publishing, "ZENODO_BYTES", 1_000)
     with pytest.raises(publishing.FixInput, match="Zenodo takes 1,000"):
@@ -246,6 +394,7 @@ def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("huggingface_hub")
+    pytest.importorskip("pyarrow")
     values = sealed_store(workspace / "stores" / "small", 1_500, 1)
     temporary = workspace / "tmp"
     temporary.mkdir()
@@ -268,6 +417,7 @@ def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
             "CITATION.cff",
             "README.md",
             "croissant.json",
+            "features.parquet",
             "films.zip",
         ]
         # The zip file was not sent again.
