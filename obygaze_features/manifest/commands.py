@@ -25,6 +25,14 @@ COMMANDS = {
         "Check manifests against the schema.",
     ),
     "stats": (f"{_HERE}.figures:command", "Count levels, concepts, films and folds."),
+    "thesaurus": (
+        f"{_HERE}.grouping:thesaurus",
+        "List sub-constructs, concepts and their instances, with counts of a manifest.",
+    ),
+    "group": (
+        f"{_HERE}.grouping:group_concepts",
+        "Make a manifest whose concepts are groups of concepts, such as sub-constructs.",
+    ),
     "link": (
         f"{_HERE}.link:link_manifest",
         "Find the video of each clip under a folder.",

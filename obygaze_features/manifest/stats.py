@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
 
+GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
 CLASS_COLUMNS = ("valence_class", "arousal_class", "violence")  # of LIRIS-ACCEDE
 
 
@@ -115,7 +116,19 @@ class Stats:
                 )
             )
         headers = ("film", f"{self.unit}s", *LEVELS, "title", "year", "genres")
-        return table(headers, rows)
+        lines = [table(headers, rows), *self._genre_lines()]
+        return "\n".join(lines)
+
+    def _genre_lines(self) -> Iterator[str]:
+        """Yield where genres come from, and what other sources say of a film."""
+        with_genres = [facts for facts in self.films.values() if "genres" in facts]
+        if with_genres:
+            yield f"genres: {GENRES_SOURCE}"
+        for facts in with_genres:
+            if "genres_source" in facts:
+                yield f"genres of {facts['title']}: {facts['genres_source']}"
+            for source, genres in facts.get("other_genres", {}).items():
+                yield f"genres of {facts['title']} in {source}: {', '.join(genres)}"
 
     def _split_table(self) -> str:
         rows = []
@@ -208,7 +221,7 @@ def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
 def _facts_of_films(
     clips_of_film: Mapping[str, Sequence[Clip]],
 ) -> dict[str, dict[str, Any]]:
-    """Return title, year and genres of the films of which one of these is known."""
+    """Return title, year, genres and other genres of the films of which one of these is known."""
     facts_of_film = {}
     for movie_id, clips in clips_of_film.items():
         facts = _film_facts(clips)

@@ -25,6 +25,23 @@ def concepts() -> dict[str, str]:
     }
 
 
+def subconstructs() -> dict[str, tuple[str, ...]]:
+    """Return the sub-constructs in their order, each with the concepts that have an instance of it.
+
+    >>> subconstructs()["male gaze"]
+    ('Type of shot', 'Look')
+    """
+    members: dict[str, list[str]] = {}
+    for entry in packaged(THESAURUS)["subconstructs"]:
+        members[entry["name"]] = []
+    for concept in packaged(THESAURUS)["concepts"]:
+        for instance in concept.get("instances", ()):
+            for name in instance["subconstructs"]:
+                if concept["name"] not in members[name]:
+                    members[name].append(concept["name"])
+    return {name: tuple(names) for name, names in members.items()}
+
+
 def canonical_concept(spelling: str) -> str | None:
     """Return the canonical name of a concept, None for an unknown word.
 
@@ -44,11 +61,14 @@ def canonical_level(spelling: str) -> str | None:
 
 
 def concept_meaning(name: str) -> str:
-    """Return the definition of a canonical concept with its examples, "" for an unknown one.
+    """Return what a canonical concept or a sub-construct means, "" for an unknown name.
 
     >>> concept_meaning("Soundtrack").partition(" For")[0]
     'Music or sounds that underline that somebody is on view.'
     """
+    for entry in packaged(THESAURUS)["subconstructs"]:
+        if entry["name"] == name:
+            return str(entry["definition"])
     for entry in packaged(THESAURUS)["concepts"]:
         if entry["name"] == name:
             return f"{entry['definition']} For example: {'; '.join(entry['examples'])}."

@@ -1,5 +1,6 @@
 """Tasks that share a row, such as one concept against two kinds of negatives: bars side by side."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,8 @@ def _draw(axes: Any, run: ReportRun, group: Bars, metric: str) -> None:
             if guess is not None:
                 ends = [place - 0.46 * height, place + 0.46 * height]
                 axes.plot([guess, guess], ends, color="black", lw=1.2)
-    label_rows(axes, group.rows, fontsize=7.5)
+    wrapped = [textwrap.fill(row, 22) for row in group.rows]
+    label_rows(axes, wrapped, fontsize=7.5)
     left, right = axes.get_xlim()
     axes.set_xlim(min(left, 0), max(right, 1) if right > 1.1 else 1)
     draw_grid(axes)

@@ -23,7 +23,6 @@ from obygaze_features.core.plugins import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PUBLISHED
 from obygaze_models.protocols.clips import clip_table
@@ -111,7 +110,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     tasks = {}
     left_out = []
-    for name, modality in concepts().items():
+    for name, modality in manifest.header.concepts.items():
         if modality != "visual" or name not in has:
             continue
         n_clips = int(has[name].sum())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.figures import draw_stats
@@ -16,6 +18,7 @@ from obygaze_features.manifest.vocabulary import (
     canonical_level,
     concept_meaning,
     concepts,
+    film_facts,
 )
 
 ROWS = [
@@ -199,6 +202,27 @@ def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -
         "tt0467406": facts,
         "a": {"title": "À nos amours"},
     }
+
+
+def test_a_film_whose_genres_differ_between_sources_is_named_with_both() -> None:
+    ids = ("tt0110912", "tt0212338", "tt0467406")
+    clips = tuple(Clip(f"{film}-1", film, level="EN") for film in ids)
+    text = str(compute_stats(Manifest("films", Header("films"), clips)))
+    assert "genres: mobygaze_movielist.csv, the list of films of MObyGaze" in text
+    line = "genres of Pulp Fiction in Table 3 of the paper of ObyGaze12: Drama, Mystery"
+    assert line in text
+    assert "genres of Meet the Parents: not recorded" in text
+
+
+def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:
+    path = real_data("mobygaze", "mobygaze_movielist.csv")
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter=";"))
+    assert len(rows) == 20
+    for row in rows:
+        genres = [genre.strip() for genre in row["genre"].split(",")]
+        facts = film_facts(row["imdb_key"])
+        assert facts["genres"] == genres and "genres_source" not in facts
 
 
 def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> None:

@@ -55,6 +55,7 @@ class TestShipped:
                 "paper-fig3",
                 "paper-pcbm",
                 "paper-baselines",
+                "obygaze12-subconstructs",
             ),
             *("honest", "honest-frames", "honest-levels"),
             *("mobygaze-visual", "mobygaze-diversity", "mobygaze-weak"),

@@ -1,0 +1,321 @@
+"""The thesaurus of objectification: sub-constructs, concepts and instances; groups of concepts.
+
+Clips are annotated with concepts, not with instances. A clip therefore belongs to every
+sub-construct that one of its concepts has an instance of.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.console import count, table
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import require_file
+from obygaze_features.core.options import Option
+from obygaze_features.core.schema_check import Table, read_toml
+from obygaze_features.core.schema_rules import list_of, near, text
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
+from obygaze_features.manifest.model import (
+    LEVELS,
+    Clip,
+    Header,
+    Manifest,
+    View,
+    concept_name,
+)
+from obygaze_features.manifest.vocabulary import THESAURUS, packaged, subconstructs
+
+NOTE = (
+    "The paper assigns no instance to a sub-construct; the last column is this program's reading. "
+    "`obygaze manifest group --groups FILE` takes yours."
+)
+Groups = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class SubConstruct:
+    """A sub-construct, and the concepts that have an instance of it."""
+
+    name: str
+    definition: str
+    source: str
+    concepts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A form in which a concept is seen; the sub-constructs are those of this program's reading."""
+
+    name: str
+    subconstructs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ThesaurusConcept:
+    """A concept with its instances; only visual concepts have some."""
+
+    name: str
+    modality: str
+    definition: str
+    source: str
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True)
+class Thesaurus:
+    """The three levels of the thesaurus, with the clips of a manifest, if one was given.
+
+    `clips` has, for each concept and sub-construct, the number of clips of each annotation level.
+    """
+
+    subconstructs: tuple[SubConstruct, ...]
+    concepts: tuple[ThesaurusConcept, ...]
+    manifest: str = ""
+    clips: Mapping[str, Mapping[str, int]] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the thesaurus as one JSON document."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows: list[tuple[object, ...]] = []
+        for concept in self.concepts:
+            for instance in concept.instances:
+                assigned = ", ".join(instance.subconstructs)
+                rows.append((concept.name, instance.name, concept.source, assigned))
+        instances = table(("concept", "instance", "source", "sub-constructs"), rows)
+        others = [c for c in self.concepts if not c.instances]
+        without = ", ".join(f"{c.name} ({c.modality}; {c.source})" for c in others)
+        meanings = [
+            (item.name, ", ".join(item.concepts), item.definition)
+            for item in self.subconstructs
+        ]
+        parts = [
+            instances,
+            f"Without instances: {without}.",
+            NOTE,
+            table(("sub-construct", "concepts", "meaning"), meanings),
+        ]
+        if self.clips is not None:
+            parts.append(self._counts(self.clips))
+        return "\n\n".join(parts)
+
+    def _counts(self, clips: Mapping[str, Mapping[str, int]]) -> str:
+        """Return the clips of each level with each sub-construct, then with each concept."""
+        rows = []
+        for name, by_level in clips.items():
+            numbers = [by_level[level] for level in LEVELS]
+            rows.append((name, *numbers, sum(numbers)))
+        headers = (f"clips of {self.manifest} with", *LEVELS, "all")
+        return table(headers, rows)
+
+
+def thesaurus(
+    manifest: str | os.PathLike[str] | Manifest | None = None,
+    *,
+    view: View | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Thesaurus:
+    """List sub-constructs, concepts and their instances, with counts of a manifest.
+
+    The names are those of Table 1 of the paper of ObyGaze12, in other words; sub-constructs of an
+    instance are a reading of this program, because the paper assigns none.
+
+    Args:
+        manifest: A manifest, whose clips are counted.
+        view: View to count. [default: visual where clips have visual concepts]
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        thesaurus().subconstructs[0].concepts
+
+    Commands:
+        obygaze manifest thesaurus
+        obygaze manifest thesaurus obygaze12
+        obygaze manifest thesaurus --json
+    """
+    members = subconstructs()
+    of_paper = []
+    for entry in packaged(THESAURUS)["subconstructs"]:
+        name = entry["name"]
+        of_paper.append(
+            SubConstruct(name, entry["definition"], entry["source"], members[name])
+        )
+    concepts = [_concept(entry) for entry in packaged(THESAURUS)["concepts"]]
+    whole = Thesaurus(tuple(of_paper), tuple(concepts))
+    if manifest is None:
+        return whole
+    counted = read_manifest(manifest, workspace=workspace)
+    counted = counted.view(view or counted.usual_view)
+    clips = {}
+    for name, names in members.items():
+        clips[name] = _clips_with(counted, names)
+    for concept in concepts:
+        clips[concept.name] = _clips_with(counted, [concept.name])
+    title = f"{counted.name}, {counted.header.view.replace('_', ' ')} view,"
+    return replace(whole, manifest=title, clips=clips)
+
+
+def _concept(entry: Mapping[str, Any]) -> ThesaurusConcept:
+    instances = []
+    for instance in entry.get("instances", ()):
+        instances.append(Instance(instance["name"], tuple(instance["subconstructs"])))
+    return ThesaurusConcept(
+        entry["name"],
+        entry["modality"],
+        entry["definition"],
+        entry["source"],
+        tuple(instances),
+    )
+
+
+def _clips_with(manifest: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
+    """Return how many clips of each level have one of these concepts."""
+    wanted = set(names)
+    levels = Counter(
+        clip.level for clip in manifest if not wanted.isdisjoint(clip.concepts)
+    )
+    return {level: levels[level] for level in LEVELS}
+
+
+_GROUPS = Table(
+    {"groups": Table(others=list_of(text, least=1), names=concept_name)}, ("groups",)
+)
+
+
+@dataclass(frozen=True)
+class GroupedManifest:
+    """A manifest whose concepts are groups, and its file."""
+
+    manifest: Manifest
+    groups: Groups
+    path: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the groups, and the facts of the manifest."""
+        return {
+            "name": self.manifest.name,
+            "path": str(self.path),
+            "sha256": manifest_sha256(self.manifest),
+            "clips": len(self.manifest),
+            "groups": {name: list(names) for name, names in self.groups.items()},
+            "clips_of_group": {name: self._n_clips(name) for name in self.groups},
+        }
+
+    def __str__(self) -> str:
+        rows = [
+            (name, ", ".join(names), self._n_clips(name))
+            for name, names in self.groups.items()
+        ]
+        size = count(len(self.manifest), self.manifest.header.unit)
+        groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
+        return f"{self.path}: {size}\n{groups}"
+
+    def _n_clips(self, group: str) -> int:
+        return sum(group in clip.concepts for clip in self.manifest)
+
+
+def group_concepts(
+    manifest: str | os.PathLike[str] | Manifest,
+    name: Annotated[str, Option("-o --output")],
+    *,
+    groups: str | os.PathLike[str] | Groups | None = None,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> GroupedManifest:
+    """Make a manifest whose concepts are groups of concepts, such as sub-constructs.
+
+    A clip has a group if it has one of its concepts. Groups may share concepts; a concept that is
+    in no group stays. Models, audits and reports then take groups as they take concepts. Without
+    --groups these are the five sub-constructs, as this program reads them (`obygaze manifest
+    thesaurus`).
+
+    Args:
+        manifest: The manifest, which is not changed.
+        name: Name of the new manifest.
+        groups: A TOML file with the concepts of each group, in a table [groups]; in Python also a
+            mapping.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        group_concepts("obygaze12", "by-subconstruct").manifest.header.concepts
+
+    Commands:
+        obygaze manifest group obygaze12 -o by-subconstruct
+        obygaze manifest group obygaze12 -o by-theory --groups groups.toml
+    """
+    path = Workspace.of(workspace).new_manifest(name)
+    before = read_manifest(manifest, workspace=workspace)
+    chosen: Groups = subconstructs()
+    if isinstance(groups, Mapping):
+        chosen = groups
+    elif groups is not None:
+        chosen = _read_groups(Path(groups))
+    after = replace(grouped_concepts(before, chosen), name=path.stem)
+    write_manifest(after, path, force=force)
+    return GroupedManifest(after, chosen, path)
+
+
+def _read_groups(path: Path) -> Groups:
+    """Return the groups of a TOML file."""
+    require_file(path)
+    document = read_toml(path.read_bytes(), str(path))
+    checked = document.check(_GROUPS)
+    document.raise_if_any("the groups are not valid")
+    groups: Groups = checked["groups"]
+    return groups
+
+
+def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
+    """Return a manifest whose concepts are these groups, and the concepts that are in none.
+
+    Args:
+        manifest: The manifest.
+        groups: The concepts of each group.
+    """
+    known = manifest.header.concepts
+    in_a_group: set[str] = set()
+    modality_of_group: dict[str, str] = {}
+    for group, names in groups.items():
+        for name in names:
+            if name not in known:
+                raise FixInput(
+                    f"group {group!r} has an unknown concept {name!r}{near(name, known)}",
+                    where=manifest.name,
+                    hint=f"the concepts of {manifest.name}: {', '.join(known)}",
+                )
+        modalities = sorted({known[name] for name in names})
+        if len(modalities) > 1:
+            raise FixInput(
+                f"group {group!r} has concepts of several modalities: {', '.join(modalities)}",
+                where=manifest.name,
+                hint="make one group for each modality",
+            )
+        modality_of_group[group] = modalities[0]
+        in_a_group.update(names)
+    left = {name: kind for name, kind in known.items() if name not in in_a_group}
+    for group in groups:
+        if group in left:
+            raise FixInput(
+                f"group {group!r} has the name of a concept that is in no group",
+                where=manifest.name,
+                hint="give the group another name",
+            )
+    clips = []
+    for clip in manifest:
+        names_of_clip = set(clip.concepts)
+        of_groups = [g for g, n in groups.items() if not names_of_clip.isdisjoint(n)]
+        others = [concept for concept in clip.concepts if concept in left]
+        clips.append(replace(clip, concepts=(*of_groups, *others)))
+    listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
+    header: Header = replace(
+        manifest.header,
+        concepts={**modality_of_group, **left},
+        notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
+    )
+    return replace(manifest, header=header, clips=tuple(clips))

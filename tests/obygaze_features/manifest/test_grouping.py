@@ -1,0 +1,181 @@
+"""The three levels of the thesaurus, and manifests whose concepts are groups."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.data import real_data
+from support.experiments import films, planted, run_on, store_of, write_workspace
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest import group_concepts, grouped_concepts, thesaurus
+from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import sections_of
+
+TABLE_1 = {
+    "Type of shot": 3,
+    "Look": 2,
+    "Body": 4,
+    "Posture": 6,
+    "Clothing": 4,
+    "Appearance": 1,
+    "Expression of emotion": 1,
+    "Activities": 1,
+}
+
+
+def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> None:
+    whole = thesaurus()
+    instances = {c.name: len(c.instances) for c in whole.concepts if c.instances}
+    assert instances == TABLE_1 and sum(instances.values()) == 22
+    assert len(whole.subconstructs) == 5
+    known = {item.name for item in whole.subconstructs}
+    for concept in whole.concepts:
+        assert concept.source and (concept.modality == "visual") == bool(
+            concept.instances
+        )
+        for instance in concept.instances:
+            assert instance.name and set(instance.subconstructs) <= known
+            assert instance.subconstructs
+    for item in whole.subconstructs:
+        assert item.source == "ObyGaze12, Table 1"
+        assert item.concepts == subconstructs()[item.name]
+        assert concept_meaning(item.name) == item.definition
+    text = str(whole)
+    assert "The paper assigns no instance to a sub-construct" in text
+    assert "skipping" in text and "Narratology (narrative" in text
+
+
+def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
+    """The numbers of clips with a concept are those of the released table, in the visual view."""
+    manifest = read(real_data("obygaze12", "ObyGaze12_thresh_02.csv")).manifest
+    clips = thesaurus(manifest).clips
+    assert clips is not None
+    totals = {name: sum(by_level.values()) for name, by_level in clips.items()}
+    assert totals["Activities"] == 379 and totals["Appearance"] == 98
+    # Counted with the names of the released table.
+    gaze = Counter(
+        clip.level
+        for clip in manifest.view("visual")
+        if "Look" in clip.concepts or "Type of shot" in clip.concepts
+    )
+    assert clips["male gaze"] == {level: gaze[level] for level in clips["male gaze"]}
+    assert totals["male gaze"] == 282
+
+
+CLIPS = (
+    Clip("a-1", "a", level="S", concepts=("Look", "Body", "Voice")),
+    Clip("a-2", "a", level="HN", concepts=("Activities",)),
+    Clip("a-3", "a", level="EN"),
+    Clip("b-1", "b", level="HN", concepts=("Voice",)),
+)
+VISUAL = {"Look": "visual", "Body": "visual", "Activities": "visual"}
+
+
+def toy() -> Manifest:
+    return Manifest("toy", Header("toy", {**VISUAL, "Voice": "audio"}), CLIPS)
+
+
+def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> None:
+    groups = {"seen": ["Look", "Body"], "body": ["Body"], "done": ["Activities"]}
+    grouped = grouped_concepts(toy(), groups)
+    assert [clip.concepts for clip in grouped] == [
+        ("seen", "body", "Voice"),
+        ("done",),
+        (),
+        ("Voice",),
+    ]
+    assert grouped.header.concepts == {
+        "seen": "visual",
+        "body": "visual",
+        "done": "visual",
+        "Voice": "audio",
+    }
+    assert "seen: Look, Body; body: Body; done: Activities" in grouped.header.notes[-1]
+    # Groups of visual concepts leave the visual view as it is.
+    levels = [clip.level for clip in grouped.view("visual")]
+    assert (
+        levels
+        == [clip.level for clip in toy().view("visual")]
+        == [
+            "S",
+            "HN",
+            "EN",
+            "EN",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
+        ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
+        ({"Voice": ["Look"]}, "the name of a concept that is in no group"),
+    ],
+)
+def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(FixInput, match=message):
+        grouped_concepts(toy(), groups)
+
+
+def test_a_file_of_groups_and_the_commands(tmp_path: Path) -> None:
+    write_manifest(toy(), tmp_path / "manifests" / "toy.toml")
+    file = tmp_path / "groups.toml"
+    file.write_text('[groups]\nseen = ["Look", "Body"]\n')
+    done = call_obygaze(
+        *("-C", tmp_path, "manifest", "group", "toy", "-o", "seen"),
+        *("--groups", file, "--json"),
+    )
+    assert json.loads(done.stdout)["clips_of_group"] == {"seen": 1}
+    written = read_manifest("seen", workspace=tmp_path)
+    assert written["a-1"].concepts == ("seen", "Voice")
+    counts = call_obygaze("-C", tmp_path, "manifest", "thesaurus", "toy", "--json")
+    assert json.loads(counts.stdout)["clips"]["male gaze"]["S"] == 1
+    file.write_text('[groups]\nseen = "Look"\n')
+    with pytest.raises(FixInput, match="the groups are not valid"):
+        group_concepts("toy", "again", groups=file, workspace=tmp_path)
+    with pytest.raises(NotFound):
+        group_concepts("toy", "again", groups=tmp_path / "no", workspace=tmp_path)
+
+
+def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None:
+    manifest = grouped_concepts(films(4, 60, seed=2), subconstructs())
+    X = planted(films(4, 60, seed=2), width=14)
+    store = store_of(tmp_path / "s", manifest, X)
+    quick = ["report.replicates=2", "grid.baselines=[]"]
+    run = run_on(
+        tmp_path,
+        load_protocol("obygaze12-subconstructs", quick),
+        manifest,
+        {"x": store},
+    )
+    assert len(run.cells) == 10
+    tables = [
+        table
+        for section in sections_of(ReportRun.of_run(run))
+        for table in section.tables
+        if table.key.startswith("bars")
+    ]
+    assert [row[0] for row in tables[0].rows] == list(subconstructs())
+    only = ['grid.models=["pcbm-lr"]', 'grid.train=["HN_S"]', 'grid.test=["HN_S"]']
+    settings = ["models.pcbm-lr.tolerance=0.1", "report.compare=false"]
+    bottleneck = load_protocol("honest", [*quick, *only, *settings])
+    heads = ReportRun.of_run(run_on(tmp_path, bottleneck, manifest, {"x": store})).heads
+    assert set(heads[0].concepts) <= set(subconstructs()) and heads[0].concepts
+    write_workspace(tmp_path, manifest, X)
+    audited = call_obygaze(
+        *("-C", tmp_path, "audit", "annotations", manifest.name, "--json"),
+        *("--x", "level == S", "--y", "level == HN"),
+    )
+    names = {value["value"] for value in json.loads(audited.stdout)["values"]}
+    assert names == set(subconstructs())
