@@ -34,7 +34,10 @@ _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
     *("download_mb", "gated", "depth", "weights_sha256"),
 )
-"""The keys that `like` does not copy, because they belong to one checkpoint."""
+"""The keys that `like` does not copy as they are, because they belong to one checkpoint."""
+
+LIKE = "like "
+"""Before the title of another card, where a card has none of its own."""
 
 Sources = Mapping[str, Path | Card]
 """The file of each card by its name, or the card that a function of a package returned."""
@@ -297,9 +300,11 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
         circle = " -> ".join(each.stem for each in (*seen, base))
         raise FixInput(f"circular `like`: {circle}", where=str(path))
     tree = _document(base, sources, seen).tree
-    document.tree = _merged(
-        document.tree, {k: tree[k] for k in tree if k not in _NOT_INHERITED}
-    )
+    inherited = {k: tree[k] for k in tree if k not in _NOT_INHERITED}
+    title = tree.get("title")
+    if isinstance(title, str):
+        inherited["title"] = LIKE + title.removeprefix(LIKE)
+    document.tree = _merged(document.tree, inherited)
     return document
 
 

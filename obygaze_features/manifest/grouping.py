@@ -251,7 +251,7 @@ def group_concepts(
     """
     path = Workspace.of(workspace).new_manifest(name)
     before = read_manifest(manifest, workspace=workspace)
-    chosen: Groups = subconstructs()
+    chosen = _subconstructs_of(before)
     if isinstance(groups, Mapping):
         chosen = groups
     elif groups is not None:
@@ -259,6 +259,22 @@ def group_concepts(
     after = replace(grouped_concepts(before, chosen), name=path.stem)
     write_manifest(after, path, force=force)
     return GroupedManifest(after, chosen, path)
+
+
+def _subconstructs_of(manifest: Manifest) -> Groups:
+    """Return the sub-constructs with those of their concepts that a manifest has."""
+    groups = {}
+    for group, names in subconstructs().items():
+        known = [name for name in names if name in manifest.header.concepts]
+        if known:
+            groups[group] = known
+    if not groups:
+        raise FixInput(
+            "the manifest has none of the concepts of the sub-constructs",
+            where=manifest.name,
+            hint="name your groups in a file: --groups FILE",
+        )
+    return groups
 
 
 def _read_groups(path: Path) -> Groups:

@@ -11,6 +11,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
@@ -37,7 +38,8 @@ from obygaze_features.store.write.writer import StoreWriter
 Pool = Literal["none", "also", "only"]
 Dtype = Literal["float16", "float32", "float64"]
 POOLED = "pooled"
-SHOWN_CLIPS = 20
+SHOWN_REASONS = 5
+MISSING = ".missing.csv"  # after the name of the store
 CONTENT = "What is in the files"
 STORAGE = "How they are stored"
 FACTS = "Facts to keep"
@@ -66,7 +68,7 @@ class ImportSettings:
 
 @dataclass(frozen=True)
 class ImportedStore:
-    """The result of an import."""
+    """The result of an import; `missing_file` lists the clips without features, if any."""
 
     path: Path
     n_clips: int
@@ -75,10 +77,12 @@ class ImportedStore:
     failed: Mapping[str, str]
     not_in_manifest: Sequence[str]
     warnings: Sequence[str]
+    missing_file: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the import."""
-        return {**asdict(self), "path": str(self.path)}
+        file = None if self.missing_file is None else str(self.missing_file)
+        return {**asdict(self), "path": str(self.path), "missing_file": file}
 
     def __str__(self) -> str:
         shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
@@ -87,9 +91,22 @@ class ImportedStore:
 
     @property
     def notes(self) -> list[str]:
-        """The first clips without features, and how many are not in the manifest."""
-        reasons = list(self.failed.items())[:SHOWN_CLIPS]
-        notes = [f"{clip}: {reason}" for clip, reason in reasons]
+        """How many clips have no features and why, and how many are not in the manifest."""
+        notes = []
+        if self.failed:
+            file = (
+                f"; all are listed in {self.missing_file}" if self.missing_file else ""
+            )
+            notes.append(f"{count(len(self.failed), 'clip')} without features{file}")
+        clips_of_reason: dict[str, list[str]] = {}
+        for clip, reason in self.failed.items():
+            clips_of_reason.setdefault(reason, []).append(clip)
+        by_number = sorted(clips_of_reason.items(), key=lambda item: -len(item[1]))
+        for reason, clips in by_number[:SHOWN_REASONS]:
+            notes.append(f"  {count(len(clips), 'clip')}, {reason}: {few(clips, 3)}")
+        n_more = len(by_number) - SHOWN_REASONS
+        if n_more > 0:
+            notes.append(f"  {count(n_more, 'further reason')}")
         if self.not_in_manifest:
             n_clips = len(self.not_in_manifest)
             notes.append(f"{n_clips} clips of the files are not in the manifest")
@@ -282,14 +299,21 @@ def import_store(
     require_terms(path, Terms(settings.licence, settings.citation))
     failed = job.fill(StoreWriter(path), progress)
     in_store = set(rows.clip_ids)
+    reasons = {rows.clip_ids[row]: str(status) for row, status in failed.items()}
+    missing_file = None
+    if reasons:
+        missing_file = Path(path).with_name(Path(path).name + MISSING)
+        table = csv_bytes(("clip_id", "reason"), reasons.items())
+        write_atomic(missing_file, table)
     return ImportedStore(
         path=Path(path),
         n_clips=len(indices),
         n_ok=len(indices) - len(failed),
         arrays={spec.name: spec.tail_shape for spec in job.specs},
-        failed={rows.clip_ids[row]: str(status) for row, status in failed.items()},
+        failed=reasons,
         not_in_manifest=[clip for clip in ids if clip not in in_store],
         warnings=source.warnings,
+        missing_file=missing_file,
     )
 
 

@@ -235,14 +235,17 @@ def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     path.write_text(
         'schema = "obygaze-backbone/1"\nlike = "clip-l14"\nname = "clip-b32"\n'
     )
-    with pytest.raises(FixInput) as caught:
-        find_card("clip-b32", own)
-    (line,) = caught.value.details
-    assert line.endswith("title: required key is missing")
-    path.write_text(path.read_text() + 'title = "x"\n')
     card = find_card("clip-b32", own)
+    assert card.title == "like CLIP ViT-L/14, OpenAI"
     assert (card.checkpoint, card.gflop, card.revision) == ("", 0, "main")
     assert card.geometry == find_card("clip-l14").geometry
+    # A card that is like this one has the same title, and one of its own takes precedence.
+    other = own.root / "backbones" / "other.toml"
+    text = 'schema = "obygaze-backbone/1"\nlike = "clip-b32"\nname = "other"\n'
+    other.write_text(text)
+    assert find_card("other", own).title == "like CLIP ViT-L/14, OpenAI"
+    other.write_text(text + 'title = "mine"\n')
+    assert find_card("other", own).title == "mine"
 
 
 def test_cards_of_installed_packages(

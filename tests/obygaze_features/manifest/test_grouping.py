@@ -148,6 +148,22 @@ def test_a_file_of_groups_and_the_commands(tmp_path: Path) -> None:
         group_concepts("toy", "again", groups=tmp_path / "no", workspace=tmp_path)
 
 
+def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
+    tmp_path: Path,
+) -> None:
+    grouped = group_concepts(toy(), "sub", workspace=tmp_path).manifest
+    assert grouped["a-1"].concepts == (
+        "male gaze",
+        "sexualisation",
+        "surveillance of the feminine body",
+        "Voice",
+    )
+    assert "infantilism or animalisation" not in grouped.header.concepts
+    other = Manifest("other", Header("other", {"Light": "visual"}), ())
+    with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
+        group_concepts(other, "sub2", workspace=tmp_path)
+
+
 def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None:
     manifest = grouped_concepts(films(4, 60, seed=2), subconstructs())
     X = planted(films(4, 60, seed=2), width=14)

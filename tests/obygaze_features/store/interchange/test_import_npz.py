@@ -386,3 +386,31 @@ def test_a_fact_never_replaces_what_the_import_records(
     assert done.code == 2
     assert f"the fact {name!r} is recorded by the import itself" in done.stderr
     assert not (tmp_path / "stores").exists()
+
+
+def test_clips_without_features_are_counted_by_reason_and_listed_in_a_file(
+    tmp_path: Path,
+) -> None:
+    odd = X.copy()
+    odd[1, 2] = np.nan
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=odd)
+    wanted = [*IDS, *(f"tt09-{number:03d}" for number in range(40))]
+    roster = ManifestClips("m", "12" * 32, wanted, [film_of(clip) for clip in wanted])
+    source = open_features("npz", [file], {"clip": "X"})
+    done = import_store(source, tmp_path / "s", manifest=roster)
+    first, most, least = done.notes
+    assert done.missing_file == tmp_path / "s.missing.csv"
+    assert first == f"41 clips without features; all are listed in {done.missing_file}"
+    assert most.startswith("  40 clips, ") and "missing in the files" in most
+    assert most.endswith("tt09-000, tt09-001, tt09-002 and 37 more")
+    assert least.startswith("  1 clip, ") and least.endswith("tt02-9")
+    lines = done.missing_file.read_text("utf-8").splitlines()
+    assert lines[0] == "clip_id,reason" and len(lines) == 42
+    assert [line.split(",")[0] for line in lines[1:]] == ["tt02-9", *wanted[3:]]
+
+
+def test_without_missing_clips_there_is_no_file(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    done = import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
+    assert done.missing_file is None and done.notes == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.npz", "s"]
