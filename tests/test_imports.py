@@ -1,10 +1,18 @@
-"""No module imports itself by way of others, not even inside a function."""
+"""No module imports itself by way of others, and what is slow or private of others stays out."""
 
 from __future__ import annotations
 
+import ast
 import graphlib
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import grimp
+import pytest
+from support.cli import ROOT, environment
+from support.stores import sealed_store
 
 PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
 
@@ -22,3 +30,73 @@ def test_there_is_no_import_cycle():
         order.prepare()
     except graphlib.CycleError as error:
         raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+def _private_imports(path: Path) -> list[str]:
+    """Imports of modules of other packages that these do not offer to others."""
+    modules = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+    private = []
+    for module in modules:
+        package, *words = module.split(".")
+        is_private = any(word.startswith("_") or word == "core" for word in words)
+        if package not in PACKAGES and is_private:
+            private.append(module)
+    return private
+
+
+def test_no_module_imports_what_is_private_in_another_package(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text(
+        "import os\nimport sklearn.tree._tree\n"
+        "from zarr.core.chunk_grids import X\nfrom numpy import _core\n"
+        "from obygaze_features.core import files\n",
+        encoding="utf-8",
+    )
+    assert _private_imports(sample) == [
+        "sklearn.tree._tree",
+        "zarr.core.chunk_grids.X",
+        "numpy._core",
+    ]
+    private = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            modules = _private_imports(path)
+            if modules:
+                private[str(path.relative_to(ROOT))] = modules
+    assert private == {}
+
+
+USES = {
+    "the front door": "import obygaze",
+    "--help": "from obygaze import cli; cli.run(['--help'])",
+    "a store that is opened and read": (
+        "import sys, obygaze\n"
+        "obygaze.open_store(sys.argv[1]).matrix('clip', missing='nan')"
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_h5py_and_matplotlib_are_imported_only_where_they_are_used(
+    tmp_path: Path, use: str
+) -> None:
+    store = tmp_path / "s"
+    sealed_store(store)
+    report = (
+        "import json, sys\n"
+        "loaded = {'h5py', 'matplotlib'}.intersection(sys.modules)\n"
+        "print(json.dumps(sorted(loaded)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{USES[use]}\n{report}", str(store)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []

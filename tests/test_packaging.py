@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib import metadata
@@ -330,6 +331,54 @@ def test_the_program_runs_from_compiled_files_alone(tmp_path):
         for path in (tmp_path / "obygaze_features/backbones/cards").glob("*.toml")
     }
     assert {card["name"] for card in json.loads(done.stdout)["backbones"]} >= shipped
+
+
+def test_the_sdist_is_the_checkout(tmp_path):
+    """Also its tests and its documentation, and nothing that only this machine has."""
+    pytest.importorskip("setuptools", minversion="77")
+    source = tmp_path / "source"
+    names = {path.relative_to(ROOT).as_posix() for path in tracked()}
+    for name in names:
+        copy = source / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((ROOT / name).read_bytes())
+    for stray in ("stores/mine/store.json", "manifests/mine.csv", "secret.key"):
+        (source / stray).parent.mkdir(parents=True, exist_ok=True)
+        (source / stray).write_text("mine", encoding="utf-8")
+    build = (
+        f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    )
+    subprocess.run(
+        [sys.executable, "-c", build], cwd=source, capture_output=True, check=True
+    )
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        files = [member.name for member in archive.getmembers() if member.isfile()]
+    packed = {name.partition("/")[2] for name in files}
+    made = {"PKG-INFO", "setup.cfg"}
+    added = {name for name in packed if not name.startswith("obygaze.egg-info/")}
+    assert added - made == names
+
+
+def test_project_files_name_no_address_and_run_what_the_project_runs():
+    names = ("SECURITY.md", "CODE_OF_CONDUCT.md", ".github/PULL_REQUEST_TEMPLATE.md")
+    templates = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
+    assert len(templates) == 2
+    for path in [*(ROOT / name for name in names), *templates]:
+        assert not re.search(r"\S@\S", path.read_text(encoding="utf-8")), path
+    for path in templates:
+        header = path.read_text(encoding="utf-8").split("---")[1]
+        assert re.search("^name: .", header, flags=re.MULTILINE)
+        assert re.search("^about: .", header, flags=re.MULTILINE)
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    assert "- run: .ci/run\n" in workflow
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    entries = re.findall("entry: (.*)", hooks)
+    assert [entry.split()[:2] for entry in entries] == [
+        [".venv/bin/ruff", "check"],
+        [".venv/bin/ruff", "format"],
+    ]
 
 
 @pytest.mark.check("a clean installation")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
-from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
@@ -48,8 +47,8 @@ COMPRESSORS: dict[str, Any] = {
     "blosc": BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"),
 }
 STORE = OwnFolder("store", lambda folder: f"it has no {Plan.FILE}")
-# The file of a chunk is `c.0.0`, in one folder for each array.
-CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
+# The file of a chunk is `c.0.0`, in one folder for each array. zarr does not export the type.
+CHUNK_KEYS: Any = {"name": "default", "separator": "."}
 
 
 def create_store(
