@@ -62,7 +62,7 @@ def notes_of_films(films: Iterable[ChosenFilm]) -> list[str]:
 def titles_of_films(manifest: Manifest) -> dict[str, str]:
     """Return the titles that a manifest has, in its column `movie_title` or `title`, by film."""
     title_of_film = {}
-    for movie_id, titles in _titles_of_columns(manifest).items():
+    for movie_id, titles in _titles_of_columns(manifest.clips).items():
         title_of_film[movie_id] = next(reversed(titles))
     return title_of_film
 
@@ -82,15 +82,19 @@ def titles_of(
 
 def named_films(manifest: Manifest) -> list[NamedFilm]:
     """Return the films of a manifest with their titles and videos."""
-    titles_of_film = _titles_of_columns(manifest)
+    return films_of_clips(manifest.clips)
+
+
+def films_of_clips(rows: Sequence[Clip]) -> list[NamedFilm]:
+    """Return the films of clips, or of windows, with their titles and videos."""
+    titles_of_film = _titles_of_columns(rows)
     videos_of_film: dict[str, dict[str, None]] = {}
-    rows = manifest.clips
     for row in rows.films if isinstance(rows, Windows) else rows:
         videos = videos_of_film.setdefault(row.movie_id, {})
         if row.video:
             videos[row.video] = None
     films = []
-    for movie_id in manifest.films:
+    for movie_id in sorted(videos_of_film):
         titles = dict.fromkeys(titles_of_film.get(movie_id, ()))
         titles.update(dict.fromkeys(_published_titles(movie_id)))
         film = NamedFilm(movie_id, tuple(titles), tuple(videos_of_film[movie_id]))
@@ -218,12 +222,12 @@ def _published_titles(movie_id: str) -> tuple[str, ...]:
     return () if title is None else (str(title),)
 
 
-def _titles_of_columns(manifest: Manifest) -> dict[str, dict[str, None]]:
+def _titles_of_columns(rows: Sequence[Clip]) -> dict[str, dict[str, None]]:
     """Return the different titles that the clips of each film have."""
     titles_of_film: dict[str, dict[str, None]] = {}
-    if isinstance(manifest.clips, Windows):
+    if isinstance(rows, Windows):
         return titles_of_film
-    for clip in manifest.clips:
+    for clip in rows:
         title = title_of_clip(clip)
         if title:
             titles_of_film.setdefault(clip.movie_id, {})[title] = None

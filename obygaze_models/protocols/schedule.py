@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.plugins import (
     SPLITS,
@@ -27,6 +27,7 @@ from obygaze_features.core.plugins import (
     short_value,
 )
 from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.film_choice import choose_film, films_of_clips
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -34,6 +35,7 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
@@ -398,6 +400,8 @@ def _never_tested(clips: _Clips) -> BoolArray:
     unknown = [name for name in splits.never if name not in known_groups]
     if unknown:
         meant = near(unknown[0], known_groups)
+        if splits.group == "movie_id":
+            meant = _film_meant(unknown[0], everyone) or meant
         raise FixInput(
             f"splits.never: no clip has the {splits.group} {unknown[0]!r}{meant}",
             where=table.name,
@@ -407,6 +411,18 @@ def _never_tested(clips: _Clips) -> BoolArray:
         message = f"splits.never names every {splits.group}, so that nothing is tested"
         raise FixInput(message, where=table.name)
     return never
+
+
+def _film_meant(name: str, clips: Sequence[Clip]) -> str:
+    """Return the id of the film that has a title or a file of this name, as a question; or ``.
+
+    A protocol has the ids of films: a title may be that of another film elsewhere.
+    """
+    try:
+        film = choose_film(name, films_of_clips(clips), where="")
+    except ObygazeError:
+        return ""
+    return f" (did you mean {film.movie_id!r}?)"
 
 
 def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:

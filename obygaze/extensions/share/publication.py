@@ -138,15 +138,14 @@ def publish(
     sentences = recovered_sentences(recovered, opened)
     specs = [] if no_parquet else small_arrays(opened)
     notes = []
+    install = f'pip install "obygaze[{EXTRA}]"'
     if specs and find_spec("pyarrow") is None:
         specs = []
-        notes.append(
-            f'{PARQUET_FILE} was not written: it needs pip install "obygaze[{EXTRA}]"'
-        )
+        notes.append(f"{PARQUET_FILE} was not written: it needs {install}")
     if labels is not None and not specs:
         raise FixUsage(
             f"labels are columns of {PARQUET_FILE}, which is not written",
-            hint=notes[0] if notes else "leave out --with-labels",
+            hint=install if notes else "leave out --with-labels",
         )
     manifest = None
     if labels is not None:
