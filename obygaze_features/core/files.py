@@ -78,6 +78,8 @@ SPREADSHEET_LINE = (
     "# for spreadsheets: text that begins with = + - @ or ' has an apostrophe before it"
 )
 _QUOTED = re.compile(r'[,"\n\r]')
+# The first bytes of a zip file, which .xlsx and .ods files are.
+ZIP_MARK = b"PK\x03\x04"
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -289,8 +291,9 @@ def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
     """Write several results in this order, or none if a name exists with other bytes."""
-    for path in files:
-        refuse_spreadsheet_name(path)
+    for path, data in files.items():
+        if not data.startswith(ZIP_MARK):
+            refuse_spreadsheet_name(path)
     wanted = [path for path, data in files.items() if force or free_for(path, data)]
     for path in wanted:
         if force:

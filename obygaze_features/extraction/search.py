@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.written_tables import check_table_name, write_table
+from obygaze_features.manifest.listing import film_columns
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.text import TextTower
@@ -27,7 +28,9 @@ class Hit(NamedTuple):
 
 
 class Hits(list[Hit]):
-    """The clips most like a query, best first."""
+    """The clips most like a query, best first; `notes` name the file that they were written to."""
+
+    notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the clips."""
@@ -46,6 +49,7 @@ def search(
     top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
     out: Annotated[str | Path | None, Option("-o --output", metavar="PATH")] = None,
+    for_spreadsheets: bool = False,
     force: bool = False,
     load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
     workspace: str | Path | None = None,
@@ -65,7 +69,9 @@ def search(
         array: The features to compare. [default: clip, or the first array]
         top: How many clips.
         weights: Weights of the text tower. [default: the backbone's own]
-        out: Write the clips as CSV.
+        out: Write the clips to this file: .csv, .xlsx, .parquet or .json.
+        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
+            line says so.
         force: Replace the output if it exists.
         load: Returns the text tower of a card, instead of `load_text_tower`.
         workspace: The workspace, if it is not the current one.
@@ -87,6 +93,8 @@ def search(
     from obygaze_features.store import Store, open_store
 
     here = Workspace.of(workspace)
+    if out is not None:
+        check_table_name(out, for_spreadsheets=for_spreadsheets)
     if not isinstance(store, Store):
         store = open_store(here.existing_store(str(store)))
     if not array:
@@ -106,5 +114,13 @@ def search(
     movie_ids = store.movie_ids_of(rows).tolist()
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
     if out is not None:
-        write_new(Path(out), csv_bytes(Hit._fields, hits), force=force)
+        manifest = store.find_manifest(here)
+        columns = {
+            "clip_id": clip_ids,
+            "movie_id": movie_ids,
+            "cosine": cosines.tolist(),
+            **film_columns(clip_ids, movie_ids, manifest),
+        }
+        write_table(out, columns, for_spreadsheets=for_spreadsheets, force=force)
+        hits.notes = (f"wrote {out}",)
     return hits

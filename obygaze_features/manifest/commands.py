@@ -19,7 +19,7 @@ COMMANDS = {
         "Cut whole films into windows.",
     ),
     "ls": (f"{_HERE}.overview:list_manifests", "List the manifests of the workspace."),
-    "show": (f"{_HERE}.overview:show_manifest", "Show a manifest's header and clips."),
+    "show": (f"{_HERE}.overview:show_command", "Show a manifest's header and clips."),
     "check": (
         f"{_HERE}.overview:check_manifests",
         "Check manifests against the schema.",

@@ -2,24 +2,27 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.file_names import composed
+from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.film_choice import (
     ChosenFilm,
     choose_film,
     named_films,
 )
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
-from obygaze_features.manifest.vocabulary import Level, concept_meaning, film_facts
+from obygaze_features.manifest.vocabulary import Level, concept_meaning
 
 SHOWN_CLIPS = 20
 
@@ -167,7 +170,7 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ManifestPage:
+class ManifestPage(Listing):
     """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
 
     `concept` and `film` are those that were asked for, if any were.
@@ -192,6 +195,11 @@ class ManifestPage:
             parts.append(f"{self.concept}: {meaning}\n")
         clips = self.selection.clips[: self._n_shown]
         return "\n".join([*parts, _clip_table(clips)])
+
+    def table(self) -> Columns:
+        """Return the selected clips, by default all of them, as the columns of a table."""
+        clips = self.selection.clips[: self.limit or None]
+        return manifest_columns(replace(self.selection, clips=clips))
 
     @property
     def notes(self) -> list[str]:
@@ -240,6 +248,7 @@ def show_manifest(
         obygaze manifest show obygaze12 --concept Clothing
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
+        obygaze manifest show obygaze12 --level S -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
     chosen_film = None
@@ -282,7 +291,7 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     """Return the clips as a table; a column that no clip has a value for is left out."""
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
-        "title": [_title(clip) for clip in clips],
+        "title": [title_of(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
         "start": [_time(clip.start_s) for clip in clips],
@@ -293,11 +302,6 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return table(tuple(filled), zip(*filled.values(), strict=True))
-
-
-def _title(clip: Clip) -> Any:
-    """Return the title of a clip's film, None where it is unknown."""
-    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title")
 
 
 def _time(seconds: float | None) -> str | None:
@@ -375,3 +379,8 @@ def check_manifests(
                 f"{error.where}: {error.message}"
             ]
     return ManifestCheck(violations)
+
+
+show_command = command_of(
+    show_manifest, "show", then=ManifestPage.write, then_group="Options"
+)

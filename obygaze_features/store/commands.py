@@ -11,7 +11,7 @@ COMMANDS = {
         "List the stores of the workspace.",
     ),
     "info": (
-        f"{_HERE}.read.overview:describe_store",
+        f"{_HERE}.read.overview:info_command",
         "Explain what a store holds and how it was made.",
     ),
     "verify": (

@@ -15,6 +15,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
 from obygaze_features.core.plugins import find_plugin, install_hint, is_own_code
 from obygaze_features.core.schema_rules import near
+from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_models.evaluation.bootstrap import interval_of
 from obygaze_models.evaluation.families import DrawnDifference, family_p_values
 from obygaze_models.evaluation.metrics import (
@@ -99,7 +100,7 @@ class CellOfRuns:
 
 
 @dataclass(frozen=True)
-class ComparedRuns:
+class ComparedRuns(Listing):
     """Runs side by side.
 
     Attributes:
@@ -122,6 +123,29 @@ class ComparedRuns:
 
     def __str__(self) -> str:
         return comparison_text(self)
+
+    def table(self) -> Columns:
+        """Return a row for each cell and run, with the difference to the first run."""
+        rows: list[dict[str, Any]] = []
+        for cell in self.cells:
+            of_runs = zip(self.runs, cell.values, cell.differences, strict=True)
+            for run, value, difference in of_runs:
+                row: dict[str, Any] = {
+                    "train": cell.train,
+                    "test": cell.test,
+                    "model": cell.model,
+                    "store": cell.store,
+                    "run": run,
+                    "metric": self.metric,
+                }
+                for name in ("value", "low", "high", "n_clips"):
+                    row[name] = getattr(value, name, None)
+                row["difference"] = getattr(difference, "value", None)
+                for name in ("low", "high", "p", "n_clips", "n_films"):
+                    row[f"difference_{name}"] = getattr(difference, name, None)
+                rows.append(row)
+        names = rows[0] if rows else ()
+        return {name: [row[name] for row in rows] for name in names}
 
     def sorted(self, by: str) -> ComparedRuns:
         """Return the cells by best "value", by largest "difference", or as they are ("cell")."""

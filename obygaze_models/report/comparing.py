@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.written_tables import Listing
 from obygaze_models.protocols.runner.records import Run, read_folder
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def compare(
     Commands:
         obygaze compare honest-xclip honest-vivit
         obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc --sort value
+        obygaze compare honest-xclip honest-vivit -o compared.xlsx
     """
     from obygaze_models.report.compared_runs import compare_runs
 
@@ -56,4 +58,4 @@ def compare(
     return compare_runs(opened, metric).sorted(sort)
 
 
-command = command_of(compare, "compare")
+command = command_of(compare, "compare", then=Listing.write, then_group="Options")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import csv_table, json_values, write_new
+from obygaze_features.core.files import csv_table, json_values
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
@@ -49,7 +51,8 @@ class Predicted:
     - `in-sample`: the model was trained on the clip, and the score is its own.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
-    facts of the model that gave the scores.
+    facts of the model that gave the scores, `films` what is known of the films and times of the
+    clips, as columns that a file has beside those of the table.
     """
 
     clip_ids: Sequence[str]
@@ -63,6 +66,7 @@ class Predicted:
     absent: Mapping[str, str]
     refused: Mapping[str, str]
     model: ModelInfo | None = None
+    films: Columns = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -120,7 +124,8 @@ class Predicted:
         """Write the scores to files.
 
         Args:
-            output: Write the CSV to this file.
+            output: Write the table to this file, with films and times: .csv, .xlsx, .parquet or
+                .json.
             mediaeval: Write the scores as a run of MediaEval 2015, violence.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the
                 task.
@@ -133,7 +138,8 @@ class Predicted:
         table = self.to_csv(for_spreadsheets=for_spreadsheets)
         written = []
         if output is not None:
-            write_new(Path(output), table.encode("utf-8"), force=force)
+            columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
+            write_table(output, columns, for_spreadsheets=for_spreadsheets, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
             paths = self._write_run(
@@ -277,10 +283,16 @@ def predict(
     saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
     listed = None if clips is None else list(clips)
-    if manifest is not None:
+    rows: Manifest | None
+    if manifest is None:
+        rows = opened.find_manifest(Workspace.of(workspace))
+    else:
         rows = read_manifest(manifest, workspace=workspace)
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
-    return _predict(saved, opened, listed, in_sample=in_sample)
+    predicted, film_of = _predict(saved, opened, listed, in_sample=in_sample)
+    movie_ids = [film_of[clip] for clip in predicted.clip_ids]
+    films = film_columns(predicted.clip_ids, movie_ids, rows)
+    return replace(predicted, films=films)
 
 
 def _row_of(manifest: Manifest, clip: str | Clip) -> Clip:
@@ -293,8 +305,11 @@ def _predict(
     clips: Sequence[str | Clip] | None,
     *,
     in_sample: bool,
-) -> Predicted:
-    """Return the predictions of a model; training clips get their out-of-fold scores."""
+) -> tuple[Predicted, dict[str, str]]:
+    """Return the predictions of a model, and the film of each clip.
+
+    Training clips get their out-of-fold scores.
+    """
     matrix, film_of = read_features(model, store, clips)
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
@@ -316,7 +331,7 @@ def _predict(
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, ids, trained_on, basis, scores, margins, contributions)
     names = list(model.info.classes)
-    return Predicted(
+    predicted = Predicted(
         clip_ids=ids,
         basis=basis,
         classes=names if scores.shape[1] > 1 else names[-1:],
@@ -329,6 +344,7 @@ def _predict(
         refused=refused,
         model=model.info,
     )
+    return predicted, film_of
 
 
 def read_features(

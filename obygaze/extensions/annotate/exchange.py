@@ -24,6 +24,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.written_tables import SUFFIXES, Columns, write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
@@ -32,6 +33,7 @@ from obygaze_features.manifest.frame_rate import (
     known_frame_rate,
 )
 from obygaze_features.manifest.link import film_span
+from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import (
@@ -275,6 +277,32 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     return files
 
 
+def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:
+    """Return one row for each clip, times in seconds; with predictions one for each of these.
+
+    The columns of predictions come after those of the manifest; scores are numbers.
+    """
+    if predictions is None:
+        return manifest_columns(manifest)
+    table = read_table(predictions, required=("clip_id",), content="predictions")
+    predicted_clips = [manifest[row["clip_id"]] for row in table.rows]
+    columns = dict(manifest_columns(manifest.with_clips(predicted_clips)))
+    for name in table.columns:
+        if name not in columns:
+            is_score = _SCORE.fullmatch(name) is not None
+            cells = (row[name] for row in table.rows)
+            columns[name] = [_number(cell) if is_score else cell for cell in cells]
+    return columns
+
+
+def _number(cell: str) -> float | None:
+    """Return a cell as a number, None where it is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True)
 class ExportedSegments:
     """The files of an export; `without_times` are the clips that are left out."""
@@ -305,25 +333,34 @@ def export_segments(
     *,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
+    frames: bool = False,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
+    for_spreadsheets: bool = False,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:
     """Write segments for other programs.
 
-    FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. --predictions
-    takes what `models predict` and `search` write with -o, and the predictions.csv of a run.
+    FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. Of csv it is one
+    table of all clips, with times in seconds: a file named .csv, .xlsx, .parquet or .json, or
+    MANIFEST.csv in a folder. With --frames it is a table of segments for each film, as `manifest
+    project` reads it. --predictions takes what `models predict` and `search` write with -o, and the
+    predictions.csv of a run.
 
     Args:
         kind: The format.
         manifest: The segments, or clips with levels or concepts.
         predictions: CSV of clips with scores, instead of the levels.
         fps: Frames per second of clips: 25, 23.976, 24000/1001.
-        folder: The folder for the files.
+        frames: csv: write the segments of each film in frames.
+        folder: The folder for the files; of csv also the file.
+        for_spreadsheets: csv: put an apostrophe before text that a spreadsheet would run; the first
+            line says so.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
     Commands:
+        obygaze manifest export csv films -o films.csv
         obygaze manifest export elan mobygaze -o elan
         obygaze manifest export vtt films --predictions predicted.csv -o subtitles
     """
@@ -331,6 +368,20 @@ def export_segments(
         raise FixUsage(f"unknown format {kind!r}", hint=f"one of {', '.join(FORMATS)}")
     marked = read_manifest(manifest, workspace=workspace)
     table = None if predictions is None else Path(predictions)
+    if frames and kind != "csv":
+        raise FixUsage("--frames is for csv, the other formats have no times in frames")
+    if kind == "csv" and not frames:
+        if fps is not None:
+            problem = "--fps is for frames, the table of clips has times in seconds"
+            raise FixUsage(problem, hint="add --frames, or leave --fps out")
+        path = Path(folder)
+        if path.suffix.lower() not in SUFFIXES:
+            path = path / f"{marked.name}.csv"
+        columns = clip_table(marked, table)
+        write_table(path, columns, for_spreadsheets=for_spreadsheets, force=force)
+        return ExportedSegments((path,), ())
+    if for_spreadsheets:
+        raise FixUsage("--for-spreadsheets is for the table of clips, csv")
     films, without_times = films_of(marked, table, fps=fps)
     files = export(films, kind, Path(folder))
     write_all_new(files, force=force)

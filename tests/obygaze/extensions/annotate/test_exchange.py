@@ -141,7 +141,8 @@ def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
 def test_all_of_a_segment_comes_back(kind: str, workspace: Path) -> None:
-    path = exported(workspace, kind)
+    more = ("--frames",) if kind == "csv" else ()
+    path = exported(workspace, kind, "marks", *more)
     again = call_obygaze(
         *("manifest", "import", "segments", path, "--fps", "23.976", "-o", "again"),
         cwd=workspace,
@@ -474,7 +475,7 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
         call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
     )
     done = call_obygaze(
-        *("manifest", "export", "csv", "clips", "--fps", "25"), cwd=tmp_path
+        *("manifest", "export", "csv", "clips", "--frames", "--fps", "25"), cwd=tmp_path
     )
     assert done.code == 0, done.stderr
     assert "1 clip without times: lake-3" in done.stderr
@@ -485,9 +486,8 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
         "like.csv": ["lake", "like", "50", "99", "", "", "25", "cosine 0.5"],
         "predicted.csv": ["lake", "predicted", "0", "49", "S", "", "25", "p:S 0.75"],
     }.items():
-        path = exported(
-            tmp_path, "csv", "clips", "--predictions", table, "--fps", "25", "--force"
-        )
+        more = ("--predictions", table, "--frames", "--fps", "25", "--force")
+        path = exported(tmp_path, "csv", "clips", *more)
         assert list(csv.reader(path.open(encoding="utf-8")))[1] == row
     unknown = call_obygaze("manifest", "export", "edl", "clips", cwd=tmp_path)
     assert unknown.code == 2

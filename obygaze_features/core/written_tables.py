@@ -1,0 +1,192 @@
+"""Write a table to a file: CSV, JSON, Parquet or a spreadsheet, by the suffix of its name.
+
+The same table gives the same bytes, so that a command that is run again does not find an existing
+file with other contents.
+"""
+
+import datetime
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import csv_table, json_values, pretty_json, write_new
+from obygaze_features.core.lazy import need
+from obygaze_features.core.options import Option
+
+# A column of a table: its name, and a value for each row; None where there is none.
+Columns = Mapping[str, Sequence[Any]]
+
+MAX_SHEET_ROWS = 1_048_576
+MAX_SHEET_COLUMNS = 16_384
+MAX_CELL_LETTERS = 32_767
+# A workbook has the time at which it was made; with the clock it would never be the same twice.
+CREATED = datetime.datetime(2000, 1, 1)
+
+
+class Listing:
+    """A result that is a table too; `table` returns its columns."""
+
+    def table(self) -> Columns:
+        """Return the columns of the table."""
+        raise NotImplementedError
+
+    def write(
+        self,
+        output: Annotated[
+            str | Path | None, Option("-o --output", metavar="PATH")
+        ] = None,
+        *,
+        for_spreadsheets: bool = False,
+        force: bool = False,
+    ) -> list[Path]:
+        """Write the table to a file, and return the files that were written.
+
+        Args:
+            output: Write the table to this file: .csv, .xlsx, .parquet or .json.
+            for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the
+                first line says so.
+            force: Replace the output if it exists.
+        """
+        if output is None:
+            return []
+        path = write_table(
+            output, self.table(), for_spreadsheets=for_spreadsheets, force=force
+        )
+        return [path]
+
+
+def write_table(
+    path: str | os.PathLike[str],
+    columns: Columns,
+    *,
+    for_spreadsheets: bool = False,
+    force: bool = False,
+) -> Path:
+    """Write a table; the suffix of the name is that of the format.
+
+    Args:
+        path: The file: .csv, .json, .parquet or .xlsx.
+        columns: The values of each column; all have the same number.
+        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run.
+        force: Replace a file with other contents.
+    """
+    path = Path(path)
+    check_table_name(path, for_spreadsheets=for_spreadsheets)
+    plain = {name: json_values(list(values)) for name, values in columns.items()}
+    if path.suffix.lower() == ".csv":
+        rows = zip(*plain.values(), strict=True)
+        data = csv_table(plain, rows, for_spreadsheets=for_spreadsheets)
+    else:
+        data = WRITERS[path.suffix.lower()](plain, path)
+    write_new(path, data, force=force)
+    return path
+
+
+def check_table_name(
+    path: str | os.PathLike[str], *, for_spreadsheets: bool = False
+) -> None:
+    """Raise an error unless a table can be written under a name; call it before long work."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        stem = path.name.removesuffix(path.suffix)
+        raise FixUsage(
+            f"a table is written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r}",
+            where=str(path),
+            hint=" or ".join(f"{stem}{known}" for known in (".csv", ".xlsx")),
+        )
+    if for_spreadsheets and suffix != ".csv":
+        raise FixUsage(
+            f"--for-spreadsheets is for .csv, {suffix} needs it not",
+            where=str(path),
+            hint="leave --for-spreadsheets out",
+        )
+    if suffix in MODULES:
+        module, extra = MODULES[suffix]
+        need(module, extra, f"writing {suffix} files")
+
+
+def _json(columns: Columns, path: Path) -> bytes:
+    """Return a list with an object for each row."""
+    rows = zip(*columns.values(), strict=True)
+    return pretty_json([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def _parquet(columns: Columns, path: Path) -> bytes:
+    arrow = need("pyarrow", "parquet", "writing .parquet files")
+    parquet = need("pyarrow.parquet", "parquet", "writing .parquet files")
+    arrays = {}
+    for name, values in columns.items():
+        present = [value for value in values if value is not None]
+        has_text = any(isinstance(value, str) for value in present)
+        if has_text or not present:
+            texts = [None if value is None else str(value) for value in values]
+            arrays[name] = arrow.array(texts, type=arrow.string())
+        else:
+            arrays[name] = arrow.array(values)
+    stream = io.BytesIO()
+    parquet.write_table(arrow.table(arrays), stream)
+    return stream.getvalue()
+
+
+def _xlsx(columns: Columns, path: Path) -> bytes:
+    """Return a workbook of one sheet: text is text, also where it looks like a formula or a link.
+
+    The names of the columns are bold, and stay in view.
+    """
+    xlsxwriter = need("xlsxwriter", "tables", "writing .xlsx files")
+    _check_sheet(columns, path)
+    stream = io.BytesIO()
+    book = xlsxwriter.Workbook(stream, {"in_memory": True})
+    book.set_properties({"created": CREATED})
+    bold = book.add_format({"bold": True})
+    sheet = book.add_worksheet("table")
+    sheet.freeze_panes(1, 0)
+    for number, (name, values) in enumerate(columns.items()):
+        sheet.write_string(0, number, name, bold)
+        for row, value in enumerate(values, start=1):
+            if isinstance(value, bool):
+                sheet.write_boolean(row, number, value)
+            elif isinstance(value, int | float):
+                sheet.write_number(row, number, value)
+            elif value is not None and value != "":
+                sheet.write_string(row, number, str(value))
+    sheet.autofit()
+    book.close()
+    return stream.getvalue()
+
+
+def _check_sheet(columns: Columns, path: Path) -> None:
+    """Raise an error for a table that is too large for a spreadsheet."""
+    n_rows = 1 + max((len(values) for values in columns.values()), default=0)
+    longest = 0
+    for values in columns.values():
+        texts = (len(value) for value in values if isinstance(value, str))
+        longest = max(longest, max(texts, default=0))
+    for number, most, noun in (
+        (n_rows, MAX_SHEET_ROWS, "rows"),
+        (len(columns), MAX_SHEET_COLUMNS, "columns"),
+        (longest, MAX_CELL_LETTERS, "letters in a cell"),
+    ):
+        if number > most:
+            raise FixUsage(
+                f"a spreadsheet has at most {most:,} {noun}, the table has {number:,}",
+                where=str(path),
+                hint=f"{path.with_suffix('.csv').name} or {path.with_suffix('.parquet').name}",
+            )
+
+
+WRITERS: Mapping[str, Callable[[Columns, Path], bytes]] = {
+    ".json": _json,
+    ".parquet": _parquet,
+    ".xlsx": _xlsx,
+}
+SUFFIXES = (".csv", *WRITERS)
+# What a suffix needs: the module, and the extra that installs it.
+MODULES = {
+    ".parquet": ("pyarrow", "parquet"),
+    ".xlsx": ("xlsxwriter", "tables"),
+}

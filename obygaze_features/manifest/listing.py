@@ -1,0 +1,83 @@
+"""Columns of tables that list clips: the title of the film, times that a person can read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from obygaze_features.core.written_tables import Columns
+from obygaze_features.manifest.film_choice import title_of_clip, titles_of
+from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, clock
+from obygaze_features.manifest.vocabulary import film_facts
+
+CLOCK_DECIMALS = 3
+
+
+def manifest_columns(manifest: Manifest) -> Columns:
+    """Return the clips of a manifest as columns; one that no clip has a value in is left out.
+
+    Times are seconds in `start_s` and `end_s`, and hours, minutes and seconds in `start` and `end`.
+    """
+    clips = manifest.clips
+    columns: dict[str, list[Any]] = {
+        "clip_id": [clip.clip_id for clip in clips],
+        "movie_id": [clip.movie_id for clip in clips],
+        "movie_title": [title_of(clip) for clip in clips],
+        "scene": [clip.scene for clip in clips],
+        **_times(clips),
+        "level": [clip.level for clip in clips],
+        "concepts": ["|".join(clip.concepts) for clip in clips],
+        "video": [clip.video for clip in clips],
+    }
+    for name in manifest.columns:
+        columns.setdefault(name, [clip.extra.get(name, "") for clip in clips])
+    for split in manifest.folds:
+        columns[f"fold:{split}"] = [clip.fold(split) for clip in clips]
+    return _filled(columns)
+
+
+def film_columns(
+    clip_ids: Sequence[str], movie_ids: Sequence[str], manifest: Manifest | None
+) -> Columns:
+    """Return what is known of the films and times of clips, as columns beside `clip_id`.
+
+    Args:
+        clip_ids: The clips.
+        movie_ids: Their films.
+        manifest: The manifest that has these clips, if it is at hand.
+    """
+    title_of_film = titles_of(set(movie_ids), manifest)
+    clips = []
+    for clip_id, movie_id in zip(clip_ids, movie_ids, strict=True):
+        known_clip = None if manifest is None else manifest.by_id.get(clip_id)
+        clips.append(known_clip or Clip(clip_id, movie_id))
+    titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
+    columns = {"movie_title": titles, **_times(clips)}
+    return {"movie_id": list(movie_ids), **_filled(columns)}
+
+
+def title_of(clip: Clip) -> str | None:
+    """Return the title of a clip's film, None where it is unknown."""
+    title = title_of_clip(clip) or film_facts(clip.movie_id).get("title")
+    return None if title is None else str(title)
+
+
+def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
+    """Return the times of clips, in seconds and as a person reads them."""
+    return {
+        "start_s": [clip.start_s for clip in clips],
+        "end_s": [clip.end_s for clip in clips],
+        "start": [_clock(clip.start_s) for clip in clips],
+        "end": [_clock(clip.end_s) for clip in clips],
+    }
+
+
+def _clock(seconds: float | None) -> str | None:
+    return None if seconds is None else clock(seconds, CLOCK_DECIMALS)
+
+
+def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the columns in which at least one row has a value, and the ids."""
+    return {
+        name: values
+        for name, values in columns.items()
+        if name in COLUMNS[:2] or any(value not in (None, "") for value in values)
+    }

@@ -1,0 +1,282 @@
+"""Every listing takes -o: the same rows in each format, with titles and times."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from python_calamine import CalamineWorkbook
+from support.cli import call_obygaze
+from support.experiments import (
+    ONE_PAIR,
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    write_workspace,
+)
+
+from obygaze_features.core.written_tables import SUFFIXES
+from obygaze_features.manifest.model import Manifest
+
+TITLES = {"tt0000001": "The Lake", "tt0000002": "Amélie", "tt0000003": "=Juno"}
+
+
+def titled() -> Manifest:
+    manifest = films(3, 8)
+    titles = {clip.clip_id: TITLES[clip.movie_id] for clip in manifest}
+    folds = {clip.clip_id: clip.movie_id[-1] for clip in manifest}
+    return manifest.with_column("movie_title", titles).with_column("fold:mine", folds)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a manifest, a store, a model and two runs."""
+    root = tmp_path_factory.mktemp("listings")
+    manifest = titled()
+    X = planted(manifest, width=20)
+    write_workspace(root, manifest, X)
+    call_obygaze("train", "ridge", "sig", "made-up", "-o", "kept", cwd=root).ok()
+    protocol = quick("honest", 'grid.models=["ridge"]', *ONE_PAIR)
+    for seed in (1, 2):
+        features = planted(manifest, width=20, seed=seed)
+        store = store_of(root / "stores" / f"sig-{seed}", manifest, features)
+        run_on(root / "runs", protocol, manifest, {"sig": store})
+    return root
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table, read by another library; empty cells are None."""
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows: list[dict[str, Any]] = list(csv.DictReader(stream))
+    elif path.suffix == ".json":
+        rows = json.loads(path.read_text("utf-8"))
+    elif path.suffix == ".parquet":
+        rows = pq.read_table(path).to_pylist()
+    else:
+        header, *cells = (
+            CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0).to_python()
+        )
+        rows = [dict(zip(header, row, strict=True)) for row in cells]
+    return [
+        {name: None if value == "" else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def as_numbers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in which 1, 1.0 and "1.0" are the same."""
+    converted = []
+    for row in rows:
+        cells: dict[str, Any] = {}
+        for name, value in row.items():
+            try:
+                cells[name] = value if value is None else float(value)
+            except ValueError:
+                cells[name] = value
+        converted.append(cells)
+    return converted
+
+
+LISTINGS = {
+    "manifest show": ("manifest", "show", "made-up"),
+    "manifest export csv": ("manifest", "export", "csv", "made-up"),
+    "store info": ("store", "info", "sig", "--clips"),
+    "search": ("search", "sig", "--like", "tt0000001-001"),
+    "models predict": ("models", "predict", "kept", "sig"),
+    "compare": ("compare", "run-0", "run-1"),
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -> None:
+    tables = []
+    for suffix in SUFFIXES:
+        path = tmp_path / f"t{suffix}"
+        done = call_obygaze(*LISTINGS[name], "-o", path, cwd=place).ok()
+        assert str(path) in done.stdout + done.stderr
+        tables.append(as_numbers(rows_in(path)))
+    assert len(tables[0]) > 1
+    for table in tables[1:]:
+        assert len(table) == len(tables[0])
+        # XlsxWriter writes 16 digits of a number.
+        for row, expected in zip(table, tables[0], strict=True):
+            assert list(row) == list(expected)
+            for name, value in expected.items():
+                if isinstance(value, float):
+                    value = pytest.approx(value, rel=1e-14)
+                assert row[name] == value
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_file_is_replaced_with_force_only(
+    name: str, place: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("mine\n", encoding="utf-8")
+    done = call_obygaze(*LISTINGS[name], "-o", path, cwd=place)
+    assert done.code == 1
+    assert "this file exists and has other contents" in done.stderr
+    assert path.read_text("utf-8") == "mine\n"
+    call_obygaze(*LISTINGS[name], "-o", path, "--force", cwd=place).ok()
+    assert path.read_text("utf-8") != "mine\n"
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if "export" not in name])
+def test_a_wrong_suffix_is_answered_with_the_right_ones(name: str, place: Path) -> None:
+    done = call_obygaze(*LISTINGS[name], "-o", "t.ods", cwd=place)
+    assert done.code == 2
+    assert ".csv, .json, .parquet, .xlsx, got '.ods'" in done.stderr
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_missing_library_is_named_by_every_listing(
+    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    done = call_obygaze(*LISTINGS[name], "-o", tmp_path / "t.xlsx", cwd=place)
+    assert done.code == 2
+    assert 'pip install "obygaze[tables]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LISTINGS if name not in ("compare",)]
+)
+def test_clips_have_titles_and_times_that_a_person_reads(
+    name: str, place: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.json"
+    call_obygaze(*LISTINGS[name], "-o", path, cwd=place).ok()
+    (row,) = [row for row in rows_in(path) if row["clip_id"] == "tt0000002-003"]
+    assert row["movie_title"] == "Amélie"
+    # The third scene of the made-up films: 9 to 11.5 seconds.
+    assert (row["start_s"], row["end_s"]) == (9.0, 11.5)
+    assert (row["start"], row["end"]) == ("0:00:09.000", "0:00:11.500")
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if name != "compare"])
+def test_text_that_looks_like_a_formula_is_marked_if_asked(
+    name: str, place: Path, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain.csv"
+    marked = tmp_path / "marked.csv"
+    call_obygaze(*LISTINGS[name], "-o", plain, cwd=place).ok()
+    call_obygaze(*LISTINGS[name], "-o", marked, "--for-spreadsheets", cwd=place).ok()
+    assert ",=Juno," in plain.read_text("utf-8")
+    text = marked.read_text("utf-8")
+    assert text.startswith("# for spreadsheets: ")
+    assert ",'=Juno," in text and ",=Juno," not in text
+
+
+def test_a_manifest_comes_back_from_each_of_its_tables(
+    place: Path, tmp_path: Path
+) -> None:
+    for suffix in (".csv", ".xlsx"):
+        path = tmp_path / f"clips{suffix}"
+        call_obygaze("manifest", "export", "csv", "made-up", "-o", path, cwd=place).ok()
+        words = ("manifest", "import", "csv", path, "-o", "again", "--force")
+        call_obygaze(*words, cwd=place).ok()
+        again = call_obygaze("manifest", "show", "again", "--json", cwd=place).json()
+        before = call_obygaze("manifest", "show", "made-up", "--json", cwd=place).json()
+        for clip in again["clips"]:
+            del clip["extra"]["start"]
+            del clip["extra"]["end"]
+        assert again["clips"] == before["clips"]
+
+
+def test_a_selection_and_a_limit_hold_for_the_file(place: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    words = ("manifest", "show", "made-up", "--film", "tt0000002")
+    call_obygaze(*words, "-o", path, cwd=place).ok()
+    assert {row["movie_id"] for row in rows_in(path)} == {"tt0000002"}
+    call_obygaze(*words, "--limit", "2", "-o", path, "--force", cwd=place).ok()
+    assert [row["clip_id"] for row in rows_in(path)] == [
+        "tt0000002-001",
+        "tt0000002-002",
+    ]
+
+
+def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(
+    place: Path, tmp_path: Path
+) -> None:
+    words = ("manifest", "export", "csv", "made-up")
+    call_obygaze(*words, "-o", tmp_path / "out", cwd=place).ok()
+    (path,) = (tmp_path / "out").iterdir()
+    assert path.name == "made-up.csv"
+    assert [row["fold:mine"] for row in rows_in(path)] == [*"1" * 8, *"2" * 8, *"3" * 8]
+    refused = call_obygaze(*words, "--fps", "25", cwd=place)
+    assert refused.code == 2 and "add --frames, or leave --fps out" in refused.stderr
+    refused = call_obygaze("manifest", "export", "vtt", "made-up", "--frames")
+    assert refused.code != 0
+
+
+def test_an_export_of_predictions_has_a_row_for_each_with_its_scores(
+    place: Path, tmp_path: Path
+) -> None:
+    hits = tmp_path / "hits.csv"
+    like = ("search", "sig", "--like", "tt0000001-001", "--top", "3")
+    call_obygaze(*like, "-o", hits, cwd=place).ok()
+    path = tmp_path / "clips.json"
+    call_obygaze(
+        *("manifest", "export", "csv", "made-up", "--predictions", hits, "-o", path),
+        cwd=place,
+    ).ok()
+    rows = rows_in(path)
+    assert [row["clip_id"] for row in rows] == [row["clip_id"] for row in rows_in(hits)]
+    assert [row["cosine"] for row in rows] == [
+        float(row["cosine"]) for row in rows_in(hits)
+    ]
+    assert all(row["level"] for row in rows)
+
+
+def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -> None:
+    manifest = films(2, 4)
+    X = planted(manifest, width=20)
+    store_of(tmp_path / "stores" / "sig", manifest, X, failed=["tt0000001-004"])
+    shown = call_obygaze("store", "info", "sig", "--clips", cwd=tmp_path).ok()
+    lines = shown.stdout.splitlines()
+    assert lines[0].split()[:2] == ["clip_id", "movie_id"]
+    assert len(lines) == 9
+    document = call_obygaze("store", "info", "sig", "--clips", "--json", cwd=tmp_path)
+    clips = document.ok().json()["clips"]
+    states = {clip["clip_id"]: clip["state"] for clip in clips}
+    assert states.pop("tt0000001-004") == "failed"
+    assert set(states.values()) == {"ok"}
+    reason = next(clip["reason"] for clip in clips if clip["state"] == "failed")
+    assert reason == "failed: decode OSError: a broken file"
+
+
+def test_without_the_manifest_a_store_lists_ids_only(tmp_path: Path) -> None:
+    manifest = films(2, 4)
+    write_workspace(tmp_path, manifest, planted(manifest, width=20))
+    for path in (tmp_path / "manifests").iterdir():
+        path.unlink()
+    document = call_obygaze("store", "info", "sig", "--clips", "--json", cwd=tmp_path)
+    first = document.ok().json()["clips"][0]
+    assert set(first) == {"clip_id", "movie_id", "state", "reason"}
+
+
+def test_a_comparison_has_a_row_for_each_cell_and_run(
+    place: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.json"
+    compared = call_obygaze("compare", "run-0", "run-1", "--json", cwd=place).json()
+    call_obygaze("compare", "run-0", "run-1", "-o", path, cwd=place).ok()
+    rows = rows_in(path)
+    assert len(rows) == 2 * len(compared["cells"])
+    cell = compared["cells"][0]
+    second = rows[1]
+    assert second["run"] == compared["runs"][1]
+    assert (second["train"], second["model"]) == (cell["train"], cell["model"])
+    assert second["value"] == cell["values"][1]["value"]
+    assert second["difference"] == cell["differences"][1]["value"]
+    assert second["difference_n_films"] == cell["differences"][1]["n_films"]
+    assert rows[0]["difference"] is None

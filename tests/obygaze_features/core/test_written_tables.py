@@ -1,0 +1,174 @@
+"""Tables in each format: what other libraries read is what was written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from python_calamine import CalamineWorkbook
+
+from obygaze_features.core.errors import AlreadyThere, FixUsage, InstallExtra
+from obygaze_features.core.written_tables import (
+    MAX_CELL_LETTERS,
+    SUFFIXES,
+    write_table,
+)
+
+COLUMNS: dict[str, Any] = {
+    "clip_id": ["=1+2", "-3kZ", "0012", "http://x"],
+    "scene": [1, None, 3, 4],
+    "start_s": [0.1, 12.5, None, float("nan")],
+    "score": np.array([0.25, -1, 1e-9, 2], dtype=np.float32),
+    "known": [True, False, None, True],
+    "note": [None, None, None, None],
+}
+ROWS = [
+    ("=1+2", 1, 0.1, 0.25, True, None),
+    ("-3kZ", None, 12.5, -1, False, None),
+    ("0012", 3, None, float(np.float32(1e-9)), None, None),
+    ("http://x", 4, None, 2, True, None),
+]
+
+
+def test_json_is_a_list_of_rows(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.json", COLUMNS)
+    rows = json.loads(path.read_text("utf-8"))
+    assert [tuple(row.values()) for row in rows] == ROWS
+    assert list(rows[0]) == list(COLUMNS)
+    assert pd.read_json(path)["score"].tolist() == pytest.approx([0.25, -1, 1e-9, 2])
+
+
+def test_parquet_keeps_types_and_missing_values(tmp_path: Path) -> None:
+    table = pq.read_table(write_table(tmp_path / "t.PARQUET", COLUMNS))
+    assert [tuple(row.values()) for row in table.to_pylist()] == ROWS
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types == {
+        "clip_id": "string",
+        "scene": "int64",
+        "start_s": "double",
+        "score": "double",
+        "known": "bool",
+        "note": "string",
+    }
+
+
+def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.xlsx", COLUMNS)
+    header, *rows = (
+        CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0).to_python()
+    )
+    assert header[:5] == list(COLUMNS)[:5]
+    # calamine reads an empty cell as "".
+    expected = [["" if cell is None else cell for cell in row] for row in ROWS]
+    assert [row[:5] for row in rows] == [row[:5] for row in expected]
+    with ZipFile(path) as archive:
+        xml = archive.read("xl/worksheets/sheet1.xml").decode("utf-8")
+    assert "<f>" not in xml and "hyperlink" not in xml
+
+
+def test_csv_has_text_as_it_is_or_for_spreadsheets(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.csv", COLUMNS)
+    header, *rows = csv.reader(path.read_text("utf-8").splitlines())
+    assert header == list(COLUMNS)
+    assert rows[0] == ["=1+2", "1", "0.1", "0.25", "True", ""]
+    protected = write_table(tmp_path / "p.csv", COLUMNS, for_spreadsheets=True)
+    lines = protected.read_text("utf-8").splitlines()
+    assert lines[0].startswith("# for spreadsheets: ")
+    assert [line.partition(",")[0] for line in lines[2:]] == [
+        "'=1+2",
+        "'-3kZ",
+        "0012",
+        "http://x",
+    ]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_table_has_the_same_bytes_and_another_replaces_nothing(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = write_table(tmp_path / f"t{suffix}", COLUMNS)
+    before = path.read_bytes()
+    write_table(path, COLUMNS)
+    other = {"clip_id": ["other"]}
+    with pytest.raises(AlreadyThere):
+        write_table(path, other)
+    assert path.read_bytes() == before
+    write_table(path, other, force=True)
+    assert path.read_bytes() != before
+
+
+def test_a_spreadsheet_does_not_have_the_time_of_the_clock(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "t.xlsx", COLUMNS)
+    with ZipFile(path) as archive:
+        dates = {entry.date_time for entry in archive.infolist()}
+        properties = archive.read("docProps/core.xml").decode("utf-8")
+    assert dates == {(1980, 1, 1, 0, 0, 0)}
+    assert str(datetime.now().year) not in properties
+
+
+@pytest.mark.parametrize("name", ["t.xls", "t.ods", "t", "t.tsv"])
+def test_another_suffix_is_refused_with_those_that_are_written(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(FixUsage, match=r"\.csv, \.json, \.parquet, \.xlsx") as caught:
+        write_table(tmp_path / name, COLUMNS)
+    assert caught.value.hint == "t.csv or t.xlsx"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_mark_of_spreadsheets_is_for_csv(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match=r"--for-spreadsheets is for \.csv"):
+        write_table(tmp_path / "t.xlsx", COLUMNS, for_spreadsheets=True)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "module", "extra"),
+    [(".parquet", "pyarrow", "parquet"), (".xlsx", "xlsxwriter", "tables")],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    module: str,
+    extra: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InstallExtra, match=f"writing {suffix} files") as caught:
+        write_table(tmp_path / f"t{suffix}", COLUMNS)
+    assert caught.value.hint == f'pip install "obygaze[{extra}]"'
+
+
+def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
+    many = {f"c{n}": [n] for n in range(16_385)}
+    with pytest.raises(FixUsage, match="at most 16,384 columns, the table has 16,385"):
+        write_table(tmp_path / "t.xlsx", many)
+    long = {"a": ["x" * (MAX_CELL_LETTERS + 1)]}
+    with pytest.raises(FixUsage, match="at most 32,767 letters in a cell") as caught:
+        write_table(tmp_path / "t.xlsx", long)
+    assert caught.value.hint == "t.csv or t.parquet"
+    rows = {"a": [1] * 1_048_576}
+    with pytest.raises(FixUsage, match="at most 1,048,576 rows"):
+        write_table(tmp_path / "t.xlsx", rows)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_table_without_rows_keeps_its_columns(tmp_path: Path, suffix: str) -> None:
+    path = write_table(tmp_path / f"t{suffix}", {"a": [], "b": []})
+    if suffix == ".csv":
+        assert path.read_text("utf-8") == "a,b\n"
+    elif suffix == ".parquet":
+        assert pq.read_table(path).column_names == ["a", "b"]
+    elif suffix == ".xlsx":
+        sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+        assert sheet.to_python() == [["a", "b"]]
+    else:
+        assert json.loads(path.read_text("utf-8")) == []
