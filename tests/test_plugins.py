@@ -108,7 +108,7 @@ def test_a_model_is_evaluated_saved_and_used(home: Path) -> None:
     found = load_file(folder / "model.safetensors")["estimator_/means_"]
     np.testing.assert_allclose(found, 0.9 * sides + 0.1 * X[rows].mean(0), atol=1e-6)
     predicted = (home / "nearest.csv").read_text("utf-8").splitlines()
-    assert predicted[0] == "clip_id,basis,decision,score:positive"
+    assert predicted[0] == "clip_id,movie_id,basis,decision,score:positive"
     assert len(predicted) == 1 + len(FILMS)
 
 
