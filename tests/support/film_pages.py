@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from obygaze.extensions.annotate.app import server_of
 from obygaze.extensions.annotate.marks import MarkTable
@@ -118,21 +117,18 @@ def ask(
     sent: Any = None,
 ) -> Answer:
     """Send one request with the right cookie, Host and Origin; `headers` change them."""
-    place = urlsplit(server.address)
-    usual = {"Host": place.netloc, "Cookie": f"{server.cookie}={server.token}"}
+    usual = {"Host": server.host, "Cookie": f"{server.cookie}={server.secret}"}
     body = None
     if sent is not None:
         body = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
         usual |= {
-            "Origin": f"http://{place.netloc}",
+            "Origin": f"http://{server.host}",
             "Content-Type": "application/json",
         }
     wanted = {
         name: value for name, value in {**usual, **(headers or {})}.items() if value
     }
-    connection = http.client.HTTPConnection(
-        str(place.hostname), place.port or 0, timeout=30
-    )
+    connection = http.client.HTTPConnection(server.host, timeout=30)
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in wanted.items():

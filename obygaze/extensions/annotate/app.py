@@ -68,6 +68,7 @@ def server_of(site: Site) -> PageServer:
     post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
     if site.marks:
         post["api/mark"] = lambda sent: Reply.of(site.save_mark(sent))
+        post["api/set-aside"] = lambda sent: Reply.of(site.set_aside())
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
     return PageServer(get, post)
 

@@ -8,7 +8,7 @@ is a line of JSON with the state before and after, written before the table is.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,7 @@ from obygaze.extensions.annotate.exchange import plain
 from obygaze.extensions.annotate.projection import (
     SEGMENT_COLUMNS,
     Segment,
-    read_segments,
+    segment_of,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
@@ -28,9 +28,10 @@ from obygaze_features.core.files import (
     sha256_bytes,
     write_atomic,
 )
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import open_file, read_table
+from obygaze_features.manifest.tables import CsvTable, open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
@@ -45,6 +46,29 @@ MORE_COLUMNS = (
 MAX_COMMENT = 2000
 
 Mark = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that somebody wrote by hand and that is no mark: its line, its cells, and why not."""
+
+    line: int
+    cells: Mapping[str, str]
+    problem: str
+
+    @property
+    def text(self) -> str:
+        """The cells that are not empty."""
+        return ", ".join(cell for cell in self.cells.values() if cell)
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What is in the table of an annotator: marks by their id, rows that are none, and columns."""
+
+    marks: dict[str, Mark]
+    bad_rows: tuple[BadRow, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 class Outdated(ObygazeError):
@@ -81,11 +105,13 @@ class MarkTable:
         self.path.parent.mkdir(exist_ok=True)
         self.read()
 
-    def read(self) -> dict[str, Mark]:
-        """Return the marks by their id; a row that was added by hand gets a hash as its id."""
+    def read(self) -> TableState:
+        """Return what is in the table; a mark that was added by hand gets a hash as its id.
+
+        Rows that are no segments do not keep the others from being read, and stay in the file.
+        """
         if not self.path.exists():
-            return {}
-        # The bytes are read once: another window may save between two looks at the file.
+            return TableState({})
         with open_file(self.path) as stream:
             data = stream.read()
         table = read_table(
@@ -95,22 +121,22 @@ class MarkTable:
             skip_blank=True,
             data=data,
         )
-        other_columns = [
-            name
-            for name in table.columns
-            if name and name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-        ]
-        segments = read_segments(self.path, data) if table.rows else ()
         marks: dict[str, Mark] = {}
-        for segment, row in zip(segments, table.rows, strict=True):
+        bad_rows = []
+        for row in table.rows:
+            problems = Violations(self.path.name)
+            segment = segment_of(replace(row, violations=problems))
+            if segment is None or problems:
+                bad_rows.append(BadRow(row.line, row.cells, "; ".join(problems.lines)))
+                continue
             mark = json_values(asdict(segment))
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
-            mark["more"] = {name: row.cells[name] for name in other_columns}
+            mark["more"] = {name: row.cells[name] for name in _other_columns(table)}
             mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr(row.cells).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
-        return marks
+        return TableState(marks, tuple(bad_rows), table.columns)
 
     def save(
         self,
@@ -138,27 +164,63 @@ class MarkTable:
         )
         deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
-            marks = self.read()
+            state = self.read()
+            marks = state.marks
             before = marks.pop(changed_mark["mark"], None)
             _require_newest(wanted, before)
             changed_mark["more"] = before["more"] if before else {}
             changed_mark = _with_state(changed_mark)
             if not deleted:
                 marks[changed_mark["mark"]] = changed_mark
-            names = [name for mark in marks.values() for name in mark["more"]]
-            columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS, *dict.fromkeys(names))
-            rows = sorted(_row(mark, columns) for mark in marks.values())
             line = {
                 "before": before,
                 "after": None if deleted else changed_mark,
                 "when": changed_mark["when"],
             }
-            history_path = self.path.with_suffix(".history.jsonl")
-            with history_path.open("a", encoding="utf-8", newline="\n") as history:
-                # The line break comes first: the last line may have been cut off by a kill.
-                history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
-            write_atomic(self.path, csv_bytes(columns, rows))
+            self._add_to_history(line)
+            self._write(marks, state.bad_rows)
         return {**changed_mark, "deleted": deleted}
+
+    def set_aside(self) -> Path:
+        """Move the rows that are no marks into a table of their own, beside this one; its path."""
+        aside = self.path.with_suffix(".aside.csv")
+        with locked(self.path.parent):
+            state = self.read()
+            if not state.bad_rows:
+                return aside
+            names = [name for name in state.columns if name]
+            cells_of_rows: list[Mapping[str, str]] = []
+            if aside.exists():
+                earlier = read_table(aside, required=(), skip_blank=True)
+                names = list(dict.fromkeys([*earlier.columns, *names]))
+                cells_of_rows += [row.cells for row in earlier.rows]
+            cells_of_rows += [row.cells for row in state.bad_rows]
+            rows = []
+            for cells in cells_of_rows:
+                rows.append([cells.get(name, "") for name in names])
+            write_atomic(aside, csv_bytes(names, rows))
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            moved = [row.cells for row in state.bad_rows]
+            self._add_to_history(
+                {"before": None, "after": None, "aside": moved, "when": when}
+            )
+            self._write(state.marks, ())
+        return aside
+
+    def _add_to_history(self, line: Mapping[str, Any]) -> None:
+        path = self.path.with_suffix(".history.jsonl")
+        with path.open("a", encoding="utf-8", newline="\n") as history:
+            # The line break comes first: the last line may have been cut off by a kill.
+            history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
+
+    def _write(self, marks: Mapping[str, Mark], bad_rows: Sequence[BadRow]) -> None:
+        """Write the table: the marks in order, then the rows that are none, as they were."""
+        names = [name for mark in marks.values() for name in mark["more"]]
+        names += [name for row in bad_rows for name in row.cells if name]
+        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *MORE_COLUMNS, *names)))
+        rows = sorted(_row(mark, columns) for mark in marks.values())
+        rows += [[row.cells.get(name, "") for name in columns] for row in bad_rows]
+        write_atomic(self.path, csv_bytes(columns, rows))
 
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
@@ -212,6 +274,12 @@ def _with_state(mark: Mark) -> Mark:
     values = {name: value for name, value in mark.items() if name != "state"}
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
+
+
+def _other_columns(table: CsvTable) -> list[str]:
+    """Return the columns that are not of this program."""
+    known = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+    return [name for name in table.columns if name and name not in known]
 
 
 def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:

@@ -464,13 +464,14 @@ def _segments(table: CsvTable) -> tuple[Segment, ...]:
     """Return the segments of the rows that have one; violations are added for the others."""
     segments = []
     for row in table.rows:
-        segment = _segment(row)
+        segment = segment_of(row)
         if segment is not None:
             segments.append(segment)
     return tuple(segments)
 
 
-def _segment(row: TableRow) -> Segment | None:
+def segment_of(row: TableRow) -> Segment | None:
+    """Return the segment of a row; violations of its values are added."""
     for column in ("movie_id", "annotator"):
         row.matching(column, NAME, NAME_FORM)
     frames = row.frames()

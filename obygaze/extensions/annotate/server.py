@@ -65,7 +65,10 @@ class Refused(ObygazeError):
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves functions to whoever has the token, at a free port; `address` has both.
+    """Serves functions to whoever opened the page by an address with a token, at a free port.
+
+    Each token opens the page once: whoever reads it later, in a list of processes or a history, has
+    nothing. The browser that used it has a cookie.
 
     `get` and `post` map addresses to functions of the parameters or of the JSON that was sent. The
     function of `media/` is called for `media/12`, with "12" as `key`; that of "" is the page.
@@ -82,15 +85,26 @@ class PageServer(ThreadingHTTPServer):
         super().__init__((HOST, 0), _Handler)
         self.routes: dict[str, Mapping[str, Callable[[Any], Reply]]]
         self.routes = {"GET": get, "HEAD": get, "POST": post}
-        self.token = secrets.token_urlsafe(24)
+        self.secret = secrets.token_urlsafe(24)  # of the cookie
+        self._unused_tokens: set[str] = set()
         self.host = f"{HOST}:{self.server_port}"
         # Pages at all ports of a host see the same cookies.
         self.cookie = f"obygaze-{self.server_port}"
 
-    @property
-    def address(self) -> str:
-        """The address to open."""
-        return f"http://{self.host}/?token={self.token}"
+    def new_address(self) -> str:
+        """Return an address that opens the page, once."""
+        token = secrets.token_urlsafe(24)
+        self._unused_tokens.add(token)
+        return f"http://{self.host}/?token={token}"
+
+    def use(self, token: str) -> bool:
+        """Return whether a token opens the page; it does not do so again."""
+        sent = token.encode("utf-8")
+        for unused in tuple(self._unused_tokens):
+            if hmac.compare_digest(sent, unused.encode("utf-8")):
+                self._unused_tokens.discard(unused)
+                return True
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a connection that the browser closed, as it does when it seeks in a video."""
@@ -127,10 +141,15 @@ class _Handler(BaseHTTPRequestHandler):
         path = address.path.removeprefix("/")
         asked = dict(parse_qsl(address.query, True))
         token = asked.pop("token", "") if path == "" else ""
-        cookies = self._cookies()
-        sent = (token or cookies.get(server.cookie, "")).encode("utf-8")
-        if not hmac.compare_digest(sent, server.token.encode("utf-8")):
-            raise Refused(403, "open the whole address that obygaze view printed")
+        cookie = self._cookies().get(server.cookie, "").encode("utf-8")
+        is_known = hmac.compare_digest(cookie, server.secret.encode("utf-8"))
+        is_new = not is_known and self.command == "GET" and server.use(token)
+        if not is_known and not is_new:
+            raise Refused(
+                403,
+                "open the whole address that obygaze view printed; each opens the page once,"
+                " in one browser",
+            )
         routes = server.routes[self.command]
         if path not in routes and "/" in path:
             name, _, key = path.partition("/")
@@ -139,8 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in routes:
             raise Refused(404, "no such page")
         reply = routes[path](self._body() if self.command == "POST" else asked)
-        cookie = f"{server.cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
-        return replace(reply, headers={"Set-Cookie": cookie}) if token else reply
+        if not is_new:
+            return reply
+        kept = f"{server.cookie}={server.secret}; Path=/; HttpOnly; SameSite=Strict"
+        return replace(reply, headers={"Set-Cookie": kept})
 
     def _require_same_origin(self) -> None:
         """Refuse another name of this machine (DNS rebinding), and pages of other servers."""

@@ -36,7 +36,7 @@ from obygaze.extensions.annotate.projection import (
 )
 from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
@@ -125,12 +125,30 @@ class Site:
             if segment.movie_id == film
         ]
         marks: list[Document] = []
+        bad_rows: list[Document] = []
+        cannot_mark = ""
         if self.marks:
-            saved = self.marks.read().values()
-            marks = [mark for mark in saved if mark["movie_id"] == film]
+            try:
+                state = self.marks.read()
+            except ObygazeError as error:
+                cannot_mark = _all_of(error)
+            else:
+                saved = state.marks.values()
+                marks = [mark for mark in saved if mark["movie_id"] == film]
+                bad_rows = [
+                    {"text": row.text, "problem": row.problem} for row in state.bad_rows
+                ]
         watched: list[tuple[int, int]] = []
-        if self.watched:
-            watched = self.watched.stretches(film)
+        if self.watched and not cannot_mark:
+            try:
+                watched = self.watched.stretches(film)
+            except ObygazeError as error:
+                cannot_mark = _all_of(error)
+        shots: list[tuple[int, int]] = []
+        try:
+            shots = self._shots(film)
+        except ObygazeError as error:
+            notes.append(f"The shots are not shown: {_all_of(error)}.")
         return {
             "id": film,
             "title": self._title(film),
@@ -139,8 +157,10 @@ class Site:
             **axis,
             "pieces": pieces,
             "segments": segments,
-            "shots": self._shots(film),
+            "shots": shots,
             "marks": marks,
+            "bad_rows": bad_rows,
+            "cannot_mark": cannot_mark,
             "watched": watched,
         }
 
@@ -155,9 +175,22 @@ class Site:
         if type(first) is not int or type(last) is not int:
             return marks.save(sent)
         rate = self._rate_for_marks(film)
+        n_frames = self._n_frames(film, rate)
+        # What a file says of its length may be a few pictures less than it shows.
+        if last >= n_frames + rate and sent.get("deleted") is not True:
+            raise FixInput(f"the last picture of {film} is {n_frames - 1}, not {last}")
         start_s = float(first / rate)
         end_s = float((last + 1) / rate)
         return marks.save(sent, rate, (start_s, end_s))
+
+    def set_aside(self) -> Document:
+        """Move the rows of the annotator's table that are no marks into a table of their own."""
+        return {"path": str(self._own_marks().set_aside())}
+
+    def _n_frames(self, film: str, rate: Fraction) -> int:
+        """Return the number of pictures of a film."""
+        end_s: float = lay_out(self.films[film], self._length, float(rate))["end"]
+        return max(1, round(end_s * rate))
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[tuple[int, int]]:
         """Add what the annotator watched of a film, and return all that was watched of it."""
@@ -166,9 +199,7 @@ class Site:
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         rate = self._rate_for_marks(film)
-        end_s = lay_out(self.films[film], self._length, float(rate))["end"]
-        n_frames = max(1, round(end_s * rate))
-        stretches = checked_stretches(sent, n_frames)
+        stretches = checked_stretches(sent, self._n_frames(film, rate))
         return self.watched.add(film, stretches, rate)
 
     def _own_marks(self) -> MarkTable:
@@ -445,6 +476,11 @@ class Site:
             if frames is not None:
                 shots.append(frames)
         return shots
+
+
+def _all_of(error: ObygazeError) -> str:
+    """Return the message of an error with the places that it lists."""
+    return "; ".join([error.message, *error.details])
 
 
 def _marked(segments: Iterable[Segment]) -> Iterator[Segment]:

@@ -6,9 +6,11 @@ What the page shows is described by `open_site` alone; the command adds what to 
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
@@ -235,11 +237,39 @@ def view(
             {"page": str(folder / "index.html")}, f"{folder / 'index.html'}"
         )
         return
-    with server_of(site) as server:
-        session.console.show({"address": server.address}, server.address)
+    with server_of(site) as server, ExitStack() as opened:
+        address = server.new_address()
+        session.console.show({"address": address}, address)
         if not no_browser:
-            webbrowser.open(server.address)
+            root = session.workspace.root
+            page = opened.enter_context(leading_page(server.new_address(), root))
+            webbrowser.open(page.as_uri())
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             session.console.note("stopped")
+
+
+@contextmanager
+def leading_page(address: str, folder: Path) -> Iterator[Path]:
+    """Write a page, for this user only, that leads the browser to an address, and remove it.
+
+    An address in the command of a browser could be read by all users in the list of processes. The
+    folder should be one that a browser in a sandbox may read; without the right to write there, the
+    page is in the folder for temporary files.
+    """
+    text = (
+        '<!doctype html><meta charset="utf-8"><title>obygaze</title>'
+        f'<meta http-equiv="refresh" content="0; url={address}">'
+    )
+    try:
+        number, name = mkstemp(prefix=".view-", suffix=".html", dir=folder)
+    except OSError:
+        number, name = mkstemp(prefix="obygaze-view-", suffix=".html")
+    page = Path(name).absolute()
+    try:
+        with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open
+            file.write(text)
+        yield page
+    finally:
+        page.unlink(missing_ok=True)

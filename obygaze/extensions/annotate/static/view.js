@@ -654,8 +654,7 @@ async function openFilm(id, time) {
     run?.leaked && `But ${run.leaked} clips of this test were used in training: these scores are too good.`,
     blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
   $("next-error").hidden = !run;
-  $("mark").hidden = $("watched").hidden = !page.annotator || !film.rate || film.unknown.length > 0;
-  if (!$("watched").hidden) showWatched();
+  showMarking();
   makeLanes();
   seek(time);
   return true;
@@ -814,13 +813,27 @@ async function refuse(newer) {
   await refreshMarks();
 }
 
+// The form, if marks have a place and the table can be read; and the rows of the table that are no marks.
+function showMarking() {
+  const canMark = page.annotator && film.rate && film.unknown.length === 0 && !film.cannot_mark;
+  $("mark").hidden = $("watched").hidden = !canMark;
+  if (canMark) showWatched();
+  const badRows = page.annotator ? film.bad_rows ?? [] : [];
+  $("bad-rows").hidden = badRows.length === 0;
+  $("bad-rows-file").textContent = page.marks;
+  fill($("bad-rows-list"), ...badRows.map((row) => el("li", {}, `${row.problem} (${row.text})`)));
+  $("cannot-mark").hidden = !film.cannot_mark;
+  $("cannot-mark").textContent = film.cannot_mark ? `You cannot mark before this is corrected: ${film.cannot_mark}` : "";
+}
+
 const markStatus = (text) => ($("mark-status").textContent = text);
 
 async function refreshMarks() {
   if (!film || !page.annotator) return;
-  const own = film, { marks, segments } = await load("film", { film: own.id });
-  Object.assign(own, { marks, segments });
+  const own = film, { marks, segments, bad_rows, cannot_mark } = await load("film", { film: own.id });
+  Object.assign(own, { marks, segments, bad_rows, cannot_mark });
   if (own !== film) return;
+  showMarking();
   makeLanes();
   tick();
 }
@@ -831,6 +844,13 @@ $("mark-new").onclick = newMark;
 $("mark-delete").onclick = () => saveMark({ deleted: true });
 $("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0, state: mark.newer?.state });
 $("mark-theirs").onclick = () => (mark.newer ? fillForm(mark.newer) : newMark());
+$("set-aside").onclick = () => guarded(async () => {
+  const answer = await send("api/set-aside", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+  const reply = await answer.json();
+  if (!answer.ok) throw new Error(messageOf(reply));
+  await refreshMarks();
+  tell(`These rows are in ${reply.path} now.`);
+});
 addEventListener("beforeunload", (event) => isUnsaved && event.preventDefault());
 addEventListener("focus", () => guarded(refreshMarks));
 

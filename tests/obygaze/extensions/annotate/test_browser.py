@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import stat
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -29,6 +30,7 @@ from support.videos import read_number, write_video
 from obygaze.extensions.annotate.app import export
 from obygaze.extensions.annotate.projection import ClipSpan, project
 from obygaze.extensions.annotate.site import Site
+from obygaze.extensions.annotate.view import leading_page
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
@@ -147,7 +149,7 @@ def test_seeks_show_the_picture_that_was_asked_for(
     page, draw, far = site(tmp_path, clips), random.Random(1), []
     page.media.make_proxies(Console(verbosity=-1).progress)
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         for name, one in made.items():
             times = np.frombuffer(page.media.times(one.path.name))[1:]
             go(browser, film=name)
@@ -191,7 +193,7 @@ def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
 
     page = films(tmp_path)
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         # From the grid to the first clip, and on to the film, with Tab and Enter only.
         for _ in range(40):
             press_tab(browser)
@@ -263,7 +265,7 @@ def keys_to_body(browser: Any, key: str) -> None:
 def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:
     page = films(tmp_path)
     with served(page) as server:
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         wait(lambda: times_are_known(browser, "lake"))
         lanes = browser.execute_script(
             "return film.lanes.map((lane) => [lane.label, lane.bars.map((bar) =>"
@@ -300,7 +302,7 @@ def test_nothing_is_wider_than_the_window_and_all_have_names(
 ) -> None:
     with served(films(tmp_path)) as server:
         resize(browser, width)
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         for place in ({}, {"film": "lake"}, {"clip": "lake-001"}):
             go(browser, **place)
             title = next(iter(place.values()), "films")
@@ -327,7 +329,7 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0, "S", ("Look",), extra)]
     page = site(tmp_path, clips, "eva", segments=[segment(0, 9, MARKUP)])
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         for place in (
             {"film": "lake"},
             {"clip": "lake-1"},
@@ -372,7 +374,7 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
     StoreWriter(tmp_path / "s").add_text(table)
     fill_store(tmp_path / "s", {"clip": vectors})
     with served(site(tmp_path, clips, store=open_store(tmp_path / "s"))) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         field = browser.find_element("css selector", "#filters [name=text]")
         field.send_keys(words + Keys.ENTER)
         wait(lambda: text(browser, "#n-clips").startswith("4 of 4 clips, the most"))
@@ -400,7 +402,7 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
         field.send_keys(Keys.ENTER)
         wait(lambda: text(browser, "#n-clips") == "2 of 4 clips")
         assert "cosine" not in text(browser, "#grid")
-        open_page(browser, f"{server.address}#clip=lake-001", "lake-001")
+        open_page(browser, f"{server.new_address()}#clip=lake-001", "lake-001")
         assert not browser.find_element("id", "maps").is_displayed()
 
 
@@ -424,13 +426,13 @@ def test_no_request_leaves_the_machine_and_nothing_fails(
     browser.get_log("performance")
     browser.get_log("browser")
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         go(browser, film="lake", t=3)
         wait(lambda: settled(browser, 75) == 75)
         go(browser, clip="lake-001")
         wait(lambda: "lake-001" in browser.title)
         assert "token" not in browser.current_url
-        host = urlsplit(server.address).netloc
+        host = server.host
         asked = {
             url
             for url in requests_of(browser)
@@ -457,7 +459,7 @@ def test_a_second_tab_is_shown_what_the_first_one_saved(
         from support.film_pages import mark, save
 
         assert save(server, mark(1)).status == 200
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         wait(lambda: browser.execute_script("return film?.marks.length") == 1)
         browser.execute_script("edit(film.marks[0])")
         assert save(server, mark(1, version=1, comment="the other tab")).status == 200
@@ -468,8 +470,50 @@ def test_a_second_tab_is_shown_what_the_first_one_saved(
         assert "the other tab" in text(browser, "#mark-status")
         browser.execute_script("document.getElementById('mark-mine').click()")
         wait(lambda: text(browser, "#mark-status").startswith("Saved"))
-    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    (left,) = table(tmp_path, page.manifest, "eva").read().marks.values()
     assert (left["comment"], left["version"]) == ("why mine", 3)
+
+
+def test_rows_that_are_no_marks_are_shown_and_set_aside(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = films(tmp_path)
+    assert page.marks is not None
+    page.marks.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+        "lake,eva,10,20,S,Look\nlake,eva,30,25,S,\n",
+        "utf-8",
+    )
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: browser.execute_script("return film?.marks.length") == 1)
+        assert "films.eva.csv:3" in text(browser, "#bad-rows-list")
+        assert "30, 25" in text(browser, "#bad-rows-list")
+        assert browser.execute_script("return $('mark').hidden") is False
+        browser.execute_script("$('set-aside').click()")
+        wait(lambda: browser.execute_script("return $('bad-rows').hidden"))
+        assert "films.eva.aside.csv" in text(browser, "#status")
+        # A table that cannot be read at all closes the form, not the film.
+        page.marks.path.write_text("mine\n1\n", "utf-8")
+        browser.execute_script("return guarded(refreshMarks)")
+        wait(lambda: browser.execute_script("return $('mark').hidden"))
+        assert "required column" in text(browser, "#cannot-mark")
+
+
+def test_a_private_file_leads_the_browser_to_the_page(
+    browser: Any, tmp_path: Path
+) -> None:
+    """The cookie is for the page alone, also if the way to it begins in a file."""
+    with served(films(tmp_path)) as server:
+        with leading_page(server.new_address(), tmp_path) as path:
+            assert path.parent == tmp_path
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            browser.get(path.as_uri())
+            wait(lambda: "films" in browser.title)
+        assert not path.exists()
+        browser.refresh()
+        wait(lambda: "films" in browser.title)
+        assert "token" not in browser.current_url
 
 
 def test_subtitles_are_read_by_the_browser(browser: Any, tmp_path: Path) -> None:
@@ -478,7 +522,7 @@ def test_subtitles_are_read_by_the_browser(browser: Any, tmp_path: Path) -> None
         "\ufeff1\n00:00:01,500 --> 00:00:02,000\nHello <b>you</b>\n", "utf-8"
     )
     with served(page) as server:
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         cues = wait(
             lambda: browser.execute_script(
                 "const track = document.getElementById('video').textTracks[0];"
@@ -501,7 +545,7 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
     ]
     clips = [Clip("lake-1", "lake", 1, "", 0.0, 10_800.0, "S", (), {"framerate": "25"})]
     with served(site(tmp_path, clips, segments=marks)) as server:
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         assert len(text(browser, "#lane-names").split("\n")) >= 20
         total = "return film.lanes.slice(0, 20).reduce((sum, lane) => sum + lane.bars.length, 0)"
         assert browser.execute_script(total) == 10_000
@@ -580,7 +624,7 @@ def test_marks_are_the_pictures_on_screen_while_the_film_plays(
     draw = random.Random(3)
     far = []
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         for film in page.films:
             go(browser, film=film)
             wait(lambda film=film: times_are_known(browser, film))
@@ -621,7 +665,7 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
     folder = page.workspace.root
     rates = {"slow": 24000 / 1001, "even": 25.0, "fast": 30000 / 1001}
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         for film, rate in rates.items():
             go(browser, film=film)
             wait(lambda film=film: times_are_known(browser, film))
@@ -659,7 +703,7 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
 def test_what_is_played_is_kept_as_watched(browser: Any, tmp_path: Path) -> None:
     page = films(tmp_path)
     with served(page) as server:
-        open_page(browser, f"{server.address}#film=lake&t=2", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake&t=2", "lake")
         wait(lambda: times_are_known(browser, "lake"))
         wait(lambda: picture_shown(browser) == 50)
         browser.execute_script("return video.play()")
@@ -687,7 +731,7 @@ def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
 ) -> None:
     page = three_films("ben")
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         # The answer about the first film comes last.
         browser.execute_script(
             """const plain = window.fetch;
@@ -710,7 +754,7 @@ def test_a_link_leads_to_the_picture_that_was_shown(
 ) -> None:
     page = three_films("")
     with served(page) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         go(browser, film="slow")
         wait(lambda: times_are_known(browser, "slow"))
         for picture in (1, 7, 100, 101, 250, 333, 479):
@@ -726,7 +770,7 @@ def test_found_clips_are_in_a_row_only_where_they_follow_each_other(
     browser: Any, tmp_path: Path
 ) -> None:
     with served(films(tmp_path)) as server:
-        open_page(browser, server.address, "films")
+        open_page(browser, server.new_address(), "films")
         runs = browser.execute_script(
             """const clip = (start, end) => ({ start, end, positive: true });
             const runs = inARow([clip(0, 10), clip(10, 20), clip(620, 630)]);
@@ -743,7 +787,7 @@ def test_a_concept_that_another_window_lacks_is_not_lost(
     page = films(tmp_path)
     with served(page) as server:
         assert save(server, mark(1, concepts=["Look"], comment="why")).status == 200
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         wait(lambda: browser.execute_script("return film?.marks.length") == 1)
         browser.execute_script("edit(film.marks[0])")
         # The other window saves the same mark again; this one adds a concept to it.
@@ -757,7 +801,7 @@ def test_a_concept_that_another_window_lacks_is_not_lost(
         wait(lambda: "another window changed" in text(browser, "#mark-status"))
         browser.execute_script("document.getElementById('mark-mine').click()")
         wait(lambda: text(browser, "#mark-status").startswith("Saved"))
-    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    (left,) = table(tmp_path, page.manifest, "eva").read().marks.values()
     assert left["concepts"] == ["Look", "Body"]
 
 
@@ -766,7 +810,7 @@ def test_what_is_typed_while_a_save_runs_stays_in_the_form(
 ) -> None:
     page = films(tmp_path)
     with served(page) as server:
-        open_page(browser, f"{server.address}#film=lake", "lake")
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         wait(lambda: times_are_known(browser, "lake"))
         browser.execute_script(
             """const plain = window.fetch;
@@ -784,5 +828,5 @@ def test_what_is_typed_while_a_save_runs_stays_in_the_form(
         assert browser.execute_script("return form.elements.comment.value") == "later"
         browser.execute_script("saveMark()")
         wait(lambda: text(browser, "#mark-status").startswith("Saved at"))
-    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    (left,) = table(tmp_path, page.manifest, "eva").read().marks.values()
     assert (left["comment"], left["version"]) == ("later", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -123,7 +124,7 @@ def test_changes_and_deletions_are_in_the_history(marks: MarkTable) -> None:
 def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
     columns = "movie_id;annotator;start_frame;end_frame;level;concepts"
     marks.path.write_text(f"\ufeff{columns}\nlake;ada;1;2;S;Look\n", "utf-8")
-    (by_hand,) = marks.read().values()
+    (by_hand,) = marks.read().marks.values()
     assert (by_hand["version"], by_hand["comment"]) == (1, "")
     marks.save(mark(1))
     assert len(rows_of(marks.path)) == 2
@@ -171,7 +172,7 @@ def test_a_comment_is_one_line_of_text(marks: MarkTable) -> None:
     saved = marks.save(mark(1, comment=text))
     want = 'a "quote", a break and <script>alert(1)</script> é'
     assert saved["comment"] == want
-    assert next(iter(marks.read().values()))["comment"] == want
+    assert next(iter(marks.read().marks.values()))["comment"] == want
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_two_annotators_at_once_lose_nothing(tmp_path: Path) -> None:
         thread.join()
     for name in ("ada", "ben"):
         found = table(tmp_path, films, name)
-        assert len(found.read()) == 2 * n == len(history_of(found))
+        assert len(found.read().marks) == 2 * n == len(history_of(found))
 
 
 def test_a_save_of_another_window_while_a_table_is_read(
@@ -235,8 +236,8 @@ def test_a_save_of_another_window_while_a_table_is_read(
         return rows
 
     monkeypatch.setattr(marks_module, "read_table", read_then_save)
-    assert set(window.read()) == {mark(1)["mark"]}
-    assert set(window.read()) == {mark(1)["mark"], mark(2)["mark"]}
+    assert set(window.read().marks) == {mark(1)["mark"]}
+    assert set(window.read().marks) == {mark(1)["mark"], mark(2)["mark"]}
 
 
 def test_of_two_equal_changes_one_is_refused(marks: MarkTable) -> None:
@@ -252,8 +253,8 @@ def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
 
     def look() -> None:
         found = table(tmp_path, films, "ada")
-        assert mark(1)["mark"] in found.read()
-        if mark(2)["mark"] in found.read():
+        assert mark(1)["mark"] in found.read().marks
+        if mark(2)["mark"] in found.read().marks:
             after = [line["after"] for line in history_of(found)]
             assert mark(2)["mark"] in [one["mark"] for one in after if one]
             found.save(mark(2, version=1, deleted=True))
@@ -284,23 +285,61 @@ def test_a_full_disk_is_said_and_what_was_saved_stays(small_disk: Path) -> None:
         assert 1 <= n_saved < 12
         assert statuses == [200] * n_saved + [507] * (12 - n_saved)
         found = table(small_disk, manifest(small_disk, CLIPS), "ada")
-        assert len(found.read()) == n_saved
+        assert len(found.read().marks) == n_saved
         words = ["mount", "-o", "remount,size=1m", str(small_disk)]
         subprocess.run(words, check=True)
         assert save(server, mark(99)).status == 200
-        assert len(found.read()) == n_saved + 1
+        assert len(found.read().marks) == n_saved + 1
 
 
 def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
     marks.save(mark(1))
     text = marks.path.read_text("utf-8").replace(",S,", ",T,")
     marks.path.write_text(text, "utf-8")
-    with pytest.raises(FixInput, match="1 violation"):
-        marks.save(mark(2))
-    assert marks.path.read_text("utf-8") == text
+    (bad,) = marks.read().bad_rows
+    assert "films.ada.csv:2: column 'level': 'T'" in bad.problem
+    marks.save(mark(2))
+    assert len(marks.read().marks) == 1
+    assert rows_of(marks.path)[-1] == next(csv.DictReader(io.StringIO(text)))
     marks.path.write_text("mine\n1\n", "utf-8")
     with pytest.raises(FixInput):
         marks.save(mark(2))
+
+
+def test_rows_that_are_no_marks_are_kept_until_they_are_set_aside(
+    marks: MarkTable,
+) -> None:
+    marks.save(mark(1))
+    good = marks.path.read_text("utf-8")
+    header = good.partition("\n")[0].replace("comment", "comment,mine")
+    rows = [
+        "lake,ada,99999999999999999999999,99999999999999999999999,S,",
+        "lake,ada,30,20,S,",
+        "lake,ada,5,9,EN,",
+    ]
+    lines = [f"{row},,,,,x{n},,,," for n, row in enumerate(rows)]
+    table = "\n".join([header, *lines])
+    marks.path.write_text(table + "\n", "utf-8")
+    assert [row.line for row in marks.read().bad_rows] == [2, 3]
+    assert len(marks.read().marks) == 1
+    saved = marks.save(mark(1))
+    starts = [row["start_frame"] for row in rows_of(marks.path)]
+    assert starts == ["5", "10", "99999999999999999999999", "30"]
+    assert [row["mine"] for row in rows_of(marks.path)] == ["x2", "", "x0", "x1"]
+    aside = marks.set_aside()
+    assert aside.name == "films.ada.aside.csv"
+    assert [row["start_frame"] for row in rows_of(aside)] == [
+        "99999999999999999999999",
+        "30",
+    ]
+    assert not marks.read().bad_rows
+    assert saved["mark"] in marks.read().marks and len(marks.read().marks) == 2
+    assert len(read_segments(marks.path)) == 2
+    assert history_of(marks)[-1]["aside"][1]["end_frame"] == "20"
+    marks.path.write_text(table + "\n", "utf-8")
+    assert len(rows_of(marks.set_aside())) == 4
+    assert marks.set_aside() == aside  # nothing is left to move
+    assert len(rows_of(aside)) == 4
 
 
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
@@ -599,3 +638,36 @@ def test_rows_by_hand_do_not_become_what_the_annotator_watched(
         WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
     assert message in caught.value.details[0]
     assert path.read_text() == text
+
+
+def test_a_mark_after_the_end_of_the_film_is_refused(tmp_path: Path) -> None:
+    """One such row was taken, and from then on the table could not be read."""
+    page = site(tmp_path, CLIPS, "ada")
+    assert page.marks is not None
+    with served(page) as server:
+        for last in (10**22, 275):
+            answer = save(server, mark(1, start_frame=0, end_frame=last))
+            assert answer.status == 400
+            assert "the last picture of lake is 249" in answer.json()["error"]
+        assert not page.marks.path.exists()
+        # What a file says of its length may be a little less than it shows.
+        assert save(server, mark(1, start_frame=0, end_frame=260)).status == 200
+        assert save(server, mark(2)).status == 200
+
+
+def test_a_table_that_cannot_be_read_does_not_close_the_film(tmp_path: Path) -> None:
+    page = site(tmp_path, CLIPS, "ada")
+    assert page.marks is not None
+    with served(page) as server:
+        assert save(server, mark(1)).status == 200
+        page.marks.path.write_text("movie_id,level\nlake,S\n", "utf-8")
+        shown = ask(server, "/api/film?film=lake").json()
+        assert "required column" in shown["cannot_mark"]
+        assert len(shown["spans"]) == 10
+        refused = save(server, mark(2))
+        assert refused.status == 400
+        assert page.marks.path.read_text("utf-8") == "movie_id,level\nlake,S\n"
+        for name in ("films.ada.watched.csv", "films.shots.csv"):
+            page.marks.path.unlink(missing_ok=True)
+            (tmp_path / "segments" / name).write_text("mine\n1\n", "utf-8")
+            assert ask(server, "/api/film?film=lake").status == 200

@@ -96,13 +96,13 @@ def test_byte_ranges_of_an_empty_file() -> None:
     "path", ["/", "/view.js", "/api/overview", "/media/0", "/nothing"]
 )
 def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> None:
-    for cookie in (None, f"{server.cookie}=wrong", f"obygaze-1={server.token}"):
+    for cookie in (None, f"{server.cookie}=wrong", f"obygaze-1={server.secret}"):
         answer = ask(server, path, {"Cookie": cookie})
         assert answer.status == 403
         assert b"obygaze view" in answer.body
     assert ask(server, "/?token=wrong", {"Cookie": None}).status == 403
     assert (
-        ask(server, f"/api/overview?token={server.token}", {"Cookie": None}).status
+        ask(server, f"/api/overview?token={token_of(server)}", {"Cookie": None}).status
         == 403
     )
 
@@ -110,13 +110,35 @@ def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> No
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
     server: PageServer,
 ) -> None:
-    first = ask(server, f"/?token={server.token}", {"Cookie": None})
+    first = ask(server, f"/?token={token_of(server)}", {"Cookie": None})
     assert first.status == 200
     cookie = first.headers["Set-Cookie"]
     assert (
-        cookie == f"{server.cookie}={server.token}; Path=/; HttpOnly; SameSite=Strict"
+        cookie == f"{server.cookie}={server.secret}; Path=/; HttpOnly; SameSite=Strict"
     )
-    assert len(server.token) >= 32
+    assert len(server.secret) >= 32
+
+
+def token_of(server: PageServer) -> str:
+    """The token of a new address."""
+    return server.new_address().partition("token=")[2]
+
+
+def test_a_token_opens_the_page_once_and_says_nothing_of_the_cookie(
+    server: PageServer,
+) -> None:
+    first, second = token_of(server), token_of(server)
+    nobody = {"Cookie": None}
+    assert len({first, second, server.secret}) == 3
+    assert ask(server, f"/?token={first}", nobody, method="HEAD").status == 403
+    assert ask(server, f"/?token={first}", nobody).status == 200
+    again = ask(server, f"/?token={first}", nobody)
+    assert again.status == 403 and b"once" in again.body
+    # The browser that has the cookie may reload the page with its token.
+    assert ask(server, f"/?token={first}").status == 200
+    assert ask(server, f"/?token={second}", nobody).status == 200
+    stolen = {"Cookie": f"{server.cookie}={first}"}
+    assert ask(server, "/api/overview", stolen).status == 403
 
 
 @pytest.mark.parametrize(
