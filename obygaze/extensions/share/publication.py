@@ -95,6 +95,41 @@ class Published(dict[str, int]):
         return "\n".join([f"{self.target}:", *lines])
 
 
+@dataclass(frozen=True)
+class ClipsFile:
+    """The Parquet file of a publication, and the manifest that its labels are from."""
+
+    table: ClipTable
+    labels: Manifest | None = None
+
+    def write(self, path: Path) -> None:
+        """Write the file, film by film."""
+        positions = list(self.table.positions_of_film.values())
+        self.table.write(path, np.concatenate(positions), Quiet())
+
+    def record_table(self) -> RecordTable:
+        """Return what `croissant.json` says of its columns."""
+        description = "The clips with features, a row each, and their vectors."
+        if self.labels is not None:
+            sha256 = manifest_sha256(self.labels)
+            description += (
+                " Titles, times and labels are those of the manifest"
+                f" {self.labels.name}, sha256 {sha256}."
+            )
+        columns = []
+        for name in self.table.facts:
+            columns.append(_FACTS.get(name, RecordColumn(name)))
+        for spec in self.table.specs:
+            column = RecordColumn(
+                spec.name,
+                number_type(spec.dtype),
+                spec.tail_shape,
+                f"The array {spec.name} of the store.",
+            )
+            columns.append(column)
+        return RecordTable(PARQUET_FILE, description, columns)
+
+
 def publish(
     store: PathLike | Store,
     target: Annotated[str, Option("--to")],
@@ -154,8 +189,7 @@ def publish(
         opened,
         target,
         creators,
-        table=_table_of(opened, specs, manifest),
-        labels=manifest,
+        clips=_clips_file(opened, specs, manifest),
         recovered=sentences,
         no_licence=no_licence,
         progress=progress,
@@ -175,16 +209,16 @@ def small_arrays(store: Store) -> list[ArraySpec]:
     return specs
 
 
-def _table_of(
+def _clips_file(
     store: Store, specs: Sequence[ArraySpec], labels: Manifest | None
-) -> ClipTable | None:
-    """Return the clips that have these arrays as a table; None if there are none."""
+) -> ClipsFile | None:
+    """Return the clips that have these arrays; None if there are none."""
     has_features, _ = rows_with_features(store, specs)
     if not specs or not has_features.any():
         return None
     rows = np.flatnonzero(has_features)
     facts = facts_of_clips(store, rows, labels)
-    return ClipTable(store, rows, specs, facts, provenance(store))
+    return ClipsFile(ClipTable(store, rows, specs, facts, provenance(store)), labels)
 
 
 def _publish(
@@ -192,8 +226,7 @@ def _publish(
     target: str,
     creators: Sequence[str],
     *,
-    table: ClipTable | None,
-    labels: Manifest | None,
+    clips: ClipsFile | None,
     recovered: Sequence[str],
     no_licence: bool,
     progress: Progress | None,
@@ -208,9 +241,6 @@ def _publish(
         require_licence(store)
 
     def documents(packed: Path) -> dict[str, bytes]:
-        parquet = None
-        if table is not None:
-            parquet = ClipsFile(packed.parent / PARQUET_FILE, table, labels)
         counts = store.status().counts
         card = card_text(
             store.plan,
@@ -219,21 +249,21 @@ def _publish(
             made_by=store.commits.made_by(),
             recovered=recovered,
             zip_name=packed.name,
-            parquet="" if parquet is None else PARQUET_FILE,
+            parquet="" if clips is None else PARQUET_FILE,
             seal_sha256=store.seal_sha256,
         )
         return {
             README_FILE: card.encode(),
-            CROISSANT_FILE: croissant(store, publication, packed, parquet),
+            CROISSANT_FILE: croissant(store, publication, packed, clips),
             CITATION_FILE: publication.document(CITATION_FILE, HERE),
         }
 
     def documents_and_clips(packed: Path) -> dict[str, bytes | Path]:
-        if table is None:
+        if clips is None:
             return {**documents(packed)}
-        clips = packed.parent / PARQUET_FILE
-        _write_clips(table, clips)
-        return {PARQUET_FILE: clips, **documents(packed)}
+        path = packed.parent / PARQUET_FILE
+        clips.write(path)
+        return {PARQUET_FILE: path, **documents(packed)}
 
     if is_url(target):
         if not target.startswith("hf://"):
@@ -258,8 +288,8 @@ def _publish(
         }
 
     if (folder / zip_name).is_file():
-        if (folder / PARQUET_FILE).is_file() != (table is not None):
-            verb = "has no" if table is not None else "has a"
+        if (folder / PARQUET_FILE).is_file() != (clips is not None):
+            verb = "has a" if clips is None else "has no"
             raise AlreadyThere(
                 f"the publication that is here {verb} {PARQUET_FILE}",
                 where=str(folder),
@@ -273,17 +303,11 @@ def _publish(
             size = f"{packed.n_bytes:,} bytes"
             problem = f"the packed store has {size}, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(problem, where=store.location, hint="obygaze store subset")
-        if table is not None:
-            _write_clips(table, draft / PARQUET_FILE)
+        if clips is not None:
+            clips.write(draft / PARQUET_FILE)
         for name, data in texts(packed.path).items():
             (draft / name).write_bytes(data)
     return _sizes(folder)
-
-
-def _write_clips(table: ClipTable, path: Path) -> None:
-    """Write the clips of a table to a file, film by film."""
-    positions = list(table.positions_of_film.values())
-    table.write(path, np.concatenate(positions), Quiet())
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -351,42 +375,11 @@ def publication_of(
     )
 
 
-@dataclass(frozen=True)
-class ClipsFile:
-    """The Parquet file of a publication, the table in it, and the manifest of its labels."""
-
-    path: Path
-    table: ClipTable
-    labels: Manifest | None = None
-
-    def record_table(self) -> RecordTable:
-        """Return what `croissant.json` says of its columns."""
-        description = "The clips with features, a row each, and their vectors."
-        if self.labels is not None:
-            sha256 = manifest_sha256(self.labels)
-            description += (
-                " Titles, times and labels are those of the manifest"
-                f" {self.labels.name}, sha256 {sha256}."
-            )
-        columns = []
-        for name in self.table.facts:
-            columns.append(_FACTS.get(name, RecordColumn(name)))
-        for spec in self.table.specs:
-            column = RecordColumn(
-                spec.name,
-                number_type(spec.dtype),
-                spec.tail_shape,
-                f"The array {spec.name} of the store.",
-            )
-            columns.append(column)
-        return RecordTable(self.path.name, description, columns)
-
-
 def croissant(
     store: Store,
     publication: Publication,
     packed: Path | None = None,
-    parquet: ClipsFile | None = None,
+    clips: ClipsFile | None = None,
 ) -> bytes:
     """Return croissant.json of a sealed store; the checksums in it are those of the seal.
 
@@ -394,7 +387,7 @@ def croissant(
         store: The store.
         publication: The facts about it, from `publication_of`.
         packed: The zip file of the packed store.
-        parquet: The Parquet file beside it.
+        clips: The Parquet file beside it.
     """
     seal = read_or_none(store.files, Seal.FILE) or b""
     listed = {**store.commits.listed_files(), Seal.FILE: FileMark.of(seal)}
@@ -404,10 +397,10 @@ def croissant(
     zip_name = ""
     beside: list[str] = []
     tables = [_CLIPS]
-    if parquet is not None:
-        beside.append(parquet.path.name)
-        tables.append(parquet.record_table())
-        files = {parquet.path.name: _mark_of(parquet.path), **files}
+    if packed is not None and clips is not None:
+        beside.append(PARQUET_FILE)
+        tables.append(clips.record_table())
+        files = {PARQUET_FILE: _mark_of(packed.parent / PARQUET_FILE), **files}
     if packed is not None:
         zip_name = packed.name
         files = {zip_name: _mark_of(packed), **files}
