@@ -1,14 +1,16 @@
 """Extract on several devices of one machine, with a process for each."""
 
 import multiprocessing
+import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
@@ -27,6 +29,8 @@ from obygaze_features.extraction.status import (
 )
 
 POLL_S = 0.2
+# How long a process may take to write what it has finished.
+INTERRUPT_S = 5.0
 
 
 def devices_of(text: str) -> list[str]:
@@ -108,9 +112,7 @@ def extract_on_devices(
     try:
         errors = _wait_for_all(running, stop, progress)
     except KeyboardInterrupt:
-        for process in running.values():
-            process.kill()
-            process.join()
+        _interrupt(list(running.values()))
         raise
     if errors and not stop:
         raise errors[0]
@@ -161,6 +163,19 @@ def _wait_for_all(
     for process in processes.values():
         process.join()
     return errors
+
+
+def _interrupt(processes: Sequence[SpawnProcess]) -> None:
+    """End processes without waiting for clips at work; each keeps what it has finished."""
+    for process in processes:
+        process.terminate()  # the first signal, where the terminal has sent none
+        if process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+    for process in processes:
+        process.join(INTERRUPT_S)
+        process.kill()
+        process.join()
 
 
 def _started(
@@ -214,9 +229,8 @@ def _work(
     rows: Sequence[int],
     settings: Mapping[str, bool],
 ) -> None:
-    # If the process that shows the rows was killed, this one ends with its next row. A second
-    # Ctrl-C reaches every process of a terminal.
-    with stop_on_signals() as stop, suppress(BrokenPipeError, KeyboardInterrupt):
+    # If the process that shows the rows was killed, this one ends with its next row.
+    with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
             extract_plan(
                 plan_from_bytes(plan, "plan"),
@@ -228,3 +242,6 @@ def _work(
             )
         except ObygazeError as error:
             messages.send(error)
+        except KeyboardInterrupt:
+            # Python would wait for threads that compute a clip.
+            os._exit(EXIT_INTERRUPTED)

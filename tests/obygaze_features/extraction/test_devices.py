@@ -17,6 +17,7 @@ from obygaze_features.extraction import devices
 from obygaze_features.extraction.devices import devices_of, extract_on_devices
 from obygaze_features.extraction.run import Resources, RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.status import status_of_stores
 from obygaze_features.manifest.model import Manifest
 
 pytestmark = pytest.mark.check("a process for each of several devices")
@@ -127,6 +128,31 @@ def test_a_stop_ends_all_processes(films: Manifest, tmp_path: Path) -> None:
     plan = a_plan(films, tmp_path, "descriptors")
     extract_on_devices(plan, [Resources(), Resources()], stop, progress=Request())
     assert multiprocessing.active_children() == []
+
+
+def test_a_second_ctrl_c_ends_all_processes_and_keeps_what_they_finished(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    class Interrupt(RowProgress):
+        n_shown = 0
+
+        def __call__(self, row: int, failed: bool) -> None:
+            self.n_shown += 1
+            if self.n_shown == 14:
+                raise KeyboardInterrupt
+
+    plan = a_plan(films, tmp_path, "descriptors")
+    pair = Resources(workers=1, batch=1, threads=1)
+    with pytest.raises(KeyboardInterrupt):
+        extract_on_devices(plan, [pair, pair], StopFlag(), progress=Interrupt())
+    assert multiprocessing.active_children() == []
+    (before,) = status_of_stores(plan)
+    # Of 14 rows that were shown, each process has one at work, and one failed.
+    n_kept = before.ok + before.in_unfinished_blocks
+    assert n_kept >= 14 - 2 - 1
+    (state,) = extract_on_devices(plan, [pair, pair], StopFlag())
+    assert (state.ok, state.failed) == (N_CLIPS - 1, 1)
+    assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
 
 
 def test_the_error_of_a_process_is_that_of_the_run(
