@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
     from obygaze.extensions.audits import audit_pixels as audit_pixels
     from obygaze.extensions.maps import audit_boxes as audit_boxes
+    from obygaze.extensions.maps import compare_conditions as compare_conditions
     from obygaze.extensions.maps import write_concept_maps as write_concept_maps
     from obygaze.extensions.maps import write_saliency as write_saliency
     from obygaze_features.backbones import load_backbone as load_backbone
@@ -77,6 +78,7 @@ else:
         ),
         "obygaze.extensions.maps": (
             "audit_boxes",
+            "compare_conditions",
             "write_concept_maps",
             "write_saliency",
         ),

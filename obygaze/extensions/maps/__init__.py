@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from obygaze.extensions.maps.concept_maps import (
         write_concept_maps as write_concept_maps,
     )
+    from obygaze.extensions.maps.conditions import (
+        compare_conditions as compare_conditions,
+    )
     from obygaze.extensions.maps.saliency import write_saliency as write_saliency
 
 COMMANDS = {
@@ -25,6 +28,7 @@ if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.maps.boxes": ("audit_boxes",),
         "obygaze.extensions.maps.concept_maps": ("write_concept_maps",),
+        "obygaze.extensions.maps.conditions": ("compare_conditions",),
         "obygaze.extensions.maps.saliency": ("write_saliency",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -1,17 +1,19 @@
 """How much of what a model looks at lies in boxes that people drew, and whether that is chance.
 
 The share is that of the part of a map above the mean of its clip, so that maps of any method and
-unit can be compared.
+unit can be compared. A place of a map counts by the share of its area that boxes cover, so that a
+small box counts although the middle of no place is in it.
 """
 
-from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import TableRow, read_table
@@ -25,15 +27,34 @@ Bools = NDArray[np.bool_]
 PERMUTATIONS = 100_000  # for each direction; a p-value near .05 is then exact to .001
 
 
+Box = tuple[float, float, float, float]
+NO_MAPS = "without maps in the store"
+ON_PADDING = "with boxes only on frames after its end"
 SHOWN = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
 
 
 class BoxAudit(list[dict[str, Any]]):
-    """The measures of each direction, with their tests."""
+    """The measures of each direction, with their tests.
+
+    `left_out` has the reason for each clip of the file that could not be measured.
+    """
+
+    def __init__(
+        self,
+        directions: Iterable[dict[str, Any]] = (),
+        left_out: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directions)
+        self.left_out = dict(left_out or {})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measures of each direction."""
-        return {"directions": list(self)}
+        """Return the measures of each direction, and the clips that were left out."""
+        return {"directions": list(self), "left_out": self.left_out}
+
+    @property
+    def notes(self) -> list[str]:
+        """How many clips were left out, by reason."""
+        return notes_on(self.left_out)
 
     def __str__(self) -> str:
         rows = []
@@ -64,35 +85,88 @@ def audit_boxes(
     Commands:
         obygaze explain boxes concept-maps faces.csv
     """
-    return BoxAudit(_measure(open_store(maps, workspace=workspace), Path(boxes)))
+    store = open_store(maps, workspace=workspace)
+    boxed = shares_in_boxes(store, Path(boxes))
+    return BoxAudit(_tested(store, boxed), boxed.left_out)
 
 
-def _measure(store: Store, boxes: Path) -> list[dict[str, Any]]:
-    """Return for each direction its mean share in the boxes, and its test."""
-    names = np.array(map_names(store))
-    inside = read_boxes(boxes, store)
-    maps_of_clips = store.matrix(MAPS, clips=list(inside), missing="drop")
-    if not len(maps_of_clips):
+@dataclass(frozen=True)
+class SharesInBoxes:
+    """For each clip with maps and a box, the shares of its maps in its boxes.
+
+    `shares` and `peaks` are [direction, clip]; `area` is that of the boxes of each clip.
+    """
+
+    clip_ids: tuple[str, ...]
+    films: NDArray[np.str_]
+    shares: Floats
+    peaks: Floats
+    area: Floats
+    left_out: Mapping[str, str]
+
+
+def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
+    """Return what the maps of each clip have in its boxes, and why some clips are left out.
+
+    Args:
+        store: A store of maps.
+        boxes: A file of boxes.
+    """
+    covered = read_boxes(boxes, store)
+    maps_of_clips = store.matrix(MAPS, clips=list(covered), missing="drop")
+    left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
+    real = real_steps(store, maps_of_clips.rows)
+    clip_ids = []
+    rows = []
+    measured = []
+    area = []
+    for row, clip in enumerate(maps_of_clips.clip_ids.tolist()):
+        cover = covered[clip][real[row]]
+        if not cover.any():
+            left_out[clip] = ON_PADDING
+            continue
+        clip_ids.append(clip)
+        rows.append(maps_of_clips.rows[row])
+        measured.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
+        area.append(cover[cover.any(axis=(1, 2))].mean())
+    if not clip_ids:
         hint = "clip ids as the store of maps has them: obygaze store info"
         raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
-    real = real_steps(store, maps_of_clips.rows)
-    masks = [
-        inside[clip][steps]
-        for clip, steps in zip(maps_of_clips.clip_ids.tolist(), real, strict=True)
+    shares, peaks = (np.stack(part, axis=1) for part in zip(*measured, strict=True))
+    return SharesInBoxes(
+        clip_ids=tuple(clip_ids),
+        films=store.movie_ids_of(np.array(rows)),
+        shares=shares,
+        peaks=peaks,
+        area=np.array(area),
+        left_out=left_out,
+    )
+
+
+def notes_on(left_out: Mapping[str, str]) -> list[str]:
+    """Return how many clips were left out for each reason, with the first of them."""
+    clips_of_reason: dict[str, list[str]] = {}
+    for clip, reason in left_out.items():
+        clips_of_reason.setdefault(reason, []).append(clip)
+    return [
+        f"{count(len(clips), 'clip')} left out, {reason}: {few(clips, 3)}"
+        for reason, clips in clips_of_reason.items()
     ]
-    values = [
-        clip_shares(maps[:, steps], mask)
-        for maps, steps, mask in zip(maps_of_clips.values, real, masks, strict=True)
-    ]
-    shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))
-    area = np.array([mask[mask.any(axis=(1, 2))].mean() for mask in masks])
+
+
+def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
+    """Return for each direction its mean share in the boxes, and its test."""
+    names = np.array(map_names(store))
+    shares = boxed.shares
+    peaks = boxed.peaks
+    area = boxed.area
     is_random = np.char.startswith(names, RANDOM)
     label = "area of the boxes"
     null = area
     if is_random.any():
         label = "random directions"
         null = shares[is_random].mean(axis=0)
-    films = np.tile(store.movie_ids_of(maps_of_clips.rows), 2)
+    films = np.tile(boxed.films, 2)
     regions = ("the boxes", "the rest of the frame")
     tests = [
         compare_groups(
@@ -118,7 +192,7 @@ def _measure(store: Store, boxes: Path) -> list[dict[str, Any]]:
     ]
 
 
-def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
+def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return for each direction the share of its map in the boxes, and the share of its peaks.
 
     Only frames with a box count. A map that is nowhere above its mean has the share of the area, as
@@ -126,27 +200,27 @@ def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
-        inside: Whether the middle of each place [step, row, column] is in a box.
+        cover: The share of each place [step, row, column] that boxes cover.
     """
-    steps = inside.any(axis=(1, 2))
+    steps = cover.any(axis=(1, 2))
     wide = maps.astype(np.float64)
-    mask = inside[steps]
+    weights = cover[steps].astype(np.float64)
     seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)[:, steps]
     total = seen.sum(axis=(1, 2, 3))
-    within = (seen * mask).sum(axis=(1, 2, 3))
-    share = np.where(total > 0, within / np.where(total > 0, total, 1), mask.mean())
-    frames = wide[:, steps].reshape(len(wide), len(mask), -1)
+    within = (seen * weights).sum(axis=(1, 2, 3))
+    share = np.where(total > 0, within / np.where(total > 0, total, 1), weights.mean())
+    frames = wide[:, steps].reshape(len(wide), len(weights), -1)
     is_peak = frames == frames.max(axis=2, keepdims=True)
-    hits = (is_peak & mask.reshape(len(mask), -1)).sum(axis=2) / is_peak.sum(axis=2)
+    weights_of_frames = weights.reshape(len(weights), -1)
+    hits = (is_peak * weights_of_frames).sum(axis=2) / is_peak.sum(axis=2)
     return share, np.asarray(hits.mean(axis=1))
 
 
-def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
-    """Return for each clip of a store whether the middle of each place of its maps is in a box."""
+def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
+    """Return for each clip of a file which share of each place of its maps is in boxes."""
     table = read_table(path, required=("clip_id", "x0", "y0", "x1", "y1"))
     shape = store.plan.array(MAPS).tail_shape[1:]
-    down, across = ((np.arange(n) + 0.5) / n for n in shape[1:])
-    masks: dict[str, Bools] = defaultdict(lambda: np.zeros(shape, dtype=np.bool_))
+    boxes: dict[str, list[list[Box]]] = {}
     for row in table.rows:
         try:
             clip = row["clip_id"]
@@ -163,11 +237,48 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
             raise FixInput(
                 f"line {row.line}: {error}", where=str(path), hint=hint
             ) from error
-        box = ((down >= y0) & (down <= y1))[:, None] & ((across >= x0) & (across <= x1))
-        masks[clip][steps] |= box
-    clips = list(masks)
-    real = dict(zip(clips, real_steps(store, store.select(clips).rows), strict=True))
-    return {clip: mask for clip, mask in masks.items() if mask[real[clip]].any()}
+        of_clip = boxes.setdefault(clip, [[] for _ in range(shape[0])])
+        for of_step in of_clip[steps]:
+            of_step.append((x0, y0, x1, y1))
+    covered = {}
+    for clip, of_clip in boxes.items():
+        grids = [covered_shares(of_step, shape[1:]) for of_step in of_clip]
+        covered[clip] = np.stack(grids)
+    return covered
+
+
+def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
+    """Return the share of each place [row, column] of a grid that boxes cover together.
+
+    Args:
+        boxes: The left, upper, right and lower end of each box, as shares of the picture.
+        shape: The rows and columns of the grid.
+    """
+    n_rows, n_columns = shape
+    if not boxes:
+        return np.zeros((n_rows, n_columns))
+    ends = np.array(boxes)
+    # Between two neighbouring edges, of places or boxes, all is inside or all is outside.
+    x = np.unique(np.concatenate([ends[:, 0], ends[:, 2], _edges(n_columns)]))
+    y = np.unique(np.concatenate([ends[:, 1], ends[:, 3], _edges(n_rows)]))
+    middle_x = (x[:-1] + x[1:]) / 2
+    middle_y = (y[:-1] + y[1:]) / 2
+    is_inside = np.zeros((len(middle_y), len(middle_x)), dtype=np.bool_)
+    for x0, y0, x1, y1 in boxes:
+        in_rows = (middle_y > y0) & (middle_y < y1)
+        in_columns = (middle_x > x0) & (middle_x < x1)
+        is_inside |= in_rows[:, None] & in_columns
+    pieces = is_inside * np.diff(y)[:, None] * np.diff(x)
+    row = np.minimum((middle_y * n_rows).astype(int), n_rows - 1)
+    column = np.minimum((middle_x * n_columns).astype(int), n_columns - 1)
+    area = np.zeros((n_rows, n_columns))
+    np.add.at(area, (row[:, None], column[None, :]), pieces)
+    return np.minimum(area * n_rows * n_columns, 1.0)
+
+
+def _edges(n: int) -> Floats:
+    """Return the edges of n places of equal size, from 0 to 1."""
+    return np.arange(n + 1) / n
 
 
 def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
@@ -184,14 +295,14 @@ def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
     return low, high
 
 
-def _steps(frame: str, n_frames: int) -> int | slice:
+def _steps(frame: str, n_frames: int) -> slice:
     """Return the frame of a box, or all of them where none is named."""
     if not frame:
         return slice(None)
     number = int(frame)
     if not 0 <= number < n_frames:
         raise ValueError(f"frame must be from 0 to {n_frames - 1}, got {number}")
-    return number
+    return slice(number, number + 1)
 
 
 def real_steps(store: Store, rows: NDArray[np.int64]) -> Bools:

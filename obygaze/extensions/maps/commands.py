@@ -15,6 +15,10 @@ COMMANDS = {
         "Project concept vectors, or the direction of a model, on the stored tokens of each"
         " clip.",
     ),
+    "conditions": (
+        f"{_HERE}.conditions:compare_conditions",
+        "Compare the maps of two conditions: mean maps, and what lies in boxes.",
+    ),
     "draw": (
         "obygaze_features.extraction.map_drawing:draw_maps",
         "Draw the maps of clips over their exact pictures: a sheet for each clip and direction.",

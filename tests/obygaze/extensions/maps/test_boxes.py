@@ -65,7 +65,9 @@ def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
     path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\n")
     (mask,) = read_boxes(path, store).values()
     assert mask.shape == GRID
-    assert mask[0].astype(int).tolist() == [[0, 1, 1, 1, 1]] * 2 + [[0] * 5] * 3
+    # The box ends at .35: three quarters of the second row.
+    rows = [[0, 1, 1, 1, 1], [0, 0.75, 0.75, 0.75, 0.75], *[[0] * 5] * 3]
+    assert mask[0] == pytest.approx(np.array(rows), abs=1e-12)
 
 
 @pytest.mark.parametrize(
