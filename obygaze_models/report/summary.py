@@ -23,6 +23,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     Row,
     make_table,
+    report_text,
     sentence,
 )
 
@@ -62,6 +63,31 @@ def summary(run: ReportRun) -> Part:
         )
     yield _answer(run, lines)
     yield _table(run, lines)
+
+
+def model_text(run: ReportRun, cell: CellRecord) -> str:
+    """Return how well a model ranks clips, beside the best guess from the annotations alone."""
+    line = _beside_guess(run, cell)
+    text = sentence(
+        "model_alone",
+        n=f"{cell.n_test:,}",
+        films=count(cell.n_films or 0, "film"),
+        metric=metric_name(run.ranking),
+        value=metric_of(cell, run.ranking),
+    )
+    if not line.guesses:
+        return f"{text} {sentence('model_no_guess')}"
+    key = "model_beside_guess"
+    if line.difference.value is None:
+        key = "model_beside_unknown"
+    beside = sentence(
+        key,
+        guess=metric_of(line.guesses[0], run.ranking).short,
+        names=", ".join(guess.model for guess in line.guesses),
+        difference=line.difference,
+        verdict=report_text()["verdicts"][line.verdict],
+    )
+    return f"{text} {beside}"
 
 
 def _data(run: ReportRun) -> str:

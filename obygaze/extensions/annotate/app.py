@@ -53,6 +53,7 @@ def server_of(site: Site) -> PageServer:
         # An exported page has data there.
         DATA_FILE: lambda asked: Reply(b"", "text/javascript"),
         "api/overview": partial(document, site.overview),
+        "api/scores": partial(document, site.scores),
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
         "api/where": partial(document, site.where),
@@ -90,13 +91,15 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
             pictures[clip.clip_id] = media.thumbnail(clip)
     maps = [(clip, name) for clip in site.shown for name in media.directions(clip)]
     content: dict[str, Any] = {
-        "overview 0": site.overview(),
+        "overview": site.overview(),
         "pictures": [*pictures],
         "maps": maps,
     }
     content |= {
         f"film {film}": {**site.film(film), "pieces": []} for film in site.films
     }
+    n_cells = len((content["overview"]["run"] or {"cells": []})["cells"])
+    content |= {f"scores {cell}": site.scores(cell) for cell in range(n_cells)}
     content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
     with new_folder(folder, EXPORT, force=True) as draft:

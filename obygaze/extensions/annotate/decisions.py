@@ -14,7 +14,9 @@ from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import TrueValues
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.report.lookup import ReportRun, grouped, model_and_store, rank_of
+from obygaze_models.report.lookup import ReportRun, grouped, model_and_store
+from obygaze_models.report.summary import model_text
+from obygaze_models.report.tables import sentence
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
@@ -23,12 +25,38 @@ Score = dict[str, Any]
 
 
 def cells_of(run: ReportRun) -> list[CellRecord]:
-    """Return the cells of models: those with most clips first, and of these the best."""
+    """Return the cells of models: those with most clips first, else as the protocol has them.
 
-    def order(cell: CellRecord) -> tuple[int, bool, float]:
-        return cell.n_test, cell.train == cell.test, rank_of(cell, run.primary)
+    The order says nothing of how good they are: the test must not choose which one is shown.
+    """
 
-    return sorted((cell for cell in run.cells if cell.feature), key=order, reverse=True)
+    def order(cell: CellRecord) -> tuple[int, bool]:
+        return -cell.n_test, cell.train != cell.test
+
+    return sorted((cell for cell in run.cells if cell.feature), key=order)
+
+
+def named_cell(run: ReportRun) -> int | None:
+    """Return the cell that the protocol names: its only one, or the first of its first question.
+
+    None if it names none.
+    """
+    cells = cells_of(run)
+    if len(cells) == 1:
+        return 0
+    questions = run.settings.get("questions") or [{}]
+    asked = {key: value for key, value in questions[0].items() if value}
+    facts = {"model": asked.get("first"), "feature": asked.get("first_store")}
+    facts |= {"train": asked.get("train"), "test": asked.get("test")}
+    wanted = {name: value for name, value in facts.items() if value}
+    if "model" not in wanted:
+        return None
+    fitting = [
+        number
+        for number, cell in enumerate(cells)
+        if all(getattr(cell, name) == value for name, value in wanted.items())
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:
@@ -79,23 +107,54 @@ def agreement(
     return {"clips": len(judgements), "agreement": observed, "kappa": kappa}
 
 
-def run_facts(
-    run: ReportRun, number: int, scores: Mapping[str, Score]
-) -> dict[str, Any]:
-    """Return what the page says about a run and the chosen cell.
+def run_facts(run: ReportRun) -> dict[str, Any]:
+    """Return what the page says about a run before a model is chosen."""
+    return {
+        "name": run.folder.name,
+        "cells": [_cell_text(run, cell) for cell in cells_of(run)],
+        "named": named_cell(run),
+    }
+
+
+def cell_facts(run: ReportRun, number: int) -> dict[str, Any]:
+    """Return the scores of one cell, with what the page says of the model.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
     decision changes.
     """
-    cells = cells_of(run)
+    cell = cells_of(run)[number]
+    scores = scores_of(run, cell)
     ends = [score[end] for score in scores.values() for end in ("low", "high")]
     most = max(map(abs, ends), default=1.0)
+    is_probability = all(0 <= end <= 1 for end in ends)
+    unit = "distance from the boundary"
+    if is_probability:
+        unit = "probability"
     return {
-        "name": run.folder.name,
-        "cells": [_cell_text(run, one) for one in cells],
-        "leaked": cells[number].leaked,
-        "scale": [0, 1] if all(0 <= end <= 1 for end in ends) else [-most, most],
+        "text": f"{model_text(run, cell)} {_decisions_text(scores)}",
+        "leaked": cell.leaked,
+        "scale": [0, 1] if is_probability else [-most, most],
+        "unit": f"{unit} of the positive class",
+        "scores": scores,
     }
+
+
+def _decisions_text(scores: Mapping[str, Score]) -> str:
+    """Return how many clips a model calls positive, and how far it agrees beyond chance."""
+    levels = {}
+    for clip, score in scores.items():
+        levels[clip] = (
+            "positive" if score["positive"] == score["correct"] else "negative"
+        )
+    agreed = agreement(levels, {"positive": 1, "negative": 0}, scores)
+    kappa = agreed["kappa"]
+    return sentence(
+        "model_decisions",
+        n_positive=sum(score["positive"] for score in scores.values()),
+        n=len(scores),
+        n_agree=sum(score["correct"] for score in scores.values()),
+        kappa="not defined" if kappa is None else f"{kappa:.2f}",
+    )
 
 
 def _cell_text(run: ReportRun, cell: CellRecord) -> str:

@@ -20,6 +20,7 @@ from obygaze.extensions.annotate.decisions import (
     Explainer,
     Score,
     agreement,
+    cell_facts,
     cells_of,
     run_facts,
     scores_of,
@@ -59,6 +60,15 @@ Document = dict[str, Any]
 Span = tuple[float, float]
 
 
+@dataclass(frozen=True)
+class ModelOfLevels:
+    """A model of a run: its name, the class of each level that it tells apart, and its scores."""
+
+    text: str
+    classes: Mapping[str, int]
+    scores: Mapping[str, Score]
+
+
 @dataclass(frozen=True, eq=False)
 class Site:
     """The inputs of the page, and the documents made of them.
@@ -77,9 +87,8 @@ class Site:
     marks: MarkTable | None = None
     blind: bool = False
 
-    def overview(self, cell: int = 0) -> Document:
+    def overview(self) -> Document:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
-        scores = self._scores(cell)
         header = self.manifest.header
         levels = {
             level: {"name": name, "color": LEVEL_COLORS[level]}
@@ -87,7 +96,7 @@ class Site:
         }
         run = None
         if self.run:
-            run = run_facts(self.run, cell, scores)
+            run = run_facts(self.run)
         annotator = None
         marks = None
         if self.marks:
@@ -99,7 +108,7 @@ class Site:
             "levels": levels,
             "concepts": {name: concept_meaning(name) for name in header.concepts},
             "films": [{"id": film, "title": self._title(film)} for film in self.films],
-            "clips": [self._entry(clip, scores) for clip in self.shown.values()],
+            "clips": [self._entry(clip) for clip in self.shown.values()],
             "run": run,
             "annotator": annotator,
             "marks": marks,
@@ -227,18 +236,22 @@ class Site:
             return None
         return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
 
-    def clip(
-        self, clip_id: str, cell: int = 0, on: str = "", off: str = ""
-    ) -> Document:
+    @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
+    def scores(self, cell: int) -> Document:
+        """Return the scores of a cell of the run, and what the run says of the model."""
+        if self.run is None:
+            raise FixUsage("there are no scores without a run", hint="--run RUN")
+        return cell_facts(self.run, cell)
+
+    def clip(self, clip_id: str, on: str = "", off: str = "") -> Document:
         """Return a clip: its facts, why the model decided as it did, and similar clips.
 
         Args:
             clip_id: The clip.
-            cell: The cell of the run whose score is shown.
             on: Concepts, joined with '|', that are switched on in the bottleneck.
             off: Concepts that are switched off.
         """
-        entry = self._entry(self.shown[clip_id], self._scores(cell))
+        entry = self._entry(self.shown[clip_id])
         document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
         switched_on = dict.fromkeys(on.split("|"), True)
         switched_off = dict.fromkeys(off.split("|"), False)
@@ -251,19 +264,18 @@ class Site:
             document["notes"].append(error.message)
         return document
 
-    def agreement(self, cell: int = 0) -> list[Document]:
-        """Return how far each annotator agrees with the out-of-fold decisions of the run's model.
+    def agreement(self) -> list[Document]:
+        """Return how far each annotator agrees with the out-of-fold decisions of the run's models.
 
         A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
         they were first saved in that arm, "last" for the table as it is.
         """
-        classes = self._classes_of(cell)
-        if not classes:
+        models = self._models_of_levels()
+        if not models:
             raise FixUsage(
                 "agreement needs a run whose classes are levels", hint="--run RUN"
             )
         spans = self._spans()
-        scores = self._scores(cell)
         rows = []
         for path in self._tables():
             arm_of, first = first_marks(path)
@@ -279,16 +291,24 @@ class Site:
                     levels = {row.clip_id: row.level for row in labels if row.labelled}
                     row = {"annotator": annotator, "arm": arm, "marks": state}
                     row["watched"] = "assumed" if annotator in assumed else "known"
-                    rows.append(row | agreement(levels, classes, scores))
+                    for model in models:
+                        agreed = agreement(levels, model.classes, model.scores)
+                        rows.append({**row, "model": model.text, **agreed})
         return rows
 
-    def _classes_of(self, cell: int) -> dict[str, int]:
-        """Return the class of each level that a cell of the run tells apart; empty without them."""
+    def _models_of_levels(self) -> list[ModelOfLevels]:
+        """Return the models of the run that tell levels apart and are tested on their own task."""
         if self.run is None:
-            return {}
-        task = self.run.protocol["tasks"][cells_of(self.run)[cell].test]
-        classes: dict[str, int] = task.get("classes") or {}
-        return classes
+            return []
+        texts = run_facts(self.run)["cells"]
+        models = []
+        for cell, text in zip(cells_of(self.run), texts, strict=True):
+            task = self.run.protocol["tasks"][cell.test]
+            classes = task.get("classes") or {}
+            if classes and cell.train == cell.test:
+                scores = scores_of(self.run, cell)
+                models.append(ModelOfLevels(text, classes, scores))
+        return models
 
     def _spans(self) -> list[ClipSpan]:
         """Return the pictures of the film that each clip has."""
@@ -346,12 +366,6 @@ class Site:
             for clip in self.manifest
         }
 
-    @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
-    def _scores(self, cell: int) -> dict[str, Score]:
-        if self.run is None:
-            return {}
-        return scores_of(self.run, cells_of(self.run)[cell])
-
     @cached_property
     def missing(self) -> dict[str, str]:
         """Why a clip has no features, by clip."""
@@ -397,7 +411,7 @@ class Site:
         ]
         return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
 
-    def _entry(self, clip: Clip, scores: Mapping[str, Score]) -> Document:
+    def _entry(self, clip: Clip) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = film_span(clip) or span_in_video(clip) or (None, None)
         return {
@@ -411,7 +425,6 @@ class Site:
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
             "missing": self.missing.get(clip.clip_id),
-            **scores.get(clip.clip_id, {}),
         }
 
     def _title(self, film: str) -> str:

@@ -218,6 +218,7 @@ def view(
             "arm",
             "marks",
             "watched",
+            "model",
             "clips",
             "agreement",
             "kappa",

@@ -3,11 +3,12 @@
 
 const $ = (id) => document.getElementById(id);
 const exported = typeof EXPORTED === "undefined" ? null : EXPORTED;
-const INK = "#26251f", MUTED = "#68655c", LINE = "#dedbd2", MODEL = "#2f5d8a", WRONG = "#a8324a";
+const INK = "#26251f", MUTED = "#68655c", LINE = "#dedbd2", MODEL = "#2f5d8a", DIFFERS = "#a8324a";
 const EPS = 1e-6; // seconds; times that differ by less are equal
 const BATCH = 60; // clips that are added to the grid at once
 let page; // what all parts need: films, clips, levels, concepts, the run
-let cell = 0; // the chosen cell of the run
+let cell = null; // the chosen model of the run; none, until somebody or the protocol names one
+let model = null; // its scores, and what the run says of it
 
 // ---- small tools --------------------------------------------------------------------------------
 
@@ -86,14 +87,15 @@ function levelMark(level) {
 function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
-  return `score of the model ${one.score.toFixed(2)}${band}: ${one.correct ? "agrees with" : "differs from"} the annotation`;
+  const decision = one.positive ? "positive" : "negative";
+  return `score of the model ${one.score.toFixed(2)}${band}, ${decision}: ${one.correct ? "agrees with" : "differs from"} the annotation`;
 }
 
 // ---- the grid of clips --------------------------------------------------------------------------
 
 const ORDERS = {
   film: ["as in the film", () => 0],
-  errors: ["surest wrong decisions first", (a, b) => surenessOfError(b) - surenessOfError(a)],
+  errors: ["farthest from the annotation first", (a, b) => farFromAnnotation(b) - farFromAnnotation(a)],
   high: ["highest score first", (a, b) => (b.score ?? -1e9) - (a.score ?? -1e9)],
   low: ["lowest score first", (a, b) => (a.score ?? 1e9) - (b.score ?? 1e9)],
 };
@@ -102,8 +104,9 @@ let shown = 0; // how many of them are there already
 let cosines = null; // of each clip with a text, if one is searched
 let nChoices = 0;
 
-function surenessOfError(clip) {
-  const middle = (page.run.scale[0] + page.run.scale[1]) / 2;
+function farFromAnnotation(clip) {
+  if (!model) return 0;
+  const middle = (model.scale[0] + model.scale[1]) / 2;
   return clip.correct === false ? Math.abs(clip.score - middle) : -1;
 }
 
@@ -115,7 +118,8 @@ function prepareFilters() {
   options(concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
   options(order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
   level.parentNode.hidden = concept.parentNode.hidden = page.blind;
-  order.parentNode.hidden = !page.run;
+  order.parentNode.hidden = !model;
+  if (!model) order.value = "film";
   $("where-label").hidden = $("text-label").hidden = page.blind || Boolean(exported);
 }
 
@@ -176,7 +180,7 @@ function card(clip, similarity) {
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, clip.concepts.join(", ")),
-      el("span", { className: clip.correct === false && !similarity ? "wrong" : "" }, similarity ?? scoreText(clip)),
+      el("span", { className: clip.correct === false && !similarity ? "differs" : "" }, similarity ?? scoreText(clip)),
       clip.missing && el("span", { className: "note" }, `no features: ${clip.missing}`)));
 }
 
@@ -215,7 +219,7 @@ function makeLanes() {
   for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
   add("level", "clips", groups.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
   add("found", "found", inARow(clips), "found by the model");
-  add("score", "score", clips.filter((clip) => clip.score !== undefined), "score of the model");
+  add("score", "score", clips.filter((clip) => clip.score !== undefined), `score, line at ${model && cutOff()}`);
   add("gap", "no features", clips.filter((clip) => clip.missing));
   const marked = lanes.filter((lane) => lane.kind === "level").flatMap((lane) => lane.bars);
   for (const name of Object.keys(page.concepts)) add("concept", name, marked.filter((bar) => bar.concepts.includes(name)));
@@ -336,15 +340,15 @@ function drawLevel(g, lane, bar, left, width) {
 }
 
 function drawScore(g, lane, bar, left, width) {
-  const [low, high] = page.run.scale;
+  const [low, high] = model.scale;
   const at = (value) => lane.y + lane.height * (1 - (value - low) / (high - low || 1));
   g.fillStyle = LINE;
   g.fillRect(left, at((low + high) / 2), width, 1);
   g.fillStyle = bar.correct ? "#2f5d8a33" : "#a8324a33";
   g.fillRect(left, at(bar.high), width, Math.max(at(bar.low) - at(bar.high), 1));
-  g.fillStyle = bar.correct ? MODEL : WRONG;
+  g.fillStyle = bar.correct ? MODEL : DIFFERS;
   g.fillRect(left, at(bar.score) - 1, width, 2.5);
-  // A wrong decision has a mark, too: colour alone is not seen by everybody.
+  // A decision that differs has a mark, too: colour alone is not seen by everybody.
   if (!bar.correct && width > 8) g.fillText("✕", left + width / 2 - 4, lane.y + lane.height - 2);
 }
 
@@ -646,14 +650,17 @@ async function openFilm(id, time) {
     newMark();
   }
   const { run, blind } = page;
+  const isScored = run && model;
   $("film-title").textContent = film.title;
   $("film-notes").textContent = [
     `${page.dataset}. The time line counts ${film.axis}.`,
     page.annotator && film.axis.startsWith("clips") && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
-    run && `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
-    run?.leaked && `But ${run.leaked} clips of this test were used in training: these scores are too good.`,
+    isScored && `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
+    isScored && model.leaked && `But ${model.leaked} clips of this test were used in training: these scores are too good.`,
+    isScored && model.text,
+    isScored && `A score is the ${model.unit}; at ${cutOff()}, the line in its lane, the decision changes.`,
     blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
-  $("next-error").hidden = !run;
+  $("next-error").hidden = !isScored;
   showMarking();
   makeLanes();
   seek(time);
@@ -858,7 +865,8 @@ addEventListener("focus", () => guarded(refreshMarks));
 
 async function openClip(id, switched = {}) {
   const named = (state) => Object.keys(switched).filter((name) => switched[name] === state).join("|");
-  const clip = await load("clip", { clip_id: id, cell, on: named("on"), off: named("off") });
+  const facts = await load("clip", { clip_id: id, on: named("on"), off: named("off") });
+  const clip = { ...facts, ...model?.scores[id] };
   $("clip-title").textContent = clip.id;
   fill($("clip-facts"), `${titleOf(clip.film)}, ${placeText(clip)} `, levelMark(clip.level),
     ` ${page.levels[clip.level]?.name ?? ""}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
@@ -932,16 +940,30 @@ async function route() {
   if (name !== "film") scrollTo(0, 0);
 }
 
+// The value at which the decision changes.
+const cutOff = () => ((model.scale[0] + model.scale[1]) / 2).toFixed(1);
+
+// Show the scores of one model, or of none.
+async function chooseModel(number) {
+  const chosen = number === null ? null : await load("scores", { cell: number });
+  cell = number;
+  model = chosen;
+  const empty = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined };
+  for (const clip of page.clips) Object.assign(clip, empty, model?.scores[clip.id]);
+}
+
 async function readPage() {
-  page = await load("overview", { cell });
   const { run, blind, annotator } = page;
   $("clips-title").textContent = page.title;
-  $("about").textContent = [page.dataset, run && `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`,
+  $("about").textContent = [page.dataset, run && (model ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
+    : `run ${run.name}: choose above whose scores are shown`),
     annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden",
     exported && "exported, without videos"].filter(Boolean).join("; ");
   options($("film-choice"), [["", "choose ..."], ...page.films.map((one) => [one.id, one.title])]);
-  $("cell-label").hidden = Boolean(exported) || !(run?.cells.length > 1);
-  options($("cell-choice"), (run?.cells ?? []).map((text, number) => [number, text]), cell);
+  $("model-text").hidden = !model;
+  $("model-text").textContent = model?.text ?? "";
+  $("cell-label").hidden = !run;
+  options($("cell-choice"), [["", "no model"], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
   fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${page.levels[level].name} `]));
   prepareFilters();
   await chooseClips();
@@ -956,7 +978,7 @@ $("more").onclick = () => {
 };
 $("film-choice").onchange = (event) => event.target.value && (location.hash = address({ film: event.target.value }));
 $("cell-choice").onchange = (event) => guarded(async () => {
-  cell = Number(event.target.value);
+  await chooseModel(event.target.value === "" ? null : Number(event.target.value));
   await readPage();
   await route();
 });
@@ -974,4 +996,9 @@ addEventListener("resize", () => film?.lanes && placeLanes());
 addEventListener("hashchange", () => guarded(route));
 // The token is in a cookie by now, and must not stay in the address.
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
-guarded(async () => (await readPage(), await route()));
+guarded(async () => {
+  page = await load("overview");
+  await chooseModel(page.run?.named ?? null);
+  await readPage();
+  await route();
+});

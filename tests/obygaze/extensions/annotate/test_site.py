@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,17 @@ from support.runs import cell, write_run
 from support.videos import read_number, write_video
 
 from obygaze.extensions.annotate.app import export
-from obygaze.extensions.annotate.decisions import scores_of
+from obygaze.extensions.annotate.decisions import (
+    cell_facts,
+    cells_of,
+    named_cell,
+    scores_of,
+)
 from obygaze.extensions.annotate.site import FILM, ORDER, VIDEO, lay_out
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
+from obygaze_models.protocols import read_run
+from obygaze_models.report.lookup import ReportRun
 
 
 def test_one_video_is_the_film() -> None:
@@ -99,9 +108,6 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
 
 
 def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
-    from obygaze_models.protocols import read_run
-    from obygaze_models.report.lookup import ReportRun
-
     key = {"train": "HN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
     rows = [("a", 1, 0.25, 0), ("a", 1, 0.75, 1), ("a", 1, 0.875, 1), ("b", 0, 0.75, 1)]
     fits = [
@@ -116,6 +122,55 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
         **{"positive": True, "correct": True},
     }
     assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
+
+
+def run_with(folder: Path, *cells: Any, questions: Sequence[Any] = ()) -> ReportRun:
+    """A run by hand with some cells and questions."""
+    run = ReportRun.of_run(read_run(write_run(folder / "run", list(cells))))
+    run.protocol["report"]["questions"] = list(questions)
+    return run
+
+
+def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
+    tmp_path: Path,
+) -> None:
+    """Ridge called no clip positive, and 124 of 159 cards said that it agreed."""
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
+    guess = cell("random", train="EN_S", feature="", kind="baseline", ap=0.5)
+    run = run_with(tmp_path, cell(train="EN_S", ap=0.53, ci=(0.31, 0.72)), guess)
+    run.__dict__["predictions"] = [
+        {**key, "clip_id": f"c{n}", "y": int(n < 3), "score": -0.5, "decision": 0}
+        for n in range(12)
+    ]
+    facts = cell_facts(run, 0)
+    assert facts["text"] == (
+        "It ranks the 12 test clips of 3 films with AP 0.53 [0.31, 0.72]. The best guess from the "
+        "annotations alone, without video, has 0.50 (random); this run did not compare "
+        "them. It calls 0 of 12 clips positive. 9 of its decisions agree with "
+        "the annotation; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
+    )
+    assert facts["scale"] == [-0.5, 0.5]
+    assert facts["unit"] == "distance from the boundary of the positive class"
+    assert set(facts["scores"]) == {f"c{n}" for n in range(12)}
+
+
+def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
+    bad, good = cell("mlp", ap=0.2), cell("ridge", ap=0.9)
+    asked = {"text": "", "first": "mlp", "second": "ridge"}
+    assert [one.model for one in cells_of(run_with(tmp_path / "a", bad, good))] == [
+        "mlp",
+        "ridge",
+    ]
+    assert named_cell(run_with(tmp_path / "a", bad, good)) is None
+    assert named_cell(run_with(tmp_path / "b", good)) == 0
+    named = run_with(tmp_path / "c", good, bad, questions=[asked])
+    assert named_cell(named) == 1
+    two_stores = run_with(
+        tmp_path / "d", good, bad, cell("mlp", feature="x"), questions=[asked]
+    )
+    assert named_cell(two_stores) is None
+    nobody = run_with(tmp_path / "e", good, bad, questions=[{"text": "why"}])
+    assert named_cell(nobody) is None
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +244,7 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(
     assert names == ["data.js", "index.html", "thumb", "view.css", "view.js"]
     text = (target / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
     assert json.loads(text)["film lake"]["pieces"] == []
-    assert json.loads(text)["overview 0"]["annotator"] is None
+    assert json.loads(text)["overview"]["annotator"] is None
     assert [one["annotator"] for one in json.loads(text)["film lake"]["segments"]] == [
         "ada"
     ]
