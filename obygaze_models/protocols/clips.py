@@ -19,6 +19,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
+from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
 Words = NDArray[np.str_]
@@ -275,13 +276,27 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         folds = f" in the split {task.folds}" if task.folds else ""
         n_of_level = Counter(table.levels.tolist()).items()
         counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
+        hint = (
+            f"the levels are {counts} (in the visual view, clips without visual concepts "
+            "are EN); another task, or --set data.view=raw"
+        )
+        if _names_sub_construct(task, table):
+            hint = (
+                f"obygaze manifest group {table.name} -o NAME makes a manifest whose "
+                "concepts are sub-constructs"
+            )
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
-            hint=f"the levels are {counts} (in the visual view, clips without visual concepts "
-            "are EN); another task, or --set data.view=raw",
+            hint=hint,
         )
     return labels
+
+
+def _names_sub_construct(task: Task, table: ClipTable) -> bool:
+    """Return whether a task asks for a sub-construct that is no concept of these clips."""
+    absent = set(subconstructs()) - set(table.concept_names)
+    return any(f'"{name}"' in task.positive for name in absent)
 
 
 def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.float64]:

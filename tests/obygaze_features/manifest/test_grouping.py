@@ -176,6 +176,9 @@ def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None
         {"x": store},
     )
     assert len(run.cells) == 10
+    protocol = load_protocol("obygaze12-subconstructs", quick)
+    with pytest.raises(FixInput, match="obygaze manifest group made-up -o NAME makes"):
+        run_on(tmp_path, protocol, films(4, 60, seed=2), {"x": store})
     tables = [
         table
         for section in sections_of(ReportRun.of_run(run))

@@ -21,8 +21,10 @@ from support.experiments import (
 )
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest import grouped_concepts
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import protocol_names
 from obygaze_models.protocols.runner.banks import Banks
@@ -94,6 +96,8 @@ SHIPPED = {
 def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     manifest = with_classes(with_folds(films(5, 50, seed=2)))
     X = planted(manifest, width=14)
+    if name == "obygaze12-subconstructs":
+        manifest = grouped_concepts(manifest, subconstructs())
     store = store_of(tmp_path / "s", manifest, X)
     if name == "honest-frames":
         store = store_of(
