@@ -1,7 +1,8 @@
 """Maps of two conditions: their means, the difference, and whether one has more in the boxes.
 
 The clips of a condition are those of a table, such as pictures of women who are shown as objects
-and of the same women who are not. With pairs, the two values of a pair are exchanged, in all ways.
+and of the same women who are not. The clips of a pair are exchanged, in all ways; without pairs
+those of each film, because clips of one film are alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,12 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.extensions.maps.boxes import notes_on, real_steps, shares_in_boxes
+from obygaze.extensions.maps.boxes import (
+    NO_MAPS,
+    notes_on,
+    real_steps,
+    shares_in_boxes,
+)
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, figure_stem, save
@@ -27,6 +33,7 @@ from obygaze_models.evaluation.permutation import permutation_p
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to count them
 AT_RANDOM = "random directions, mean"
+WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
 MAX_DRAWN = 12
 Grid = tuple[tuple[float, ...], ...]
@@ -66,11 +73,13 @@ class ComparedDirection:
 class ConditionAudit:
     """The maps of two conditions, for each direction; `n_pairs` is 0 where clips have no pairs.
 
+    `exchanged` says which clips the test exchanges between the conditions.
     `left_out` has the reason for each clip of the table that was not compared.
     """
 
     conditions: tuple[Condition, Condition]
     n_pairs: int
+    exchanged: str
     directions: tuple[ComparedDirection, ...]
     left_out: Mapping[str, str]
     figure: tuple[Path, Path] | None = None
@@ -100,11 +109,8 @@ class ConditionAudit:
             rows.append((item.direction, x, y, item.difference, item.p, item.p_holm))
         headers = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
         lines += ["", table(headers, rows), ""]
-        how = "clips are exchanged between the conditions"
-        if self.n_pairs:
-            how = "the clips of each pair are exchanged"
-        methods = {item.method for item in self.directions if item.method}
-        lines.append(f"p, two-sided: {how} ({', '.join(sorted(methods))}).")
+        methods = sorted({item.method for item in self.directions if item.method})
+        lines.append(f"p, two-sided, {', '.join(methods)}: exchanges {self.exchanged}.")
         return "\n".join(lines)
 
     @property
@@ -129,7 +135,8 @@ def compare_conditions(
 
     CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and perhaps pair,
     which two clips of different conditions share. With boxes, the share of the maps in them is
-    tested between conditions: exactly, by exchanging the clips of each pair.
+    tested between conditions: exactly, by exchanging the clips of each pair, or without pairs
+    those of each film.
 
     Args:
         maps: A store of maps.
@@ -145,44 +152,31 @@ def compare_conditions(
     """
     store = open_store(maps, workspace=workspace)
     names, condition_of, pair_of = read_conditions(Path(conditions), store)
-    wanted = store.matrix(MAPS, clips=list(condition_of), missing="drop")
-    left_out = dict.fromkeys(wanted.reasons, "without maps in the store")
-    usable = set(wanted.clip_ids.tolist())
-    shares: Floats | None = None
-    column_of: dict[str, int] = {}
+    maps_of_clips = store.matrix(MAPS, clips=list(condition_of), missing="drop")
+    left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
+    boxed = None
     if boxes is not None:
         boxed = shares_in_boxes(store, Path(boxes))
-        shares = boxed.shares
-        column_of = {clip: column for column, clip in enumerate(boxed.clip_ids)}
-        for clip in sorted(usable - column_of.keys()):
-            left_out[clip] = boxed.left_out.get(clip, "without a box")
-        usable &= column_of.keys()
-    for pair in set(pair_of.values()):
-        members = [clip for clip in usable if pair_of.get(clip) == pair]
-        if len(members) == 1:
-            left_out[members[0]] = WITHOUT_PARTNER
-            usable.discard(members[0])
-    x, y = (
-        [clip for clip in condition_of if clip in usable and condition_of[clip] == name]
-        for name in names
+        for clip in condition_of:
+            if clip not in left_out and clip not in boxed.clip_ids:
+                left_out[clip] = boxed.left_out.get(clip, WITHOUT_BOX)
+    left_out |= _without_partner(pair_of, left_out)
+    first, second = (
+        _condition(name, condition_of, left_out, Path(conditions)) for name in names
     )
-    if not x or not y:
-        raise FixInput(
-            f"no clip of a condition is left to compare: {len(x)} of {names[0]!r}, "
-            f"{len(y)} of {names[1]!r}",
-            where=str(conditions),
-            hint="clips with maps, with boxes, and with both clips of a pair",
-        )
-    of_clip = _mean_of_frames(store, wanted)
-    means = [np.mean([of_clip[clip] for clip in clips], axis=0) for clips in (x, y)]
-    pairs = [pair_of[clip] for clip in (*x, *y)] if pair_of else None
-    measured = None
-    if shares is not None:
-        measured = shares[:, [column_of[clip] for clip in (*x, *y)]]
-    directions = _compared(map_names(store), means, measured, len(x), pairs)
+    clips = (*first.clips, *second.clips)
+    means = _mean_maps(store, maps_of_clips, (first, second))
+    shares = None
+    if boxed is not None:
+        columns = [boxed.clip_ids.index(clip) for clip in clips]
+        shares = boxed.shares[:, columns]
+    films = store.movie_ids_of(store.select(list(clips)).rows).tolist()
+    blocks, exchanged = _blocks(clips, len(first.clips), pair_of, films)
+    directions = _compared(map_names(store), means, shares, len(first.clips), blocks)
     audit = ConditionAudit(
-        conditions=(Condition(names[0], tuple(x)), Condition(names[1], tuple(y))),
-        n_pairs=len(x) if pair_of else 0,
+        conditions=(first, second),
+        n_pairs=len(first.clips) if pair_of else 0,
+        exchanged=exchanged,
         directions=tuple(directions),
         left_out=left_out,
     )
@@ -190,6 +184,53 @@ def compare_conditions(
         return audit
     written = draw_conditions(audit, figure_stem(Path(figure)), force=force)
     return replace(audit, figure=written)
+
+
+def _without_partner(
+    pair_of: Mapping[str, str], left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the clips that are left of a pair whose other clip is left out."""
+    broken = {pair for clip, pair in pair_of.items() if clip in left_out}
+    return {
+        clip: WITHOUT_PARTNER
+        for clip, pair in pair_of.items()
+        if pair in broken and clip not in left_out
+    }
+
+
+def _condition(
+    name: str,
+    condition_of: Mapping[str, str],
+    left_out: Mapping[str, str],
+    path: Path,
+) -> Condition:
+    """Return a condition with its clips that can be compared; an error if there is none."""
+    clips = []
+    for clip, condition in condition_of.items():
+        if condition == name and clip not in left_out:
+            clips.append(clip)
+    if not clips:
+        raise FixInput(
+            f"no clip of the condition {name!r} is left to compare",
+            where=str(path),
+            hint="clips with maps, with boxes, and with both clips of a pair",
+            details=notes_on(left_out),
+        )
+    return Condition(name, tuple(clips))
+
+
+def _blocks(
+    clips: Sequence[str],
+    n_first: int,
+    pair_of: Mapping[str, str],
+    films: Sequence[str],
+) -> tuple[Sequence[str] | None, str]:
+    """Return within what clips are exchanged, and this in words: pairs, films, or nothing."""
+    if pair_of:
+        return [pair_of[clip] for clip in clips], "the clips of each pair"
+    if set(films[:n_first]) & set(films[n_first:]):
+        return films, "the clips of each film"
+    return None, "all clips, because no film has both conditions"
 
 
 def read_conditions(
@@ -255,12 +296,19 @@ def _check_pairs(
             )
 
 
-def _mean_of_frames(store: Store, maps: Matrix) -> dict[str, Floats]:
-    """Return for each clip its maps [direction, row, column], the mean over its real frames."""
+def _mean_maps(
+    store: Store, maps: Matrix, conditions: Sequence[Condition]
+) -> list[Floats]:
+    """Return for each condition the mean maps [direction, row, column] of clips and frames."""
     real = real_steps(store, maps.rows)
-    means = {}
+    of_clip = {}
     for row, clip in enumerate(maps.clip_ids.tolist()):
-        means[clip] = maps.values[row][:, real[row]].astype(np.float64).mean(axis=1)
+        frames = maps.values[row][:, real[row]].astype(np.float64)
+        of_clip[clip] = frames.mean(axis=1)
+    means = []
+    for condition in conditions:
+        of_condition = [of_clip[clip] for clip in condition.clips]
+        means.append(np.mean(of_condition, axis=0))
     return means
 
 
@@ -269,7 +317,7 @@ def _compared(
     means: Sequence[Floats],
     shares: Floats | None,
     n_first: int,
-    pairs: Sequence[str] | None,
+    blocks: Sequence[str] | None,
 ) -> list[ComparedDirection]:
     """Return each direction with the test of its shares, the mean of the random ones last."""
     numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
@@ -282,7 +330,7 @@ def _compared(
             compared.append(ComparedDirection(names[i], maps))
             continue
         is_first = np.arange(shares.shape[1]) < n_first
-        tested = permutation_p(shares[i], is_first, pairs, permutations=PERMUTATIONS)
+        tested = permutation_p(shares[i], is_first, blocks, permutations=PERMUTATIONS)
         p_values.append(tested.two_sided)
         compared.append(
             ComparedDirection(
