@@ -708,14 +708,15 @@ const KEYS = {
   "-": () => zoom(0.5),
   0: () => zoom(0),
   c: copyLink,
-  i: () => setFrame("start_frame"),
-  o: () => setFrame("end_frame"),
+  i: () => setFrame("start_frame", frame()),
+  o: () => setFrame("end_frame", lastBeforeThis()),
+  x: cutHere,
 };
 
 function press(key) {
-  if (!film || $("film").hidden || !KEYS[key] || ("io".includes(key) && $("mark").hidden)) return false;
+  if (!film || $("film").hidden || !KEYS[key] || ("iox".includes(key) && $("mark").hidden)) return false;
   guarded(async () => {
-    if ("npe.,io".includes(key)) await hold();
+    if ("npe.,iox".includes(key)) await hold();
     await KEYS[key]();
   });
   return true;
@@ -734,11 +735,15 @@ document.addEventListener("keydown", (event) => {
 const form = $("mark");
 let mark = {}; // the mark in the form
 let isUnsaved = false;
+let nextStart; // the first picture of the next mark, if this one was ended by a cut
 let nEdits = 0; // changes in the form, to see those that are made while a save runs
 
 // crypto.randomUUID is missing in pages that came over plain http.
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-const newMark = () => fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "" });
+const newMark = () => {
+  fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "", start_frame: nextStart });
+  nextStart = undefined;
+};
 
 function edit(bar) {
   if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
@@ -763,14 +768,30 @@ function fillForm(wanted) {
 
 function showFrames() {
   ["start_frame", "end_frame"].forEach((key, end) => {
-    const text = mark[key] === undefined ? "not set" : `${clock(spanOf(mark[key], mark[key])[end], 2)}, picture ${mark[key]}`;
+    const place = end ? `before picture ${mark[key] + 1}` : `picture ${mark[key]}`;
+    const text = mark[key] === undefined ? "not set" : `${clock(spanOf(mark[key], mark[key])[end], 2)}, ${place}`;
     $(key).textContent = text;
   });
   drawSoon();
 }
 
-function setFrame(key) {
-  mark[key] = frame();
+// A segment ends before the picture that is shown, where the next one may start. Only the last
+// picture of the film has none after it.
+function lastBeforeThis() {
+  const last = Math.round(film.end * film.rate) - 1;
+  return frame() >= last ? frame() : frame() - 1;
+}
+
+// End this mark before the picture, and start the next one with it.
+function cutHere() {
+  setFrame("end_frame", lastBeforeThis());
+  nextStart = frame();
+  if (form.elements.level.value) return saveMark();
+  markStatus(`Choose its level and save it: the next mark starts at picture ${nextStart}.`);
+}
+
+function setFrame(key, number) {
+  mark[key] = number;
   isUnsaved = true;
   nEdits += 1;
   showFrames();
@@ -784,6 +805,7 @@ async function saveMark(changes = {}) {
   const needed = { start_frame: "its start", end_frame: "its end", level: "its level" };
   const missing = Object.keys(needed).filter((key) => (mark[key] ?? "") === "").map((key) => needed[key]);
   if (missing.length) return markStatus(`Not saved: choose ${missing.join(" and ")}.`);
+  if (mark.end_frame < mark.start_frame) return markStatus("Not saved: it ends before it starts.");
   markStatus("Saving ...");
   isUnsaved = true;
   const edits = nEdits, saved = mark;
@@ -815,7 +837,7 @@ async function refuse(newer) {
   else $("mark-theirs").hidden = $("mark-mine").hidden = false;
   mark.newer = newer;
   markStatus(isSame ? "It was saved before." : newer
-    ? `Not saved: another window changed this mark to ${levelText(newer.level)}, pictures ${newer.start_frame} to ${newer.end_frame}, “${newer.comment}”.`
+    ? `Not saved: another window changed this mark to ${levelText(newer.level)}, pictures ${newer.start_frame} to ${newer.end_frame} (both are part of it), “${newer.comment}”.`
     : "Not saved: another window deleted this mark.");
   await refreshMarks();
 }

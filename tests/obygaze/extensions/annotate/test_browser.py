@@ -246,7 +246,7 @@ def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
         row[name]
         for name in ("start_frame", "end_frame", "level", "concepts", "comment")
     ]
-    assert values == ["26", "29", "S", "Look", "n " + MARKUP]
+    assert values == ["26", "28", "S", "Look", "n " + MARKUP]
 
 
 def press_tab(browser: Any) -> None:
@@ -474,6 +474,44 @@ def test_a_second_tab_is_shown_what_the_first_one_saved(
     assert (left["comment"], left["version"]) == ("why mine", 3)
 
 
+def test_segments_that_meet_at_a_cut_share_no_picture(
+    browser: Any, tmp_path: Path
+) -> None:
+    """`o` and `i` at one cut put its picture into both, and ELAN made a second tier of them."""
+    page = films(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        for picture, keys in ((10, "i"), (40, "x"), (70, "x"), (249, "o")):
+            browser.execute_script("seek(arguments[0])", (picture + 0.5) / 25)
+            wait(lambda picture=picture: settled(browser, picture) == picture)
+            n_marks = browser.execute_script("return film.marks.length")
+            browser.execute_script("document.querySelector('#mark [value=S]').click()")
+            keys_to_body(browser, keys)
+            if keys == "x":
+                wait(
+                    lambda n_marks=n_marks: (
+                        browser.execute_script("return film.marks.length") > n_marks
+                    )
+                )
+        assert text(browser, "#end_frame").endswith("before picture 250")
+        browser.execute_script("saveMark()")
+        wait(lambda: browser.execute_script("return film.marks.length") == 3)
+        # An end before the start is said, and not sent.
+        for picture, key in ((100, "i"), (90, "o")):
+            browser.execute_script("seek(arguments[0])", (picture + 0.5) / 25)
+            wait(lambda picture=picture: settled(browser, picture) == picture)
+            keys_to_body(browser, key)
+        browser.execute_script("document.querySelector('#mark [value=S]').click()")
+        browser.execute_script("saveMark()")
+        wait(lambda: "ends before it starts" in text(browser, "#mark-status"))
+    with page.marks.path.open(encoding="utf-8", newline="") as stream:  # type: ignore[union-attr]
+        spans = [
+            (row["start_frame"], row["end_frame"]) for row in csv.DictReader(stream)
+        ]
+    assert spans == [("10", "39"), ("40", "69"), ("70", "249")]
+
+
 def test_rows_that_are_no_marks_are_shown_and_set_aside(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -649,6 +687,8 @@ def test_marks_are_the_pictures_on_screen_while_the_film_plays(
                 )
                 image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
                 at_key = read_number(np.asarray(image))
+                if key == "o":  # it ends before the picture that is shown
+                    stored += 1
                 assert text(browser, "#picture") == f"picture {stored}"
                 assert settled(browser, stored) == stored
                 far.append(at_key - stored)
@@ -671,7 +711,7 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
             wait(lambda film=film: times_are_known(browser, film))
             # Just the third clip of each film: from second 8 to second 12.
             first, last = round(8 * rate), round(12 * rate) - 1
-            for picture, key in ((first, "i"), (last, "o")):
+            for picture, key in ((first, "i"), (last + 1, "o")):
                 browser.execute_script("seek(arguments[0])", (picture + 0.5) / rate)
                 wait(lambda picture=picture: settled(browser, picture) == picture)
                 keys_to_body(browser, key)
