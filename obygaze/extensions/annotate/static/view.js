@@ -221,11 +221,21 @@ function makeLanes() {
   add("found", "found", inARow(clips), "found by the model");
   add("score", "score", clips.filter((clip) => clip.score !== undefined), `score, line at ${model && cutOff()}`);
   add("gap", "no features", clips.filter((clip) => clip.missing));
-  const marked = lanes.filter((lane) => lane.kind === "level").flatMap((lane) => lane.bars);
-  for (const name of Object.keys(page.concepts)) add("concept", name, marked.filter((bar) => bar.concepts.includes(name)));
+  const source = conceptSource(lanes.filter((lane) => lane.kind === "level"));
+  for (const name of Object.keys(page.concepts)) {
+    const bars = (source?.bars ?? []).filter((bar) => bar.concepts.includes(name));
+    add("concept", name, bars.map((bar) => ({ ...bar, source: source.label })));
+  }
   film.lanes = lanes;
   film.end = Math.max(film.end, 1, ...lanes.map((lane) => lane.reach.at(-1)));
   placeLanes();
+}
+
+// The lane whose concepts are shown: those of several annotators in one lane would look like agreement.
+function conceptSource(lanes) {
+  options($("concept-source"), lanes.map((lane) => [lane.name, lane.label]));
+  $("concept-source-label").hidden = lanes.length < 2;
+  return lanes.find((lane) => lane.name === $("concept-source").value);
 }
 
 function laneOf(kind, name, bars, label) {
@@ -365,7 +375,7 @@ function describe(lane, bar) {
     found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
     gap: () => `no features: ${bar.missing}`,
-    concept: () => `${lane.name}: ${bar.id ?? bar.annotator}`,
+    concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
     level: () => `${bar.id ? `clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,
   };
   return texts[lane.kind]();
@@ -1004,6 +1014,7 @@ $("cell-choice").onchange = (event) => guarded(async () => {
   await readPage();
   await route();
 });
+$("concept-source").onchange = () => makeLanes();
 $("skip").onclick = (event) => (event.preventDefault(), $("main").focus());
 $("scroll").addEventListener("scroll", drawSoon, { passive: true });
 $("canvas").onclick = (event) => {

@@ -296,6 +296,27 @@ def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:
     assert found["clips: annotated level"] == want_clips
 
 
+def test_concepts_are_those_of_one_source(browser: Any, tmp_path: Path) -> None:
+    """Bars of annotators and clips in one lane looked as if all of them agreed."""
+    page = films(tmp_path)
+    look = "return film.lanes.find((lane) => lane.name === 'Look').bars.map((bar) => bar.start)"
+    choose = (
+        "$('concept-source').value = arguments[0]; $('concept-source').onchange();"
+        + look
+    )
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        assert browser.execute_script(choose, "ada") == [1, 2]
+        assert browser.execute_script(choose, "ben") == [1.2]
+        assert browser.execute_script(choose, "clips") == [1, 3, 5, 7, 9]
+        said = browser.execute_script(
+            "const lane = film.lanes.find((lane) => lane.name === 'Look');"
+            "return describe(lane, lane.bars[0])"
+        )
+        assert said == "Look, in clip lake-001 of clips: annotated level"
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_wider_than_the_window_and_all_have_names(
     browser: Any, tmp_path: Path, width: int
