@@ -14,6 +14,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.recipe import same_space, space_of_array
 from obygaze_features.store.interchange.array_files import read_arrays
@@ -133,7 +134,7 @@ def select_groups(
 ) -> list[tuple[str, list[str]]]:
     """Return a name and the clip ids of each selection; no clip may be in two of them.
 
-    A selection is an expression over the manifest, a CSV file with a column clip_id, or ids.
+    A selection is an expression over the manifest, a table with a column clip_id, or ids.
     """
     groups: list[tuple[str, list[str]]] = []
     for selection in selections:
@@ -141,7 +142,7 @@ def select_groups(
         if not isinstance(selection, str | Path):
             name = "clips"
             ids = list(selection)
-        elif str(selection).endswith(".csv"):
+        elif str(selection).endswith(".csv") or is_workbook(Path(selection)):
             table = read_table(Path(selection), required=("clip_id",))
             name = Path(selection).stem
             where = str(selection)

@@ -21,6 +21,7 @@ from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
@@ -98,7 +99,7 @@ def _videos_of(
         header = Header(ascii_id(path.resolve().name) or "films")
         folder = path
         pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
-    elif path.suffix == ".csv":
+    elif path.suffix == ".csv" or is_workbook(path):
         header = Header(path.stem)
         folder = path.parent
         rows = read_table(path, required=("movie_id", "video"), content="films").rows

@@ -42,6 +42,8 @@ from obygaze_features.manifest.vocabulary import (
     concept_meaning,
     concepts,
 )
+from obygaze_features.manifest.workbooks import READ as WORKBOOKS
+from obygaze_features.manifest.workbooks import is_workbook
 
 Format = Literal["csv", "edl", "elan", "otio", "vtt", "webannotation"]
 # The template of each format; its extension is that of the files.
@@ -529,7 +531,10 @@ def read_rows(
     data: bytes, path: Path, fps: Fraction, warnings: list[str]
 ) -> Iterator[Mark]:
     """Yield the rows of a table of segments, or of the shots that PySceneDetect found."""
-    table, first_number = _table_of_segments(data)
+    table: bytes | None = None
+    first_number = 0
+    if not is_workbook(path):
+        table, first_number = _table_of_segments(data)
     rows = read_table(path, required=EXTRA[1:3], content="rows", data=table).rows
     for row in rows:
         first, last = row.frames() or (first_number, first_number)
@@ -564,7 +569,12 @@ def _table_of_segments(data: bytes) -> tuple[bytes, int]:
     return header + line_end + lines, 1
 
 
-READERS = {".eaf": read_elan, ".vtt": read_vtt, ".csv": read_rows}
+READERS = {
+    ".eaf": read_elan,
+    ".vtt": read_vtt,
+    ".csv": read_rows,
+    **dict.fromkeys(WORKBOOKS, read_rows),
+}
 
 
 def label_of(texts: Iterable[Text]) -> Label:
@@ -600,7 +610,7 @@ def import_segments(
     """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
 
     FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
-    or tables of segments as for `manifest project`.
+    or tables of segments as for `manifest project`, which may be spreadsheets too.
 
     Args:
         files: The files.

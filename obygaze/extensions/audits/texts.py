@@ -12,6 +12,7 @@ from obygaze_features.core.schema_rules import list_of, mapping_of, near
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.workbooks import is_workbook
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
@@ -135,7 +136,9 @@ def _records(
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a path is a CSV table, not one of the two files of a manifest."""
+    """Return whether a path is a table, not one of the two files of a manifest."""
+    if is_workbook(path):
+        return True
     return path.suffix == ".csv" and not path.with_suffix(".toml").exists()
 
 
