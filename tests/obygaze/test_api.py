@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import json
 import os
 import shutil
@@ -110,8 +111,10 @@ def test_every_parameter_of_a_function_is_described():
         names = function.__code__.co_varnames[
             : function.__code__.co_argcount + function.__code__.co_kwonlyargcount
         ]
+        # Python 3.13 takes away the indentation that all lines share.
+        description = inspect.cleandoc(function.__doc__)
         for parameter in names:
-            assert f"        {parameter}: " in function.__doc__, (name, parameter)
+            assert f"    {parameter}: " in description, (name, parameter)
 
 
 def test_importing_it_imports_nothing_heavy():

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.typing import NDArray
+from packaging.version import Version
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
@@ -48,10 +50,10 @@ def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(depth: int, leaf: int) -
 def test_the_logistic_head_is_liblinear(penalty: Penalty, C: float) -> None:
     M, y = margins()
     ours = LogisticHead(C, penalty=penalty).fit(M, y)
-    ratio = {"l1": 1.0, "l2": 0.0}[penalty]
-    theirs = LogisticRegression(
-        l1_ratio=ratio, C=C, solver="liblinear", random_state=42
-    )
+    settings: dict[str, Any] = {"l1_ratio": {"l1": 1.0, "l2": 0.0}[penalty]}
+    if Version(sklearn.__version__) < Version("1.8"):
+        settings = {"penalty": penalty}
+    theirs = LogisticRegression(C=C, solver="liblinear", random_state=42, **settings)
     np.testing.assert_allclose(
         ours.predict_proba(M), theirs.fit(M, y).predict_proba(M), atol=1e-12
     )
