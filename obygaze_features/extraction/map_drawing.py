@@ -42,7 +42,8 @@ def draw_maps(
 ) -> MapSheets:
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 
-    Random directions are not drawn.
+    All maps of a clip are drawn on one scale. The first random direction, if the store has some, is
+    drawn too: it shows what chance paints.
 
     Args:
         maps: A store of maps.
@@ -70,25 +71,48 @@ def draw_maps(
 def map_sheets(
     workspace: Workspace, store: Store, clip: str
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield each direction not at random, with a PNG of the maps of a clip over its pictures."""
+    """Yield directions with a PNG of the maps of a clip over its pictures, on one scale.
+
+    These are all that are not random, and the first random one.
+    """
     names = map_names(store)
-    maps = store.matrix(MAPS, clips=[clip])
+    maps = store.matrix(MAPS, clips=[clip]).values[0]
+    drawn = drawn_directions(names)
     decoded = exact_pictures(workspace, store, clip)
-    for name, own in zip(names, maps.values[0], strict=True):
-        if not name.startswith(RANDOM):
-            pictures = overlay(decoded.pictures, own)
-            shown = replace(
-                decoded, shared_pictures=pictures, rows=np.arange(len(pictures))
-            )
-            yield name, contact_sheet(shown)
+    scale = max(highest(maps[names.index(name)]) for name in drawn)
+    for name in drawn:
+        pictures = overlay(decoded.pictures, maps[names.index(name)], scale)
+        shown = replace(
+            decoded, shared_pictures=pictures, rows=np.arange(len(pictures))
+        )
+        yield name, contact_sheet(shown)
 
 
-def overlay(pictures: NDArray[np.uint8], maps: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return pictures in grey, with orange where a map [step, row, column] is above its mean."""
+def drawn_directions(names: Sequence[str]) -> list[str]:
+    """Return the directions that are not random, and the first random one."""
+    planned = [name for name in names if not name.startswith(RANDOM)]
+    at_random = [name for name in names if name.startswith(RANDOM)]
+    return [*planned, *at_random[:1]]
+
+
+def highest(maps: NDArray[Any]) -> float:
+    """Return how far a map is above its mean where it is highest."""
+    wide = maps.astype(np.float32)
+    return float((wide - wide.mean()).max())
+
+
+def overlay(
+    pictures: NDArray[np.uint8], maps: NDArray[Any], scale: float | None = None
+) -> NDArray[np.uint8]:
+    """Return pictures in grey, with orange where a map [step, row, column] is above its mean.
+
+    What is `scale` above the mean has the full colour; the default is the highest place.
+    """
     wide = maps.astype(np.float32)
     (n, height, width, _) = pictures.shape
     seen = np.maximum(wide - wide.mean(), 0)
-    seen /= max(float(seen.max()), 1e-12)
+    full = highest(maps) if scale is None else scale
+    seen /= max(full, 1e-12)
     smooth = Image.Resampling.BILINEAR
     large = [
         np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen

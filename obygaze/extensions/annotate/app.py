@@ -89,7 +89,9 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         # No picture of a clip whose video is missing or damaged.
         with suppress(ObygazeError):
             pictures[clip.clip_id] = media.thumbnail(clip)
-    maps = [(clip, name) for clip in site.shown for name in media.directions(clip)]
+    maps: list[tuple[str, str]] = []
+    for clip_id in site.shown:
+        maps += [(clip_id, facts["name"]) for facts in media.directions(clip_id)]
     content: dict[str, Any] = {
         "overview": site.overview(),
         "pictures": [*pictures],

@@ -215,11 +215,15 @@ class MarkTable:
 
     def _write(self, marks: Mapping[str, Mark], bad_rows: Sequence[BadRow]) -> None:
         """Write the table: the marks in order, then the rows that are none, as they were."""
-        names = [name for mark in marks.values() for name in mark["more"]]
-        names += [name for row in bad_rows for name in row.cells if name]
-        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *MORE_COLUMNS, *names)))
+        names = [*SEGMENT_COLUMNS, *MORE_COLUMNS]
+        for mark in marks.values():
+            names += mark["more"]
+        for bad_row in bad_rows:
+            names += filter(None, bad_row.cells)
+        columns = tuple(dict.fromkeys(names))
         rows = sorted(_row(mark, columns) for mark in marks.values())
-        rows += [[row.cells.get(name, "") for name in columns] for row in bad_rows]
+        for bad_row in bad_rows:
+            rows.append([bad_row.cells.get(name, "") for name in columns])
         write_atomic(self.path, csv_bytes(columns, rows))
 
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:

@@ -27,11 +27,11 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.map_drawing import map_sheets
+from obygaze_features.extraction.map_drawing import drawn_directions, map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Store
-from obygaze_features.store.maps import MAPS, RANDOM, map_names
+from obygaze_features.store.maps import MAPS, beside_random, map_names
 from obygaze_features.video import DecodedClip, View, decode_clip
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.decoded_clip import contact_sheet
@@ -40,6 +40,7 @@ from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.resize import Resize
 
 THUMBNAIL = View(2, "even", Resize(108))  # the second of two is in the middle
+AT_RANDOM = "A random direction, on the same scale: this is what chance paints."
 SHEET = View(12, "even", Resize(144))
 STILL = View(1, "even", Resize(480))
 # The decoders of all threads share one cache of films.
@@ -179,16 +180,22 @@ class Media:
     def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
 
-    def directions(self, clip_id: str) -> list[str]:
-        """Return the directions for which a clip has maps, without those at random."""
+    def directions(self, clip_id: str) -> list[dict[str, str]]:
+        """Return the directions whose maps of a clip are drawn, each with what it is worth."""
         if self.maps is None:
             return []
         maps_of_clip = self.maps.matrix(MAPS, clips=[clip_id], missing="drop")
-        return [
-            name
-            for name in map_names(self.maps)
-            if len(maps_of_clip) and not name.startswith(RANDOM)
-        ]
+        if not len(maps_of_clip):
+            return []
+        names = map_names(self.maps)
+        compared = beside_random(names, maps_of_clip.values[0])
+        directions = []
+        for name in drawn_directions(names):
+            about = AT_RANDOM
+            if name in compared:
+                about = str(compared[name])
+            directions.append({"name": name, "about": about})
+        return directions
 
     def map_sheet(self, clip: Clip, direction: str) -> bytes:
         """Return the maps of a direction over the pictures of a clip, as PNG."""

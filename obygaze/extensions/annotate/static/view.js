@@ -921,14 +921,14 @@ async function openClip(id, switched = {}) {
   }));
 }
 
-// The sheet of one direction; if it cannot be drawn, the reason.
-function mapSheet(clip, direction) {
+// The sheet of one direction, with what it is worth; if it cannot be drawn, the reason.
+function mapSheet(clip, { name: direction, about }) {
   const number = exported?.maps.findIndex(([id, name]) => id === clip.id && name === direction);
   const src = exported ? `thumb/map${number}.png` : `map/${encodeURIComponent(clip.id)}?${new URLSearchParams({ direction })}`;
   const sheet = el("img", { loading: "lazy", src, alt: `The pictures of ${clip.id} with the map of ${direction}` });
   const why = async () => (exported ? "there is no picture" : messageOf(await (await send(src)).json()));
   sheet.onerror = () => guarded(async () => sheet.replaceWith(el("p", { className: "note" }, await why())));
-  return el("section", {}, el("h3", { title: page.concepts[direction] ?? "" }, direction), sheet);
+  return el("section", {}, el("h3", { title: page.concepts[direction] ?? "" }, direction), el("p", { className: "note" }, about), sheet);
 }
 
 function explain(clip, switched) {

@@ -74,8 +74,14 @@ def test_a_clip_has_a_sheet_for_each_direction_not_at_random(
     frames = exact_pictures(Workspace(place), store, "tt0-002").pictures
     maps = made_up(grid_of(store))[1]
     with served(page) as server:
-        assert ask(server, "/api/clip?clip_id=tt0-002").json()["maps"] == DIRECTIONS[:2]
-        for name, own in zip(DIRECTIONS[:2], maps[:2], strict=True):
+        facts = ask(server, "/api/clip?clip_id=tt0-002").json()["maps"]
+        assert [fact["name"] for fact in facts] == DIRECTIONS
+        assert facts[0]["about"] == (
+            "It varies over the pictures more than 0 of 1 random directions: no more than chance"
+            " may paint."
+        )
+        assert facts[2]["about"].startswith("A random direction, on the same scale")
+        for name, own in zip(DIRECTIONS, maps, strict=True):
             answer = ask(server, f"/map/tt0-002?direction={quote(name)}")
             assert answer.headers["Content-Type"] == "image/png"
             np.testing.assert_array_equal(
@@ -116,17 +122,17 @@ def test_the_reason_is_sent_if_the_pictures_are_not_those_of_the_maps(
 def test_an_exported_page_has_maps_with_thumbnails_only(
     page: Site, tmp_path: Path
 ) -> None:
-    for thumbnails, want in ((False, []), (True, DIRECTIONS[:2])):
+    for thumbnails, want in ((False, []), (True, DIRECTIONS)):
         export(page, tmp_path / "page", thumbnails=thumbnails)
         text = (tmp_path / "page" / "data.js").read_text("utf-8")
         data = json.loads(text.removeprefix("const EXPORTED = "))
-        assert data["clip tt0-002"]["maps"] == want
+        assert [fact["name"] for fact in data["clip tt0-002"]["maps"]] == want
         sheets = sorted((tmp_path / "page" / "thumb").glob("map*.png"))
         assert len(sheets) == 2 * len(want)
-    assert data["maps"][3] == ["tt0-002", "../<b>&"]
+    assert data["maps"][4] == ["tt0-002", "../<b>&"]
     with served(page) as server:
         shown = ask(server, f"/map/tt0-002?direction={quote('../<b>&')}").body
-    assert sheets[3].read_bytes() == shown
+    assert sheets[4].read_bytes() == shown
 
 
 def test_the_blind_arm_has_no_maps(place: Path) -> None:
