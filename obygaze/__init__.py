@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits import audit_levels as audit_levels
     from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
     from obygaze.extensions.audits import audit_pixels as audit_pixels
+    from obygaze.extensions.audits import audit_reliability as audit_reliability
     from obygaze.extensions.maps import audit_boxes as audit_boxes
     from obygaze.extensions.maps import compare_conditions as compare_conditions
     from obygaze.extensions.maps import write_concept_maps as write_concept_maps
@@ -75,6 +76,7 @@ else:
             "audit_levels",
             "audit_mediaeval",
             "audit_pixels",
+            "audit_reliability",
         ),
         "obygaze.extensions.maps": (
             "audit_boxes",

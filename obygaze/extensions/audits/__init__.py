@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits.gender import gender_score as gender_score
     from obygaze.extensions.audits.levels import audit_levels as audit_levels
     from obygaze.extensions.audits.mediaeval import audit_mediaeval as audit_mediaeval
+    from obygaze.extensions.audits.mediaeval_affect import (
+        write_affect_run as write_affect_run,
+    )
     from obygaze.extensions.audits.mediaeval_runs import (
         read_affect_run as read_affect_run,
     )
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits.mediaeval_runs import score_affect as score_affect
     from obygaze.extensions.audits.mediaeval_runs import score_ranking as score_ranking
     from obygaze.extensions.audits.pixels import audit_pixels as audit_pixels
+    from obygaze.extensions.audits.reliability import (
+        audit_reliability as audit_reliability,
+    )
     from obygaze.extensions.audits.result import Audit as Audit
 COMMANDS = {
     "audit": (
@@ -48,6 +54,7 @@ if not TYPE_CHECKING:
         "obygaze.extensions.audits.gender": ("audit_gender_score", "gender_score"),
         "obygaze.extensions.audits.levels": ("audit_levels",),
         "obygaze.extensions.audits.mediaeval": ("audit_mediaeval",),
+        "obygaze.extensions.audits.mediaeval_affect": ("write_affect_run",),
         "obygaze.extensions.audits.mediaeval_runs": (
             "read_affect_run",
             "read_qrels",
@@ -56,6 +63,7 @@ if not TYPE_CHECKING:
             "score_ranking",
         ),
         "obygaze.extensions.audits.pixels": ("audit_pixels",),
+        "obygaze.extensions.audits.reliability": ("audit_reliability",),
         "obygaze.extensions.audits.result": ("Audit",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

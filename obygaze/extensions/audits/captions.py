@@ -4,8 +4,8 @@ Intervals and tests are over clusters (images, films), because captions of one i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +26,7 @@ from obygaze.extensions.audits.texts import (
     source_name,
     tokens,
 )
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import (
@@ -90,12 +91,18 @@ class GroupContrast:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CaptionAudit(Audit):
-    """The rate of each list in each group, and the test of each list between two groups."""
+    """The rate of each list in each group, and the test of each list between two groups.
+
+    `rare_words` has, for each list, the words that were left out because all captions together
+    use them less than `min_occurrences` times, with how often they do.
+    """
 
     source: str
     n_captions: int
     rates: tuple[WordRate, ...]
     contrasts: tuple[GroupContrast, ...]
+    min_occurrences: int = 0
+    rare_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def finding(self) -> Finding:
         """Return a row for each list and group, and sentences with the tests."""
@@ -113,6 +120,7 @@ class CaptionAudit(Audit):
             for rate in self.rates
         )
         sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
+        sentences += self._sentences_of_rare_words()
         sentences += map(str, self.contrasts)
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
             sentences.append(
@@ -121,6 +129,21 @@ class CaptionAudit(Audit):
         title = f"Words of {self.n_captions} captions: {self.source}"
         headers = (*HEADERS, "captions with a hit per 1000")
         return Finding(title, headers, rows, sentences=tuple(sentences))
+
+    def _sentences_of_rare_words(self) -> list[str]:
+        """Return which words of each list were left out, and how often they occur."""
+        sentences = []
+        for title, counts in self.rare_words.items():
+            words = ", ".join(f"{word} {n}" for word, n in counts.items())
+            sentences.append(
+                f"{title}: words with fewer than {self.min_occurrences} occurrences in all "
+                f"captions are left out: {words}."
+            )
+        without_words = self.rare_words.keys() - {rate.words for rate in self.rates}
+        if without_words:
+            titles = ", ".join(sorted(without_words))
+            sentences.append(f"No word is left of {titles}: no row of the table.")
+        return sentences
 
     def plot(self) -> Plot:
         """Return the rate of each list in each group."""
@@ -142,6 +165,7 @@ def audit_captions(
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
+    min_occurrences: Annotated[int, Option(least=0)] = 0,
     names: str = NAMES,
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
     seed: Annotated[int, Option(least=0)] = 0,
@@ -159,6 +183,8 @@ def audit_captions(
         group: The columns whose values are the groups.
         cluster: The columns of what is described; by default each caption is its own cluster.
         words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
+        min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
+            (2023) use 100.
         names: How the files of a folder are named; each field becomes a column.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of all random draws.
@@ -170,6 +196,7 @@ def audit_captions(
     Commands:
         obygaze audit captions captions.csv --group condition --cluster image
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions/ --group group --cluster image,face --min-occurrences 100
         obygaze audit captions captions.csv --words my-words.toml --json
     """
     groups = column_names(group)
@@ -183,9 +210,47 @@ def audit_captions(
         names=names,
         workspace=workspace,
     )
-    rates = word_rates(captions, lists, seed=seed)
-    tests = contrasts(captions, lists, permutations=permutations, seed=seed)
-    return CaptionAudit(source_name(source), len(captions), tuple(rates), tuple(tests))
+    rare_words = _rare_words(captions, lists, min_occurrences)
+    frequent = {}
+    for title, words_of_list in lists.items():
+        frequent_words = words_of_list - rare_words.get(title, {}).keys()
+        if frequent_words:
+            frequent[title] = frequent_words
+    if not frequent:
+        raise FixInput(
+            f"no word of the lists has {min_occurrences} occurrences in all captions",
+            where=source_name(source),
+            hint="--min-occurrences, or --words with other lists",
+        )
+    rates = word_rates(captions, frequent, seed=seed)
+    tests = contrasts(captions, frequent, permutations=permutations, seed=seed)
+    return CaptionAudit(
+        source_name(source),
+        len(captions),
+        tuple(rates),
+        tuple(tests),
+        min_occurrences,
+        rare_words,
+    )
+
+
+def _rare_words(
+    captions: Sequence[LabelledText], lists: WordLists, min_occurrences: int
+) -> dict[str, dict[str, int]]:
+    """Return the words of each list that all captions use too rarely, and how often they do."""
+    occurrences = Counter[str]()
+    for caption in captions:
+        occurrences.update(tokens(caption.text))
+    rare_words = {}
+    for title, words in lists.items():
+        rare = {
+            word: occurrences[word]
+            for word in sorted(words)
+            if occurrences[word] < min_occurrences
+        }
+        if rare:
+            rare_words[title] = rare
+    return rare_words
 
 
 def word_rates(

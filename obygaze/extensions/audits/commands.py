@@ -18,6 +18,10 @@ AUDITS = {
         f"{HERE}.levels:command",
         "Test whether clips of a higher level have more concepts, for each annotator.",
     ),
+    "reliability": (
+        f"{HERE}.reliability:command",
+        "Measure whether several raters or prompts measure one thing: Cronbach's alpha.",
+    ),
     "captions": (
         f"{HERE}.captions:command",
         "Count how often captions use the words of a list, by group.",
@@ -33,6 +37,10 @@ AUDITS = {
     "mediaeval": (
         f"{HERE}.mediaeval:command",
         "Score the runs of a team in MediaEval 2015 and check them against the rules of the task.",
+    ),
+    "affect-run": (
+        f"{HERE}.mediaeval_affect:command",
+        "Write a run of MediaEval 2015, induced affect, from scores or classes of each clip.",
     ),
     "pixels": (
         f"{HERE}.pixels:command",

@@ -1,7 +1,7 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.reliability import cronbach_alpha
 from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
@@ -50,18 +51,45 @@ HEADERS = (
 )
 
 
+@dataclass(frozen=True)
+class PromptReliability:
+    """Cronbach's alpha of the texts of an attribute: do the cosines of items to them go together?
+
+    None where the sums of the cosines of all items are equal.
+    """
+
+    store: str
+    attribute: str
+    n_texts: int
+    n_items: int
+    cronbach: float | None
+
+    def __str__(self) -> str:
+        where = f"{self.store}: " if self.store else ""
+        alpha = "not defined" if self.cronbach is None else f"{self.cronbach:.3f}"
+        return (
+            f"{where}Cronbach's alpha of the {self.n_texts} texts of {self.attribute}, by their "
+            f"cosines to {self.n_items} items: {alpha}."
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class EatAudit(Audit):
-    """The association tests of one call, corrected together."""
+    """The association tests of one call, corrected together.
+
+    `prompts` has Cronbach's alpha of each attribute of several texts.
+    """
 
     tests: tuple[GroupTest, ...]
     source: str = ""
+    prompts: tuple[PromptReliability, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the tests; the values of a single test also stand at the top."""
         tests = [test.to_json() for test in self.tests]
         single = tests[0] if len(tests) == 1 else {}
-        return {**single, "source": self.source, "tests": tests}
+        prompts = [asdict(attribute) for attribute in self.prompts]
+        return {**single, "source": self.source, "tests": tests, "prompts": prompts}
 
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
@@ -80,6 +108,7 @@ class EatAudit(Audit):
             kind = first.tail.replace("_", "-")
             p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
+        sentences += map(str, self.prompts)
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
     def plot(self) -> Plot:
@@ -205,8 +234,9 @@ def audit_eat(
         }
         _check_vectors_alone(selections)
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        tests_of_arrays = run_tests(*read_vectors(vectors, single=single), **draws)
-        return EatAudit(tests_of_arrays, source)
+        groups_of_arrays = read_vectors(vectors, single=single)
+        tests_of_arrays = run_tests(*groups_of_arrays, **draws)
+        return EatAudit(tests_of_arrays, source, _prompts_of(*groups_of_arrays))
     if store is None or x is None or (y is None) != single:
         raise FixUsage("with a store, expected --x and --y, or --single and only --x")
     if single and groups:
@@ -223,6 +253,7 @@ def audit_eat(
         "assume_space": assume_space,
     }
     tests: list[GroupTest] = []
+    prompts: list[PromptReliability] = []
     names = _store_labels(opened)
     for name, opened_store in zip(names, opened, strict=True):
         shown_name = name if stores else ""
@@ -232,8 +263,33 @@ def audit_eat(
             )
             for test in run_tests(*groups_read, **draws):
                 tests.append(replace(test, store=shown_name))
+            for attribute in _prompts_of(*groups_read):
+                prompts.append(replace(attribute, store=shown_name))
     # Corrected together: stores, groups and attributes are one family of tests.
-    return EatAudit(with_holm(tests), ", ".join(names))
+    return EatAudit(with_holm(tests), ", ".join(names), tuple(prompts))
+
+
+def _prompts_of(
+    x: VectorGroup,
+    y: VectorGroup | None,
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+) -> tuple[PromptReliability, ...]:
+    """Return Cronbach's alpha of each attribute of several texts, over the items of the groups."""
+    groups = [x] if y is None else [x, y]
+    items = [
+        unit_rows(np.atleast_2d(np.asarray(group.vectors)), group.name)
+        for group in groups
+    ]
+    rows = np.concatenate(items)
+    attributes = {group.name: group for group in chain.from_iterable(pairs)}
+    prompts = []
+    for name, group in attributes.items():
+        cosines = rows @ unit_rows(group.vectors, name).T
+        n_items, n_texts = cosines.shape
+        if n_texts > 1 and n_items > 1:
+            alpha = cronbach_alpha(cosines)
+            prompts.append(PromptReliability("", name, n_texts, n_items, alpha))
+    return tuple(prompts)
 
 
 def _check_vectors_alone(selections: Mapping[str, object]) -> None:

@@ -1,10 +1,11 @@
 """The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.mediaeval_runs import (
@@ -33,6 +34,9 @@ COLUMNS = {
     "arousal": "arousal_class",
 }
 SPLIT = "mediaeval2015"
+# An ending begins with a letter: runs and clips called v1.2 and v1.3 are two.
+_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}$")
+Value = TypeVar("Value", int, float)
 TEST = 0
 MAX_RUNS = 5
 HEADERS = (
@@ -141,8 +145,9 @@ def audit_mediaeval(
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
 
     Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
-    test clips are scored. A JSON file of the same name beside each run has the field
-    `external_data`; at most five runs per subtask are allowed, one of them without external data.
+    test clips are scored. Clips may be named with or without the ending of their file. A JSON file
+    of the same name beside each run has the field `external_data`; at most five runs per subtask
+    are allowed, one of them without external data.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
@@ -201,8 +206,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     classes: dict[str, dict[str, int]] = {}
     for subtask, column in COLUMNS.items():
         cells = {
-            PurePosixPath(clip.clip_id).stem: clip.extra.get(column, "")
-            for clip in clips
+            without_ending(clip.clip_id): clip.extra.get(column, "") for clip in clips
         }
         try:
             classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
@@ -219,14 +223,38 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     return classes
 
 
-def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, int]:
-    """Return classes by clip under the names of a run, with or without a file ending."""
-    names: dict[str, str] = {}
-    for name in returned:
-        other = names.setdefault(PurePosixPath(name).stem, name)
+def without_ending(name: str) -> str:
+    """Return the name of a clip without the ending of its file.
+
+    >>> without_ending("ACCEDE00001.mp4"), without_ending("ACCEDE00001"), without_ending("v1.2")
+    ('ACCEDE00001', 'ACCEDE00001', 'v1.2')
+    """
+    return _FILE_ENDING.sub("", name)
+
+
+def as_judged(returned: Mapping[str, Value], judged: Iterable[str]) -> dict[str, Value]:
+    """Return the values of a run under the names of the judged clips.
+
+    Names are the same with and without the ending of a file. A clip that is not judged keeps its
+    name.
+
+    >>> as_judged({"ACCEDE00001": 0.9, "b.mp4": 0.1}, ["ACCEDE00001.mp4", "b"])
+    {'ACCEDE00001.mp4': 0.9, 'b': 0.1}
+    """
+    judged_names = list(judged)
+    with_ending = {without_ending(name): name for name in judged_names}
+    if len(with_ending) < len(set(judged_names)):
+        # Clips that differ in their ending alone are told apart by it.
+        return dict(returned)
+    name_in_run: dict[str, str] = {}
+    values: dict[str, Value] = {}
+    for name, value in returned.items():
+        stem = without_ending(name)
+        other = name_in_run.setdefault(stem, name)
         if other != name:
             raise FixInput(f"{name!r} and {other!r} in the run are the same clip")
-    return {names.get(stem, stem): value for stem, value in classes.items()}
+        values[with_ending.get(stem, name)] = value
+    return values
 
 
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
@@ -238,7 +266,8 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
             f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
             f" one is {judged_names[0]!r}",
             where=str(run),
-            hint="write both with the same names; official ones have a file ending (.mp4)",
+            hint="write both with the same names; the ending of a file, such as .mp4, may be"
+            " missing",
         )
 
 
@@ -275,7 +304,7 @@ def _score_run(
     scores, warnings = read_trec_run(path)
     topic, returned = next(iter(scores.items()))
     if grades is None and classes.get("violence"):
-        grades = {topic: _renamed(classes["violence"], returned)}
+        grades = {topic: classes["violence"]}
     if not grades:
         raise FixInput(
             "no violence judgements for this run", where=str(path), hint="--qrels"
@@ -286,6 +315,7 @@ def _score_run(
             f"a run and its judgements must have the same topic, got {topics}",
             where=str(path),
         )
+    returned = as_judged(returned, grades[topic])
     _check_names(grades[topic], returned, path)
     score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)
@@ -297,9 +327,9 @@ def _score_classes(
     """Score the classes that a run predicts for a subtask; None without classes."""
     if not classes:
         return None
-    truth = _renamed(classes, predicted)
-    _check_names(truth, predicted, path)
-    return score_affect(truth, predicted)
+    predicted = as_judged(predicted, classes)
+    _check_names(classes, predicted, path)
+    return score_affect(classes, predicted)
 
 
 command = audit_command(audit_mediaeval, "mediaeval")

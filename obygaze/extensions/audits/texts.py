@@ -72,6 +72,13 @@ def read_texts(
     return texts
 
 
+def read_cells(
+    source: TextSource, *, workspace: str | Path | None = None
+) -> Iterator[tuple[Mapping[str, str], str]]:
+    """Yield the cells of each row of a CSV table, a manifest or rows, and where it was read."""
+    return _records(source, NAMES, workspace)
+
+
 def group_names(
     columns: Sequence[str],
 ) -> Callable[[Mapping[str, str]], frozenset[str]]:

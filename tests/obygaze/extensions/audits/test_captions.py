@@ -226,3 +226,29 @@ def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
     rates = {(rate.words, rate.group): rate for rate in audit.rates}
     (words,) = {words for words, _ in rates if rates[words, "a"].count}
     assert (rates[words, "a"].n_captions, rates[words, "a"].count) == (2, 2)
+
+
+def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
+    # "sad" three times in both groups together, "crying" twice, "happy" never.
+    captions = [
+        {"caption": "a sad woman", "group": "o", "image": "1"},
+        {"caption": "sad, sad", "group": "n", "image": "2"},
+        {"caption": "crying. crying", "group": "n", "image": "3"},
+    ]
+    everything = audit_captions(captions, cluster="image", words=LISTS)
+    assert [rate.count for rate in everything.rates] == [4, 0, 1, 0]
+    audit = audit_captions(captions, cluster="image", words=LISTS, min_occurrences=3)
+    assert [(rate.words, rate.group, rate.count) for rate in audit.rates] == [
+        ("sad", "n", 2),
+        ("sad", "o", 1),
+    ]
+    assert audit.rare_words == {"sad": {"crying": 2}, "glad": {"happy": 0}}
+    shown = str(audit)
+    assert "fewer than 3 occurrences in all captions are left out: crying 2." in shown
+    assert "No word is left of glad" in shown
+    at_the_bound = audit_captions(
+        captions, cluster="image", words=LISTS, min_occurrences=2
+    )
+    assert at_the_bound.rates[0].count == 4
+    with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
+        audit_captions(captions, words=LISTS, min_occurrences=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -233,18 +234,58 @@ def test_runs_have_the_names_of_the_official_files(clip: str, name: str) -> None
     assert official_name(clip) == name
 
 
+def test_names_with_and_without_the_ending_of_a_file_are_the_same(
+    tmp_path: Path,
+) -> None:
+    scores = {"ACCEDE00001": 0.9, "ACCEDE00002": 0.5, "ACCEDE00003": 0.5}
+    grades = {"ACCEDE00001": 1, "ACCEDE00002": 0, "ACCEDE00003": 1}
+    values = set()
+    for number, (of_run, of_qrels) in enumerate(product(("", ".mp4"), repeat=2)):
+        run = violence_run(
+            tmp_path / f"{number}.txt",
+            {f"{name}{of_run}": score for name, score in scores.items()},
+        )
+        lines = [f"violence 0 {n}{of_qrels} {g}\n" for n, g in grades.items()]
+        qrels = write(tmp_path / f"{number}.qrels", "".join(lines))
+        (score,) = audit_mediaeval([run], qrels=qrels).runs
+        assert score.violence is not None
+        assert score.violence.n_unjudged == 0
+        values.add(score.violence.ap_trec)
+    # Of the tied scores, 00003 comes first.
+    assert values == {1.0}
+
+
+def test_some_clips_with_an_ending_and_some_without(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a.mp4 1\nviolence 0 b.mp4 1\n")
+    run = violence_run(tmp_path / "r.txt", {"a": 0.9, "b.mp4": 0.1, "c": 0.0})
+    (score,) = audit_mediaeval([run], qrels=qrels).runs
+    assert score.violence is not None
+    assert (score.violence.n_unjudged, score.violence.ap_trec) == (1, 1.0)
+    twice = violence_run(tmp_path / "twice.txt", {"a": 0.9, "a.mp4": 0.1})
+    with pytest.raises(
+        FixInput, match=r"'a\.mp4' and 'a' in the run are the same clip"
+    ):
+        audit_mediaeval([twice], qrels=qrels)
+
+
+def test_names_that_differ_in_their_ending_alone_are_two_clips(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a.mp4 1\nviolence 0 a.avi 0\n")
+    run = violence_run(tmp_path / "r.txt", {"a.mp4": 0.9, "a.avi": 0.1})
+    (score,) = audit_mediaeval([run], qrels=qrels).runs
+    assert score.violence is not None
+    assert (score.violence.n_unjudged, score.violence.ap_trec) == (0, 1.0)
+
+
 def test_a_run_with_other_names_than_the_judged_ones_is_an_error(
     tmp_path: Path,
 ) -> None:
-    qrels = write(
-        tmp_path / "q", "violence 0 ACCEDE00001.mp4 1\nviolence 0 ACCEDE00002.mp4 0\n"
-    )
-    run = violence_run(tmp_path / "r.txt", {"ACCEDE00001": 0.9, "ACCEDE00002": 0.1})
+    qrels = write(tmp_path / "q", "violence 0 v1.2 1\nviolence 0 v1.3 0\n")
+    run = violence_run(tmp_path / "r.txt", {"v1.4": 0.9, "v1.5": 0.1})
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
     assert (done.code, done.stdout) == (1, "")
     assert "no clip of the run is judged" in done.stderr
-    assert "'ACCEDE00001'" in done.stderr
-    assert "'ACCEDE00001.mp4'" in done.stderr
+    assert "'v1.4'" in done.stderr
+    assert "'v1.2'" in done.stderr
 
 
 def test_a_run_of_affect_with_other_names_is_an_error(
