@@ -77,6 +77,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit eat": ["--vectors", "vectors.npz"],
     "audit gender-score": ["scores.csv"],
     "audit levels": ["made-up"],
+    "audit reliability": ["ratings.csv", "--raters", "ada,ben"],
     "bench decode": ["videos/a.mp4"],
     "bench forward": ["descriptors", "--batch", "1"],
 }
@@ -139,6 +140,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n, word in enumerate(["man", "woman"] * 4)
     ]
     (root / "captions.csv").write_text("clip_id,g,caption\n" + "".join(rows))
+    (root / "ratings.csv").write_text("ada,ben\n1,2\n2,2\n3,4\n")
     (root / "scores.csv").write_text("lm,sim,prob\n0.5,0.25,0.1\n")
     (root / "things.toml").write_text('[lists]\nchair = ["chair"]\n')
     draw = np.random.default_rng(0)
