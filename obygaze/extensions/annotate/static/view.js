@@ -657,6 +657,7 @@ async function openFilm(id, time) {
     presented = null;
     film = { ...made, times: new Map(), origins: new Map(), at: time };
     video.removeAttribute("src");
+    nextStart = undefined; // it is a picture of the film before
     newMark();
   }
   const { run, blind } = page;
@@ -750,10 +751,7 @@ let nEdits = 0; // changes in the form, to see those that are made while a save 
 
 // crypto.randomUUID is missing in pages that came over plain http.
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-const newMark = () => {
-  fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "", start_frame: nextStart });
-  nextStart = undefined;
-};
+const newMark = () => fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "", start_frame: nextStart });
 
 function edit(bar) {
   if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
@@ -761,6 +759,7 @@ function edit(bar) {
 
 function fillForm(wanted) {
   mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };
+  nextStart = undefined;
   isUnsaved = false;
   const choice = (type, name, value, text, title, checked) =>
     el("label", { title }, el("input", { type, name, value, checked }), ` ${text}`);
@@ -794,7 +793,7 @@ function lastBeforeThis() {
 
 // End this mark before the picture, and start the next one with it.
 function cutHere() {
-  setFrame("end_frame", lastBeforeThis());
+  setFrame("end_frame", frame() - 1);
   nextStart = frame();
   if (form.elements.level.value) return saveMark();
   markStatus(`Choose its level and save it: the next mark starts at picture ${nextStart}.`);
@@ -802,6 +801,7 @@ function cutHere() {
 
 function setFrame(key, number) {
   mark[key] = number;
+  if (key === "end_frame") nextStart = undefined; // this mark does not end at the cut any more
   isUnsaved = true;
   nEdits += 1;
   showFrames();

@@ -533,6 +533,36 @@ def test_segments_that_meet_at_a_cut_share_no_picture(
     assert spans == [("10", "39"), ("40", "69"), ("70", "249")]
 
 
+def test_the_start_after_a_cut_holds_only_while_the_cut_does(
+    browser: Any, tmp_path: Path
+) -> None:
+    """The next mark started at a cut that had been moved, or at a picture of another film."""
+    next_start = "newMark(); return mark.start_frame ?? null"
+
+    def press_at(picture: int, key: str) -> None:
+        browser.execute_script("seek(arguments[0])", (picture + 0.5) / 25)
+        wait(lambda: settled(browser, picture) == picture)
+        keys_to_body(browser, key)
+
+    with served(films(tmp_path)) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        press_at(40, "x")
+        wait(lambda: browser.execute_script("return mark.end_frame") == 39)
+        press_at(60, "o")
+        wait(lambda: browser.execute_script("return mark.end_frame") == 59)
+        assert browser.execute_script(next_start) is None
+        press_at(249, "x")
+        wait(lambda: "picture 249" in text(browser, "#mark-status"))
+        assert browser.execute_script("return mark.end_frame") == 248
+        assert browser.execute_script(next_start) == 249
+        press_at(40, "x")
+        wait(lambda: browser.execute_script("return mark.end_frame") == 39)
+        browser.execute_script("film.id = ''; return openFilm('lake', 0)")
+        wait(lambda: browser.execute_script("return mark.end_frame ?? null") is None)
+        assert browser.execute_script("return mark.start_frame ?? null") is None
+
+
 def test_rows_that_are_no_marks_are_shown_and_set_aside(
     browser: Any, tmp_path: Path
 ) -> None:
