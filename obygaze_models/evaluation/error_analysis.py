@@ -164,6 +164,8 @@ def analyse(
             continue
         log_odds, se, low, high, p = values.tolist()
         shown.append(Factor(name, log_odds, se, low, high, p, n_with))
+    if not shown:
+        note = f"fewer than {least_clips} clips have, or have not, each factor"
     log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")
     return replace(
         empty,

@@ -174,6 +174,17 @@ class TestWhatCannotBeTold:
         assert analyse_success(success, factors, ["x"] * 600)[0].errors == "independent"
 
 
+def test_where_no_factor_has_enough_clips_the_reason_is_noted() -> None:
+    """The panel of such a film said that it was empty, and not why."""
+    is_hard = np.arange(60) >= 56
+    success = np.arange(60) % 2 == 0
+    factors = {"level EN": ~is_hard, "level HN": is_hard}
+    found = analyse(success, factors, intercept=False)
+    assert (found.factors, found.method) == ((), "ml")
+    assert set(found.left_out) == set(factors)
+    assert found.note == "fewer than 5 clips have, or have not, each factor"
+
+
 class TestPaperFactors:
     def test_eleven(self) -> None:
         concepts = {name: [0, 1, 0] for name in VISUAL}
