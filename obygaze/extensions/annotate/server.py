@@ -143,7 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         token = asked.pop("token", "") if path == "" else ""
         cookie = self._cookies().get(server.cookie, "").encode("utf-8")
         is_known = hmac.compare_digest(cookie, server.secret.encode("utf-8"))
-        is_new = not is_known and self.command == "GET" and server.use(token)
+        # Also the browser that has the cookie uses its token up: it is in its history by now.
+        is_new = self.command == "GET" and server.use(token)
         if not is_known and not is_new:
             raise Refused(
                 403,

@@ -137,6 +137,9 @@ def test_a_token_opens_the_page_once_and_says_nothing_of_the_cookie(
     # The browser that has the cookie may reload the page with its token.
     assert ask(server, f"/?token={first}").status == 200
     assert ask(server, f"/?token={second}", nobody).status == 200
+    third = token_of(server)
+    assert ask(server, f"/?token={third}").status == 200
+    assert ask(server, f"/?token={third}", nobody).status == 403
     stolen = {"Cookie": f"{server.cookie}={first}"}
     assert ask(server, "/api/overview", stolen).status == 403
 
