@@ -396,4 +396,13 @@ def _rows(
                 f"expected {len(header)} cells as in the header, got {len(cells)}",
             )
         else:
-            yield TableRow(line, dict(zip(header, cells, strict=True)), violations)
+            by_column = dict(zip(header, cells, strict=True))
+            if "" in by_column:
+                by_column[""] = _without_column(header, cells)
+            yield TableRow(line, by_column, violations)
+
+
+def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:
+    """Return the text of all cells whose columns have no name."""
+    pairs = zip(header, cells, strict=True)
+    return " ".join(cell for name, cell in pairs if cell and not name)

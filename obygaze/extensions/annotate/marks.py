@@ -121,6 +121,8 @@ class MarkTable:
             skip_blank=True,
             data=data,
         )
+        known = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+        other_columns = [name for name in _filled_columns(table) if name not in known]
         marks: dict[str, Mark] = {}
         bad_rows = []
         for row in table.rows:
@@ -131,12 +133,12 @@ class MarkTable:
                 continue
             mark = json_values(asdict(segment))
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
-            mark["more"] = {name: row.cells[name] for name in _other_columns(table)}
+            mark["more"] = {name: row.cells[name] for name in other_columns}
             mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr(row.cells).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
-        return TableState(marks, tuple(bad_rows), table.columns)
+        return TableState(marks, tuple(bad_rows), _filled_columns(table))
 
     def save(
         self,
@@ -188,11 +190,13 @@ class MarkTable:
             state = self.read()
             if not state.bad_rows:
                 return aside
-            names = [name for name in state.columns if name]
+            names = list(state.columns)
             cells_of_rows: list[Mapping[str, str]] = []
             if aside.exists():
-                earlier = read_table(aside, required=(), skip_blank=True)
-                names = list(dict.fromkeys([*earlier.columns, *names]))
+                earlier = read_table(
+                    aside, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
+                )
+                names = list(dict.fromkeys([*_filled_columns(earlier), *names]))
                 cells_of_rows += [row.cells for row in earlier.rows]
             cells_of_rows += [row.cells for row in state.bad_rows]
             rows = []
@@ -219,7 +223,7 @@ class MarkTable:
         for mark in marks.values():
             names += mark["more"]
         for bad_row in bad_rows:
-            names += filter(None, bad_row.cells)
+            names += [name for name, cell in bad_row.cells.items() if name or cell]
         columns = tuple(dict.fromkeys(names))
         rows = sorted(_row(mark, columns) for mark in marks.values())
         for bad_row in bad_rows:
@@ -280,10 +284,10 @@ def _with_state(mark: Mark) -> Mark:
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
 
 
-def _other_columns(table: CsvTable) -> list[str]:
-    """Return the columns that are not of this program."""
-    known = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-    return [name for name in table.columns if name and name not in known]
+def _filled_columns(table: CsvTable) -> tuple[str, ...]:
+    """Return the columns; those without a name are one, if somebody wrote into them."""
+    has_notes = any(row.cells.get("") for row in table.rows)
+    return tuple(name for name in dict.fromkeys(table.columns) if name or has_notes)
 
 
 def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:

@@ -671,3 +671,35 @@ def test_a_table_that_cannot_be_read_does_not_close_the_film(tmp_path: Path) -> 
             page.marks.path.unlink(missing_ok=True)
             (tmp_path / "segments" / name).write_text("mine\n1\n", "utf-8")
             assert ask(server, "/api/film?film=lake").status == 200
+
+
+def test_notes_in_columns_without_a_name_stay(marks: MarkTable) -> None:
+    """A spreadsheet adds empty columns without a name, and somebody may write into one."""
+    marks.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,,\n"
+        "lake,ada,1,2,S,,look again,\n"
+        "lake,ada,30,20,S,,a bad row,why\n",
+        "utf-8",
+    )
+    marks.save(mark(1))
+    assert [row[""] for row in rows_of(marks.path)] == [
+        "look again",
+        "",
+        "a bad row why",
+    ]
+    (aside,) = rows_of(marks.set_aside())
+    assert aside[""] == "a bad row why"
+    assert [row[""] for row in rows_of(marks.path)] == ["look again", ""]
+
+
+def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
+    marks: MarkTable,
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    marks.path.write_text(f"{header}lake,ada,30,20,S,\n", "utf-8")
+    aside = marks.set_aside()
+    text = aside.read_text("utf-8").replace(",", ";")
+    aside.write_text(text, "utf-8")
+    marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
+    marks.set_aside()
+    assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
