@@ -372,6 +372,9 @@ def confined(root: Path, relative: str) -> Path:
     path = root / pure
     try:
         inside = path.resolve().is_relative_to(root.resolve())
+        # From Python 3.13 on, `resolve` takes circular links for names.
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.stat()
     except (OSError, RuntimeError) as error:
         # A name that is too long, or circular links.
         raise FixInput(
