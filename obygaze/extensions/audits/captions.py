@@ -15,16 +15,17 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import (
     NAMES,
+    GroupNames,
     LabelledText,
     TextSource,
     WordLists,
     by_label,
     column_names,
-    group_names,
+    count_entries,
+    longest_entry,
     read_texts,
     read_words,
     source_name,
-    tokens,
 )
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
@@ -64,6 +65,8 @@ class GroupContrast:
 
     In a `paired` design the captions of both groups describe the same clusters: `n_paired` clusters
     have both, and `difference` is the mean difference of their occurrences per 1000 captions.
+    Of crossed groups, `first` and `second` are values of the column `crossed`, and clusters are
+    exchanged only where the values of the columns `within` are the same.
     """
 
     words: str
@@ -75,12 +78,21 @@ class GroupContrast:
     n_paired: int = 0
     n_left_out: int = 0
     difference: float | None = None
+    crossed: str = ""
+    within: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        where = f"{self.crossed} " if self.crossed else ""
         tested = (
-            f"{self.words}, {self.first} against {self.second}: two-sided "
+            f"{self.words}, {where}{self.first} against {self.second}: two-sided "
             f"{p_equals(self.p.two_sided)} ({self.p.method}), {p_text(self.p_holm)} after Holm; "
         )
+        if self.within:
+            others = " and ".join(self.within)
+            verb = "is" if len(self.within) == 1 else "are"
+            return (
+                f"{tested}whole clusters were exchanged where {others} {verb} the same."
+            )
         if not self.paired:
             return f"{tested}whole clusters were exchanged."
         return (
@@ -125,6 +137,11 @@ class CaptionAudit(Audit):
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
             sentences.append(
                 "The groups were not tested: one cluster has captions of both, and pairs need two."
+            )
+        if not self.contrasts and len({rate.group for rate in self.rates}) > 2:
+            sentences.append(
+                "More than two groups were not tested: --group with several columns tests each "
+                "column, if no cluster has captions of two groups."
             )
         title = f"Words of {self.n_captions} captions: {self.source}"
         headers = (*HEADERS, "captions with a hit per 1000")
@@ -174,7 +191,9 @@ def audit_captions(
     """Count how often captions use the words of a list, by group.
 
     Two groups are also tested against each other: by exchanging whole clusters, or, if clusters
-    have captions of both groups, by exchanging the groups within each of these clusters.
+    have captions of both groups, by exchanging the groups within each of these clusters. With
+    several columns, such as race, gender and class, groups are crossed: each column is tested by
+    exchanging clusters that have the same values of the others.
 
     Args:
         source: A CSV table, a manifest or its name, a folder of .txt files with one caption per
@@ -197,15 +216,16 @@ def audit_captions(
         obygaze audit captions captions.csv --group condition --cluster image
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
         obygaze audit captions captions/ --group group --cluster image,face --min-occurrences 100
+        obygaze audit captions captions.csv --group race,gender,class --cluster image
         obygaze audit captions captions.csv --words my-words.toml --json
     """
-    groups = column_names(group)
+    groups = GroupNames(column_names(group))
     lists = read_words(words)
     captions = read_texts(
         source,
         text,
-        group_names(groups),
-        columns=groups,
+        groups,
+        columns=groups.columns,
         cluster=column_names(cluster),
         names=names,
         workspace=workspace,
@@ -224,6 +244,10 @@ def audit_captions(
         )
     rates = word_rates(captions, frequent, seed=seed)
     tests = contrasts(captions, frequent, permutations=permutations, seed=seed)
+    if len(groups.columns) > 1 and len(groups.cells_of) > 2:
+        tests = crossed_contrasts(
+            captions, frequent, groups, permutations=permutations, seed=seed
+        )
     return CaptionAudit(
         source_name(source),
         len(captions),
@@ -238,9 +262,11 @@ def _rare_words(
     captions: Sequence[LabelledText], lists: WordLists, min_occurrences: int
 ) -> dict[str, dict[str, int]]:
     """Return the words of each list that all captions use too rarely, and how often they do."""
+    all_words = frozenset(chain.from_iterable(lists.values()))
+    longest = longest_entry(all_words)
     occurrences = Counter[str]()
     for caption in captions:
-        occurrences.update(tokens(caption.text))
+        occurrences.update(count_entries(caption.text, all_words, longest))
     rare_words = {}
     for title, words in lists.items():
         rare = {
@@ -327,6 +353,71 @@ def contrasts(
             )
             test = GroupContrast(title, first, second, p, p_holm=1.0)
         tests.append(test)
+    return _corrected(tests)
+
+
+def crossed_contrasts(
+    captions: Sequence[LabelledText],
+    lists: WordLists,
+    groups: GroupNames,
+    *,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> list[GroupContrast]:
+    """Return the tests of each list and column of crossed groups, corrected together.
+
+    Of a column with two values, these are compared; of one with more, each with the others. Whole
+    clusters are exchanged where the other columns are the same. Clusters of several groups cannot
+    be exchanged; then there are no tests.
+    """
+    group_of: dict[str, str] = {}
+    for caption in captions:
+        for name in caption.labels:
+            if group_of.setdefault(caption.cluster, name) != name:
+                return []
+    clusters = sorted(group_of)
+    cells = [groups.cells_of[group_of[cluster]] for cluster in clusters]
+    tests = []
+    for i, column in enumerate(groups.columns):
+        values = sorted({cell[i] for cell in cells})
+        others = [cell[:i] + cell[i + 1 :] for cell in cells]
+        blocks = [sorted(set(others)).index(other) for other in others]
+        names_of_others = groups.columns[:i] + groups.columns[i + 1 :]
+        for first, second in _pairs_of_values(values):
+            is_first = [cell[i] == first for cell in cells]
+            for title, words in lists.items():
+                n_words = _occurrences(captions, words)
+                p = permutation_p(
+                    _values_above_rate(captions, n_words, clusters),
+                    is_first,
+                    blocks,
+                    permutations=permutations,
+                    seed=seed,
+                )
+                test = GroupContrast(
+                    title,
+                    first,
+                    second,
+                    p,
+                    p_holm=1.0,
+                    crossed=column,
+                    within=names_of_others,
+                )
+                tests.append(test)
+    return _corrected(tests)
+
+
+def _pairs_of_values(values: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the two values of a column, or each of more values with all others."""
+    if len(values) < 2:
+        return []
+    if len(values) == 2:
+        return [(values[0], values[1])]
+    return [(value, "all others") for value in values]
+
+
+def _corrected(tests: Sequence[GroupContrast]) -> list[GroupContrast]:
+    """Return tests with their p after Holm's correction over all of them."""
     corrected = holm([test.p.two_sided for test in tests])
     return [
         replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
@@ -372,9 +463,10 @@ def _values_above_rate(
 
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
     """Return how many words of each caption are in a list."""
+    longest = longest_entry(words)
     numbers = []
     for caption in captions:
-        numbers.append(sum(word in words for word in tokens(caption.text)))
+        numbers.append(count_entries(caption.text, words, longest).total())
     return numbers
 
 

@@ -6,6 +6,7 @@ amplifies it if the share in its predictions is further from one half than in it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,18 +17,21 @@ from obygaze.extensions.audits.gender import cut_shares
 from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import (
     CONCEPTS,
+    GroupNames,
     LabelledText,
     TextSource,
     WordLists,
     bare_words,
     by_label,
     column_names,
+    has_column,
+    longest_entry,
     read_texts,
     read_words,
     source_name,
     split_cell,
 )
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_models.report.findings import Finding
 
@@ -177,6 +181,7 @@ def audit_cooc(
     text: str = "caption",
     things: str | Path | WordLists = CONCEPTS,
     words: str | Path | WordLists = "gender",
+    group: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
     compare: Annotated[TextSource | None, Option(metavar="SOURCE")] = None,
     seed: Annotated[int, Option(least=0)] = 0,
@@ -190,8 +195,10 @@ def audit_cooc(
     Args:
         source: A CSV table, a manifest, a folder of .txt files, or rows.
         text: The column of the texts.
-        things: "concepts" (that column), or word lists: each list is a thing found in the text.
+        things: A column whose values, joined by `|`, are the things, such as "concepts" or
+            "objects"; or word lists (a TOML file): each list is a thing that is found in the text.
         words: Two or more lists of gendered words.
+        group: Columns whose values are groups, such as race and class: things are counted in each.
         cluster: The columns of the film or image; by default each text is its own cluster.
         compare: The texts of a model, to measure how much it amplifies the bias.
         seed: The seed of the bootstrap.
@@ -203,25 +210,40 @@ def audit_cooc(
     Commands:
         obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
         obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
+        obygaze audit cooc captions.csv --things objects --group race,class --cluster image
     """
     genders = read_words(words)
-    lists = None if things == CONCEPTS else read_words(things)
-    column = CONCEPTS if lists is None else text
+    lists: WordLists | None = None
+    column = text
+    is_name = isinstance(things, str) and Path(things).suffix != ".toml"
+    if is_name and has_column(source, things, workspace=workspace):
+        column = str(things)
+    elif things == CONCEPTS:
+        column = CONCEPTS
+    else:
+        lists = _lists_of_things(things)
+    groups = GroupNames(column_names(group))
+    longest = longest_entry(chain.from_iterable(lists.values())) if lists else 1
 
     def find_things(cells: Mapping[str, str]) -> frozenset[str]:
         if lists is None:
-            return split_cell(cells[column])
-        words_of_text = bare_words(cells[column])
-        return frozenset(
-            name for name, listed in lists.items() if words_of_text & listed
-        )
+            names = split_cell(cells[column])
+        else:
+            words_of_text = bare_words(cells[column], longest)
+            names = frozenset(
+                name for name, listed in lists.items() if words_of_text & listed
+            )
+        (group_name,) = groups(cells)
+        if not groups.columns:
+            return names
+        return frozenset(f"{name}, {group_name}" for name in names)
 
     def count(counted: TextSource) -> tuple[int, list[CoOccurrence]]:
         texts = read_texts(
             counted,
             text,
             find_things,
-            columns=(column,),
+            columns=(column, *groups.columns),
             cluster=column_names(cluster),
             workspace=workspace,
         )
@@ -242,6 +264,18 @@ def audit_cooc(
     return replace(audit, amplification=amplification, compared=source_name(compare))
 
 
+def _lists_of_things(things: str | Path | WordLists) -> WordLists:
+    """Return the word lists of things; the error says that a column could be meant."""
+    try:
+        return read_words(things)
+    except NotFound as error:
+        raise NotFound(
+            f"no column and no word lists called {str(things)!r}",
+            where=error.where,
+            hint="--things COLUMN, or a TOML file with a list of words for each thing",
+        ) from None
+
+
 def _counts_by_thing(pairs: Sequence[CoOccurrence]) -> dict[str, tuple[int, ...]]:
     """Return the counts of each thing, in the order of the genders."""
     return {pair.thing: tuple(pair.counts.values()) for pair in pairs}
@@ -258,9 +292,10 @@ def count_pairs(
         raise FixInput(
             f"expected at least two lists of gendered words, got {len(genders)}"
         )
+    longest = longest_entry(chain.from_iterable(genders.values()))
     pairs = []
     for thing, inside in by_label(texts).items():
-        words_of_texts = [bare_words(text.text) for text in inside]
+        words_of_texts = [bare_words(text.text, longest) for text in inside]
         flags = np.array(
             [_has_any(words_of_texts, listed) for listed in genders.values()]
         )

@@ -1,7 +1,8 @@
 """Texts with columns from a table, a manifest or a folder of files, and lists of words."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -72,6 +73,15 @@ def read_texts(
     return texts
 
 
+def has_column(
+    source: TextSource, name: object, *, workspace: str | Path | None = None
+) -> bool:
+    """Return whether the first row of a source has a column of a name."""
+    for cells, _ in _records(source, NAMES, workspace):
+        return name in cells
+    return False
+
+
 def read_cells(
     source: TextSource, *, workspace: str | Path | None = None
 ) -> Iterator[tuple[Mapping[str, str], str]]:
@@ -79,27 +89,30 @@ def read_cells(
     return _records(source, NAMES, workspace)
 
 
-def group_names(
-    columns: Sequence[str],
-) -> Callable[[Mapping[str, str]], frozenset[str]]:
-    """Return the function from cells to the name of their group; an error where two are alike."""
-    cells_of: dict[str, tuple[str, ...]] = {}
+class GroupNames:
+    """The function from the cells of a text to the name of its group; an error where two are alike.
 
-    def name_group(cells: Mapping[str, str]) -> frozenset[str]:
-        group = tuple(cells[column] for column in columns)
+    `cells_of` has the values of the columns of each group that was named.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self.cells_of: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, cells: Mapping[str, str]) -> frozenset[str]:
+        """Return the name of the group of a text."""
+        group = tuple(cells[column] for column in self.columns)
         name = " ".join(group)
-        first = cells_of.setdefault(name, group)
+        first = self.cells_of.setdefault(name, group)
         if first != group:
             first_shown = " + ".join(map(repr, first))
             second_shown = " + ".join(map(repr, group))
             raise FixInput(
                 f"two groups have the name {name!r}: {first_shown} and {second_shown}",
-                where=f"the columns {', '.join(columns)}",
+                where=f"the columns {', '.join(self.columns)}",
                 hint="rename one of these values, so that no two groups are alike",
             )
         return frozenset({name})
-
-    return name_group
 
 
 def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
@@ -211,20 +224,70 @@ def tokens(caption: str) -> list[str]:
     return caption.lower().replace(".", "").replace(",", "").split(" ")
 
 
-def bare_words(caption: str) -> set[str]:
-    """Return the tokens of a caption, and its words without quotes, brackets, marks and 's."""
+def bare_words(caption: str, longest: int = 1) -> set[str]:
+    """Return the tokens of a caption, and its words without quotes, brackets, marks and 's.
+
+    Entries of several words, up to `longest`, are joined with a blank.
+
+    >>> sorted(bare_words("The man's hat.", longest=2))
+    ['hat', 'man', "man's", "man's hat", 'man hat', 'the', 'the man', "the man's"]
+    """
     words = re.findall(r"[^\W_]+(?:[-'’][^\W_]+)*", caption.lower())
-    return {*tokens(caption), *words, *(re.sub(r"['’]s$", "", word) for word in words)}
+    without_s = [re.sub(r"['’]s$", "", word) for word in words]
+    entries = set(tokens(caption))
+    for sequence in (_filled(tokens(caption)), words, without_s):
+        for n_words in range(1, longest + 1):
+            entries |= {
+                " ".join(sequence[start : start + n_words])
+                for start in range(len(sequence) - n_words + 1)
+            }
+    return entries
 
 
-def _token(value: object) -> str | None:
-    if isinstance(value, str) and value and tokens(value) == [value]:
+def count_entries(caption: str, entries: frozenset[str], longest: int) -> Counter[str]:
+    """Return how often the tokens of a caption are entries of a list.
+
+    Of entries of several words that begin at one token the longest counts, and its tokens count
+    once: with "bat" and "baseball bat" in a list, a baseball bat is one.
+
+    >>> count_entries("A baseball bat, a bat", frozenset({"bat", "baseball bat"}), 2)
+    Counter({'baseball bat': 1, 'bat': 1})
+    """
+    words = _filled(tokens(caption))
+    if longest == 1:
+        return Counter(word for word in words if word in entries)
+    counts = Counter[str]()
+    start = 0
+    while start < len(words):
+        step = 1
+        for n_words in range(longest, 0, -1):
+            entry = " ".join(words[start : start + n_words])
+            if entry in entries:
+                counts[entry] += 1
+                step = entry.count(" ") + 1
+                break
+        start += step
+    return counts
+
+
+def longest_entry(entries: Iterable[str]) -> int:
+    """Return the number of words of the longest entry."""
+    return max(entry.count(" ") + 1 for entry in entries)
+
+
+def _filled(words: Sequence[str]) -> list[str]:
+    """Return the tokens without the empty ones, which two blanks make."""
+    return [word for word in words if word]
+
+
+def _entry(value: object) -> str | None:
+    if isinstance(value, str) and value and tokens(value) == value.split():
         return None
-    return "must be one token: lower case, no blank, comma or full stop"
+    return "must be one or several words: lower case, one blank between two, no comma or full stop"
 
 
 _WORDS = Table(
-    {"lists": mapping_of(list_of(_token, least=1, unique=False))}, ("lists",)
+    {"lists": mapping_of(list_of(_entry, least=1, unique=False))}, ("lists",)
 )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,19 @@ from obygaze.extensions.audits.captions import (
     contrasts,
     word_rates,
 )
-from obygaze.extensions.audits.cooccurrence import bias_amplification, count_pairs
-from obygaze.extensions.audits.texts import LabelledText, read_words, tokens
+from obygaze.extensions.audits.cooccurrence import (
+    audit_cooc,
+    bias_amplification,
+    count_pairs,
+)
+from obygaze.extensions.audits.texts import (
+    LabelledText,
+    bare_words,
+    read_words,
+    tokens,
+)
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import permutation_p
 
 
@@ -172,7 +184,9 @@ def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
     path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
     assert read_words(str(path)) == {"x": frozenset({"a"})}
     for text in (
-        '[lists]\nx = ["a b"]',
+        '[lists]\nx = ["a  b"]',
+        '[lists]\nx = ["a, b"]',
+        '[lists]\nx = ["A b"]',
         "[lists]\nx = []",
         "[lists]\nx = 3",
         "x = 1",
@@ -252,3 +266,150 @@ def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
     assert at_the_bound.rates[0].count == 4
     with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
         audit_captions(captions, words=LISTS, min_occurrences=4)
+
+
+BATS = {"bat": frozenset({"bat"}), "sport": frozenset({"baseball bat", "bat", "ball"})}
+
+
+def test_entries_of_several_words() -> None:
+    captions = [
+        in_group("A baseball  bat, and a bat.", "g", "1"),
+        in_group("a bat on a baseball", "g", "2"),
+        in_group("baseball", "g", "3"),
+    ]
+    rates = rates_by_group(word_rates(captions, BATS))
+    assert rates["bat"]["g"].count == 3
+    # The longest entry counts: the bat of a baseball bat is not a second one.
+    assert rates["sport"]["g"].count == 3
+    assert rates["sport"]["g"].captions_with_hit == 2
+    assert bare_words('a "wine bottle"', 2) >= {"wine bottle", "wine", "bottle"}
+    assert "baseball bat" in bare_words("the baseball bat's end", 2)
+    assert "a man" not in bare_words("a (tall) man", 2)
+
+
+def test_things_of_several_words_and_of_a_column() -> None:
+    rows = [
+        {"caption": "a man with a baseball bat", "objects": "baseball bat|ball"},
+        {"caption": "a woman with a bat", "objects": "ball"},
+        {"caption": "a woman and a wine bottle", "objects": "wine bottle"},
+    ]
+    things = {
+        "baseball bat": frozenset({"baseball bat"}),
+        "wine bottle": frozenset({"wine bottle", "bottle of wine"}),
+    }
+    counts = {
+        thing.thing: thing.counts for thing in audit_cooc(rows, things=things).things
+    }
+    assert counts == {
+        "baseball bat": {"man": 1, "woman": 0},
+        "wine bottle": {"man": 0, "woman": 1},
+    }
+    of_column = audit_cooc(rows, things="objects").things
+    assert {thing.thing: thing.counts for thing in of_column} == {
+        "ball": {"man": 1, "woman": 1},
+        "baseball bat": {"man": 1, "woman": 0},
+        "wine bottle": {"man": 0, "woman": 1},
+    }
+    with pytest.raises(NotFound, match="no column and no word lists called 'object'"):
+        audit_cooc(rows, things="object")
+
+
+def test_things_are_counted_in_each_crossed_group() -> None:
+    rows = [
+        {"caption": "a man", "objects": "bat", "race": "black", "class": "poor"},
+        {"caption": "a woman", "objects": "bat", "race": "black", "class": "rich"},
+        {"caption": "a woman", "objects": "bat", "race": "white", "class": "rich"},
+        {"caption": "a man", "objects": "bat", "race": "black", "class": "rich"},
+    ]
+    things = audit_cooc(rows, things="objects", group="race,class").things
+    assert {thing.thing: thing.counts for thing in things} == {
+        "bat, black poor": {"man": 1, "woman": 0},
+        "bat, black rich": {"man": 1, "woman": 1},
+        "bat, white rich": {"man": 0, "woman": 1},
+    }
+
+
+def crossed_captions(seed: int) -> list[dict[str, str]]:
+    """Sixteen images of three crossed columns, each with one to three captions."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for image in range(16):
+        cells = {
+            "race": str(random.choice(["black", "white"])),
+            "gender": str(random.choice(["man", "woman"])),
+            "class": str(random.choice(["poor", "rich", "unknown"])),
+        }
+        for _ in range(random.integers(1, 4)):
+            words = ["sad"] * int(random.integers(0, 3))
+            rows.append(
+                {"caption": " ".join(["a", *words]), "image": str(image), **cells}
+            )
+    return rows
+
+
+def enumerated(
+    rows: list[dict[str, str]], column: str, first: str
+) -> tuple[Fraction, Fraction]:
+    """One-sided p of more and of fewer words, over all exchanges within the other columns."""
+    others = [name for name in ("race", "gender", "class") if name != column]
+    n_all = len(rows)
+    total = sum(row["caption"].count("sad") for row in rows)
+    images: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        images.setdefault(row["image"], []).append(row)
+    cells: dict[tuple[str, ...], list[tuple[int, bool]]] = {}
+    for captions in images.values():
+        value = n_all * sum(row["caption"].count("sad") for row in captions)
+        value -= total * len(captions)
+        key = tuple(captions[0][name] for name in others)
+        cells.setdefault(key, []).append((value, captions[0][column] == first))
+    sums = [0]
+    observed = 0
+    for items in cells.values():
+        taken = sum(is_first for _, is_first in items)
+        observed += sum(value for value, is_first in items if is_first)
+        of_cell = [
+            sum(chosen) for chosen in combinations([value for value, _ in items], taken)
+        ]
+        sums = [before + more for before in sums for more in of_cell]
+    greater = Fraction(sum(one >= observed for one in sums), len(sums))
+    less = Fraction(sum(one <= observed for one in sums), len(sums))
+    return greater, less
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crossed_groups_against_all_exchanges(seed: int) -> None:
+    rows = crossed_captions(seed)
+    audit = audit_captions(
+        rows,
+        group="race,gender,class",
+        cluster="image",
+        words={"sad": frozenset({"sad"})},
+    )
+    tested = {(test.crossed, test.first): test for test in audit.contrasts}
+    assert set(tested) == {
+        ("race", "black"),
+        ("gender", "man"),
+        ("class", "poor"),
+        ("class", "rich"),
+        ("class", "unknown"),
+    }
+    for (column, first), test in tested.items():
+        greater, less = enumerated(rows, column, first)
+        assert test.p.method == "exact"
+        assert test.p.greater == pytest.approx(float(greater), abs=1e-12)
+        assert test.p.less == pytest.approx(float(less), abs=1e-12)
+    raw = [test.p.two_sided for test in audit.contrasts]
+    assert [test.p_holm for test in audit.contrasts] == pytest.approx(holm(raw))
+    assert "sad, gender man against woman: two-sided p" in str(audit)
+    assert "exchanged where race and class are the same." in str(audit)
+
+
+def test_images_of_several_crossed_groups_are_not_tested() -> None:
+    rows = crossed_captions(0)
+    rows.append({**rows[0], "race": "other"})
+    audit = audit_captions(
+        rows, group="race,gender", cluster="image", words={"sad": frozenset({"sad"})}
+    )
+    assert audit.contrasts == ()
+    assert "if no cluster has captions of two groups" in str(audit)
