@@ -74,8 +74,9 @@ def run_rows(
                 for maker in makers:
                     maker.restart()
     finally:
-        for maker in makers:
-            maker.close()
+        with stop.ending():
+            for maker in makers:
+                maker.close()
 
 
 def _pass(

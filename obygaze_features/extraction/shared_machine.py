@@ -26,11 +26,12 @@ RESUME = "run the same command again to resume"
 class StopFlag:
     """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
 
-    `note` is called at once with what happens now.
+    `note` is called at once with what happens now. While `is_ending`, nothing interrupts.
     """
 
     signal_name: str = ""
     note: Callable[[str], object] = field(default=silent, compare=False, repr=False)
+    is_ending: bool = field(default=False, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.signal_name)
@@ -38,12 +39,24 @@ class StopFlag:
     def handle(self, number: int, frame: FrameType | None = None) -> None:
         """Handle a signal."""
         name = signal.Signals(number).name
-        if self.signal_name and name == "SIGINT":
+        if self.signal_name and name == "SIGINT" and not self.is_ending:
             raise KeyboardInterrupt
         is_first = not self.signal_name
         self.signal_name = self.signal_name or name
         if is_first:
-            self.note(STOPPING)
+            # Ctrl-C may have ended the program that reads the notes, and Python refuses to write
+            # in a handler where it is writing.
+            with contextlib.suppress(OSError, RuntimeError):
+                self.note(STOPPING)
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Let what was finished be written, also if Ctrl-C comes again and again."""
+        self.is_ending = True
+        try:
+            yield
+        finally:
+            self.is_ending = False
 
     def raise_if_stopped(self, kept: str) -> None:
         """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""

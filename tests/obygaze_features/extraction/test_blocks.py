@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -296,6 +297,30 @@ def test_finished_batches_survive_an_end_at_each_row(
     n_twice = len(first) + len(again.backbone.batches) - len(FULL_BATCHES)
     assert 0 <= n_twice <= (0 if end == "stop" else 2)
     assert again.backbone.batches == FULL_BATCHES[len(first) - n_twice :]
+
+
+def test_ctrl_c_while_finished_rows_are_written_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Impatient people press it three times; a process of several gets it from its parent too."""
+    world = World(tmp_path)
+    world.interrupt_after = 2
+    keep_rows = StoreWriter.keep_rows
+
+    def keep(writer: StoreWriter, *rows: Any) -> None:
+        world.stop.handle(signal.SIGINT)
+        world.stop.handle(signal.SIGINT)
+        keep_rows(writer, *rows)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(StoreWriter, "keep_rows", keep)
+        patch.setattr(blocks, "KEEP_EVERY_S", 1e9)
+        world.run(world.maker(batch=1))
+    again = World(tmp_path, exists=True)
+    # Two rows were under way.
+    assert again.maker(batch=1).rows == set(range(1, N))
+    with pytest.raises(KeyboardInterrupt):
+        world.stop.handle(signal.SIGINT)
 
 
 def test_a_time_limit_shorter_than_a_block_makes_progress(tmp_path: Path) -> None:

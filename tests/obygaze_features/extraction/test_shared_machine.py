@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from support.cli import run_obygaze
 from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus
+from obygaze_features.extraction.shared_machine import (
+    StopFlag,
+    idle_gpus,
+    refuse_busy_gpus,
+)
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 
@@ -139,3 +144,15 @@ def test_a_run_checks_the_gpu_before_loading(nvidia_smi: Path, tmp_path: Path) -
     done = run_obygaze("extract", "run", path, "--device", "cuda")
     assert (done.code, "in use by others" in done.stderr) == (1, True), done.stderr
     assert not (tmp_path / "stores").exists()
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("reentrant call")])
+def test_a_stop_whose_note_cannot_be_written_is_a_stop(error: Exception) -> None:
+    """In `obygaze extract run ... 2>&1 | tee log`, Ctrl-C ends tee first."""
+
+    def note(text: str) -> None:
+        raise error
+
+    flag = StopFlag(note=note)
+    flag.handle(signal.SIGINT)
+    assert flag.signal_name == "SIGINT"
