@@ -372,6 +372,8 @@ def _check_task(document: Document, task: Task, key_path: str) -> None:
         document.add(key_path, "needs one of classes, positive and column")
     if task.negative and not task.positive:
         document.add(f"{key_path}.negative", "needs positive beside it")
+    if task.series and not task.row:
+        document.add(f"{key_path}.series", "needs row beside it")
     if bool(task.column) != bool(task.values):
         document.add(key_path, "column and values go together")
     for key, values in (("classes", task.classes), ("values", task.values)):
@@ -392,10 +394,23 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
         document.add(key_path, f"{reason}: {text}")
 
 
+def _check_bars(document: Document, protocol: Protocol) -> None:
+    """Check that no two tasks have the same bar: only one of them would be drawn."""
+    task_of_bar: dict[tuple[str, str], str] = {}
+    for name, task in protocol.tasks.items():
+        if not task.row:
+            continue
+        other = task_of_bar.setdefault((task.row, task.series or name), name)
+        if other != name:
+            problem = f"the same row and series as tasks.{other}"
+            document.add(f"tasks.{name}.series", problem)
+
+
 def _check_references(document: Document, protocol: Protocol) -> None:
     """Check that the sections fit together."""
     if not protocol.tasks:
         document.add("tasks", "needs at least one task")
+    _check_bars(document, protocol)
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
     _check_known(

@@ -194,11 +194,13 @@ def learning(run: ReportRun) -> Part:
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
     """Draw AP or AUC with its interval over films; baselines are below the models."""
-    if run.is_own_test and run.places_of_tasks:
-        return  # bars show the same
     if run.is_own_test:
+        # Bars show the others.
+        alone = [cell for cell in run.cells if cell.test not in run.places_of_tasks]
+        if not alone:
+            return
         rows: list[IntervalRow] = []
-        for name, cells in grouped(run.cells, run.label).items():
+        for name, cells in grouped(alone, run.label).items():
             cells.sort(key=lambda cell: -rank_of(cell, run.ranking))
             rows.append((name, None))
             rows += [(f"{cell.test}  ", cell) for cell in cells]

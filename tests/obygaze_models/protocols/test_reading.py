@@ -357,3 +357,14 @@ def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
     text = f'schema = "obygaze-protocol/1"\n[models.m]\nkind = {kind}\n'
     with pytest.raises(FixInput, match="not valid"):
         parse_protocol(text.encode(), "p.toml")
+
+
+def test_two_tasks_with_one_bar_are_a_violation() -> None:
+    """The report drew the last of them, and lost the others."""
+    task = '[tasks.{}]\npositive = "level == S"\nrow = "Look"\nseries = "all"\n'
+    both = task.format("first") + task.format("second")
+    (problem,) = violations(MINIMAL + both)
+    assert "tasks.second.series" in problem and "tasks.first" in problem
+    assert read(MINIMAL + both, "tasks.second.series=EN").tasks["second"].row == "Look"
+    (problem,) = violations(MINIMAL, "tasks.EN_S.series=EN")
+    assert "tasks.EN_S.series" in problem and "row" in problem

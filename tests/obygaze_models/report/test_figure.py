@@ -148,6 +148,16 @@ def test_tasks_of_one_row_are_bars_beside_each_other_by_f1_and_by_ap(tmp_path):
         assert row - 0.5 < upper < row < lower < row + 0.5
 
 
+def test_a_task_without_a_row_is_not_lost_beside_those_with_one(tmp_path):
+    run = side_by_side(tmp_path / "run")
+    alone = cell("cav", train="Voice", test="Voice", ap=0.9)
+    records = [*run.records, *run_of(tmp_path / "alone", [alone]).records]
+    made = drawn(replace(run, records=records))
+    assert "bars-ap-cav-clip" in made
+    svg = made["intervals"].svg.read_text("utf-8")
+    assert "Voice" in svg and "Look, EN" not in svg
+
+
 def test_bars_of_f1_have_the_best_guess_and_no_interval(tmp_path):
     run = side_by_side(tmp_path / "run")
     (group,) = bars_of(run)
