@@ -153,11 +153,15 @@ class LevelAudit(Audit):
             "films of the difference to the level before, within films that have both levels; its "
             f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
         )
+        n_annotators = count(len(self.single), "annotator")
+        n_rising = sum(annotator.rises for annotator in self.single)
         who = "all clips together (no annotators are named)"
-        if len(self.annotators) > 1:
-            who = f"each of {count(len(self.single), 'annotator')}"
         verb = "rises" if self.rises else "does not rise"
-        yield f"The mean number of concepts {verb} from HN to NS to S for {who}."
+        rising = f"{verb} from HN to NS to S for {who}"
+        if len(self.annotators) > 1:
+            who = "each annotator"
+            rising = f"rises from HN to NS to S for {n_rising} of {n_annotators}"
+        yield f"The mean number of concepts {rising}."
         if self.p is None:
             yield "A step has too few films for a test, so this claim is not tested."
             return

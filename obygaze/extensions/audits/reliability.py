@@ -196,6 +196,8 @@ def reliability_of(
         return _alphas(centred, weights[:, codes])
 
     intervals = resample(alphas_of_clusters, names_of_clusters, seed=seed)
+    # Sums of equal numbers differ by rounding.
+    smallest = 1e-12 * float(np.abs(table).max())
     raters = []
     for i, name in enumerate(names):
         others = np.delete(centred, i, axis=1)
@@ -206,7 +208,7 @@ def reliability_of(
             name,
             mean=float(table[:, i].mean()),
             sd=float(table[:, i].std(ddof=1)),
-            correlation=_correlation(table[:, i], others.sum(axis=1)),
+            correlation=_correlation(table[:, i], others.sum(axis=1), smallest),
             alpha_without=alpha_without,
         )
         raters.append(rater)
@@ -273,8 +275,9 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
 
 
-def _correlation(first: Floats, second: Floats) -> float | None:
-    if not first.std() or not second.std():
+def _correlation(first: Floats, second: Floats, smallest: float) -> float | None:
+    """Return Pearson's correlation; None where the numbers of one differ by `smallest` or less."""
+    if min(np.ptp(first), np.ptp(second)) <= smallest:
         return None
     return float(np.corrcoef(first, second)[0, 1])
 

@@ -272,7 +272,7 @@ def count_entries(caption: str, entries: frozenset[str], longest: int) -> Counte
 
 def longest_entry(entries: Iterable[str]) -> int:
     """Return the number of words of the longest entry."""
-    return max(entry.count(" ") + 1 for entry in entries)
+    return max((entry.count(" ") + 1 for entry in entries), default=1)
 
 
 def _filled(words: Sequence[str]) -> list[str]:

@@ -413,3 +413,9 @@ def test_images_of_several_crossed_groups_are_not_tested() -> None:
     )
     assert audit.contrasts == ()
     assert "if no cluster has captions of two groups" in str(audit)
+
+
+def test_lists_without_a_word_are_an_error() -> None:
+    rows = [{"caption": "sad", "group": name} for name in "ab"]
+    with pytest.raises(FixInput, match="no word of the lists"):
+        audit_captions(rows, words={"sad": frozenset()})

@@ -99,7 +99,8 @@ def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
     # The claim is about every annotator: its p is the largest.
     assert audit.p == ben.steps[1].p
     assert not audit.rises and ada.rises and not ben.rises
-    assert "does not rise from HN to NS to S for each of 2 annotators" in str(audit)
+    assert "rises from HN to NS to S for 1 of 2 annotators" in str(audit)
+    assert "with each step, for each annotator: this is not shown" in str(audit)
 
 
 def test_the_claim_of_an_annotator_alone() -> None:
