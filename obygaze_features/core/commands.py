@@ -160,10 +160,26 @@ class SessionCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of the command line; an error knows the command it belongs to."""
         try:
+            if not ctx.resilient_parsing:
+                self._refuse_repeated(ctx, args)
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
+
+    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuse a second value for an option that takes one: click would keep the last alone."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for param in order:
+            takes_one = isinstance(param, click.Option) and not (
+                param.multiple or param.is_flag or param.count
+            )
+            n_given = order.count(param)
+            if takes_one and n_given > 1:
+                name = max(param.opts, key=len)
+                raise click.UsageError(
+                    f"{name} takes one value, and is given {n_given} times", ctx
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""

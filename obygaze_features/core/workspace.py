@@ -31,6 +31,7 @@ MAKERS = {
     "runs": "obygaze run --help",
     "models": "obygaze train --help",
 }
+FOLDERS_ONLY = ("runs", "models")
 # File systems allow 255 bytes; .toml and .zip are added.
 MAX_NAME_BYTES = 250
 # A scheme of one letter would be a Windows drive.
@@ -220,13 +221,16 @@ class Workspace:
         names = self.names(kind)
         if kind == "stores":
             names = [store for store in names if _is_store(folder, store)]
-        if Path(name).exists():
+        message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
+        if kind in FOLDERS_ONLY and Path(name).is_file():
+            message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
+            hint = f"{Path(name).parent}, the folder that it is in"
+        elif Path(name).exists():
             hint = f"./{name} for the file or folder here"
         elif names:
             hint = f"one of {few(names)}"
         else:
             hint = f"{MAKERS[kind]}, or -C WORKSPACE"
-        message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
         return NotFound(message, where=str(path), hint=hint)
 
     @staticmethod

@@ -168,7 +168,14 @@ def head(model: str = "pcbm-dt", names: tuple[str, ...] = ("Look", "Body")) -> R
 
 def analysis(film: str = "all films") -> Record:
     """Success regressed on one factor."""
-    factor = {"name": "Look", "log_odds": 1.5, "se": 0.5, "low": 0.5, "high": 2.5}
+    factor = {
+        "name": "Look",
+        "log_odds": 1.5,
+        "se": 0.5,
+        "low": 0.5,
+        "high": 2.5,
+        "n": 6,
+    }
     return {
         "kind": "analysis",
         "model": "ridge",

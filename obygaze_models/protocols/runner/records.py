@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from obygaze_features.core import system
+from obygaze_features.core.console import few
 from obygaze_features.core.drafts import (
     OwnFolder,
     check_folder,
@@ -266,6 +267,12 @@ def read_run(
 
 def read_folder(folder: Path) -> Run:
     """Return the run of a folder; a file that changed since the run was written is an error."""
+    if (folder / "runs").is_dir() and not (folder / RUN_FILE).exists():
+        raise NotFound(
+            "this is a workspace, not a run",
+            where=str(folder),
+            hint=f"-C {folder}, and one of {few(Workspace(folder).names('runs'))}",
+        )
     about = _json(folder / RUN_FILE)
     if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
         raise Mismatch(

@@ -49,6 +49,10 @@ from support.cli import call_obygaze
             "extract run x y z",
             "unexpected arguments: y z (obygaze extract run takes MANIFEST)",
         ),
+        (
+            "manifest show x --concept Body --film a --concept Look",
+            "--concept takes one value, and is given 2 times",
+        ),
         ("store ls x", "unexpected argument: x (obygaze store ls takes none)"),
         ("extract run", "missing argument MANIFEST"),
         ("extract run x --device", "--device needs a value"),

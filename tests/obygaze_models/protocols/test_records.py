@@ -18,7 +18,7 @@ from support.runs import (
     write_run,
 )
 
-from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_models.protocols.results.cells import CellRecord, Estimate
 from obygaze_models.protocols.results.concepts import ConceptVectors
 from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
@@ -191,3 +191,16 @@ def test_records_of_earlier_versions_are_read_under_their_new_names() -> None:
     assert "found" not in film.to_json()
     with pytest.raises(ValueError, match="'intervals' is missing"):
         FilmWindows.from_json(windows)
+
+
+def test_what_is_no_run_is_said_with_the_way_to_one(tmp_path: Path) -> None:
+    """The hint for a report was ././report.html, and for a workspace, to run a protocol."""
+    run = write_run(tmp_path / "colleague" / "runs" / "first", [cell()])
+    (run / "report.html").write_text("page", "utf-8")
+    with pytest.raises(NotFound, match="is a file, not the folder of a run") as found:
+        read_run(run / "report.html")
+    assert found.value.hint == f"{run}, the folder that it is in"
+    assert read_run(run).about["name"] == "first"
+    with pytest.raises(NotFound, match="a workspace, not a run") as found:
+        read_run(tmp_path / "colleague")
+    assert found.value.hint == f"-C {tmp_path / 'colleague'}, and one of first"
