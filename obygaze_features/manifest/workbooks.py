@@ -8,7 +8,9 @@ are read from the XML of the file before.
 import datetime
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,6 @@ _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _ODS_DURATION = re.compile(r"PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 # The first and the last cell of merged cells: row and column from 0.
 Merged = tuple[tuple[int, int], tuple[int, int]]
@@ -109,29 +109,43 @@ def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
     layouts = _layouts(path)
     for layout in layouts.values():
         _refuse_large(layout, path)
-    try:
-        with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
-            worksheets = [
-                sheet
-                for sheet in workbook.sheets_metadata
-                if sheet.typ == calamine.SheetTypeEnum.WorkSheet
-            ]
-            names = [sheet.name for sheet in worksheets]
-            if name:
-                chosen = _named(name, names, path)
-                return _sheet(workbook.get_sheet_by_name(chosen), layouts)
-            visible = calamine.SheetVisibleEnum.Visible
-            sheets = [
-                _sheet(workbook.get_sheet_by_name(sheet.name), layouts)
-                for sheet in worksheets
-                if sheet.visible == visible
-            ]
-    except (calamine.CalamineError, OSError) as error:
-        raise _unreadable(path, error) from error
+    with (
+        _errors_of(calamine, path),
+        calamine.CalamineWorkbook.from_path(str(path)) as workbook,
+    ):
+        worksheets = [
+            sheet
+            for sheet in workbook.sheets_metadata
+            if sheet.typ == calamine.SheetTypeEnum.WorkSheet
+        ]
+        names = [sheet.name for sheet in worksheets]
+        if name:
+            chosen = _named(name, names, path)
+            return _sheet(workbook.get_sheet_by_name(chosen), layouts)
+        visible = calamine.SheetVisibleEnum.Visible
+        sheets = [
+            _sheet(workbook.get_sheet_by_name(sheet.name), layouts)
+            for sheet in worksheets
+            if sheet.visible == visible
+        ]
     return _only_one(sheets, names, path, can_choose)
 
 
-def _unreadable(path: Path, error: Exception) -> FixInput:
+@contextmanager
+def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
+    """Raise an error for a file that calamine cannot read."""
+    try:
+        yield
+    except (calamine.CalamineError, OSError) as error:
+        raise _unreadable(path, error) from error
+    except BaseException as error:
+        # It gives up on a damaged .xls file so; no module has the class.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: BaseException) -> FixInput:
     return FixInput(
         f"this is no spreadsheet that can be read: {first_line(error)}",
         where=str(path),
@@ -356,8 +370,10 @@ def _layouts(path: Path) -> dict[str, _Layout]:
             return _layouts_of_xlsx(archive)
     except (
         zipfile.BadZipFile,
+        zlib.error,
         ElementTree.ParseError,
-        KeyError,
+        EOFError,
+        LookupError,
         NotImplementedError,
         OSError,
         RuntimeError,
@@ -370,41 +386,71 @@ def _layouts_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Layout]:
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
     target_of = {item.get("Id"): item.get("Target", "") for item in relations}
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
-    names = archive.namelist()
+    # calamine does not look at capitals either.
+    member_of = {name.lower(): name for name in archive.namelist()}
     layouts = {}
-    for sheet in book.iter(f"{_SHEET}sheet"):
-        target = target_of.get(sheet.get(_RELATION), "")
-        member = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
-        if member in names:
+    for sheet in book.iterfind(".//{*}sheet"):
+        target = target_of.get(_relation_of(sheet), "")
+        path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+        member = member_of.get(path.lower())
+        if member is not None:
             layouts[sheet.get("name", "")] = _layout_of_xlsx(archive, member)
     return layouts
 
 
+def _relation_of(sheet: ElementTree.Element) -> str:
+    """Return the id of the relation of a sheet, whose namespace is another in strict files."""
+    ids = [value for key, value in sheet.items() if key.endswith("}id")]
+    return ids[0] if ids else ""
+
+
 def _layout_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Layout:
-    """Return how far the cells of a sheet reach, and the errors of its formulas."""
+    """Return how far the cells of a sheet reach, and the errors of its formulas.
+
+    A cell without a name is the one after the cell before it; a row without a number likewise.
+    """
     layout = _Layout()
+    row = column = -1
     with archive.open(member) as stream:
-        for _, element in ElementTree.iterparse(stream):
-            if element.tag == f"{_SHEET}c":
-                _read_xlsx_cell(element, layout)
-            elif element.tag == f"{_SHEET}row":
+        events = ElementTree.iterparse(stream, events=("start", "end"))
+        for event, element in events:
+            tag = element.tag.rpartition("}")[2]
+            if event == "start" and tag == "row":
+                row = int(element.get("r", row + 2)) - 1
+                column = -1
+            elif event == "end" and tag == "c":
+                name = element.get("r")
+                if name is None:
+                    column += 1
+                else:
+                    row, column = _position(name)
+                _read_xlsx_cell(element, (row, column), layout)
+            elif event == "end" and tag == "row":
                 element.clear()
     return layout
 
 
-def _read_xlsx_cell(cell: ElementTree.Element, layout: _Layout) -> None:
-    """Add a cell to a layout, unless it is empty."""
-    name = _CELL_NAME.fullmatch(cell.get("r", ""))
-    if name is None or not len(cell):
-        return
-    letters, digits = name.groups()
+def _position(name: str) -> tuple[int, int]:
+    """Return the row and the column of a cell, from 0."""
+    match = _CELL_NAME.fullmatch(name.upper())
+    if match is None:
+        raise ValueError(f"a cell has the name {name!r}")
+    letters, digits = match.groups()
     n_columns = 0
     for letter in letters:
         n_columns = 26 * n_columns + ord(letter) - ord("A") + 1
-    position = (int(digits) - 1, n_columns - 1)
+    return int(digits) - 1, n_columns - 1
+
+
+def _read_xlsx_cell(
+    cell: ElementTree.Element, position: tuple[int, int], layout: _Layout
+) -> None:
+    """Add a cell to a layout, unless it is empty."""
+    if not len(cell):
+        return
     layout.fill(*position)
     if cell.get("t") == "e":
-        layout.errors[position] = cell.findtext(f"{_SHEET}v") or "#VALUE!"
+        layout.errors[position] = cell.findtext("{*}v") or "#VALUE!"
 
 
 def _layouts_of_ods(archive: zipfile.ZipFile) -> dict[str, _Layout]:
@@ -434,7 +480,7 @@ def _read_ods_row(
     column = 0
     for cell in row:
         n_columns = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
-        if cell.get(f"{_OFFICE}value-type"):
+        if any(key.startswith(_OFFICE) for key in cell.attrib):
             layout.fill(n_above + n_repeated - 1, column + n_columns - 1)
         n_down = int(cell.get(f"{_TABLE}number-rows-spanned", "1"))
         n_across = int(cell.get(f"{_TABLE}number-columns-spanned", "1"))

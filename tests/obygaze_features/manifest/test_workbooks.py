@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import zipfile
 from datetime import date, timedelta
@@ -250,6 +251,84 @@ def test_a_cell_far_away_is_refused_before_memory_is_full(tmp_path: Path) -> Non
     sheet.write(1_048_575, 16_383, "far")
     book.close()
     with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+        read_table(path, required=("a",))
+
+
+def changed_sheet(path: Path, *changes: tuple[str, str]) -> Path:
+    """Change texts of the members of an .xlsx file; each must be there."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    for before, after in changes:
+        assert any(before in text for text in members.values())
+        members = {name: text.replace(before, after) for name, text in members.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+STRICT = (
+    (
+        "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
+        "http://purl.oclc.org/ooxml/spreadsheetml/main",
+    ),
+    (
+        "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+        "http://purl.oclc.org/ooxml/officeDocument/relationships",
+    ),
+)
+NO_NAMES = ((' r="A2"', ""), (' r="B2"', ""), ('<row r="2"', "<row"))
+CAPITALS = (("worksheets/sheet1.xml", "worksheets/Sheet1.xml"),)
+
+
+@pytest.mark.parametrize(
+    "changes", [STRICT, NO_NAMES, CAPITALS, (('r="B2"', 'r="b2"'),)]
+)
+def test_errors_of_formulas_are_found_in_files_of_each_program(
+    tmp_path: Path, changes: tuple[tuple[str, str], ...]
+) -> None:
+    """Excel saves strict files, some programs name no cells; an error was an empty cell there."""
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a", "b"], ["x", ERROR]]})
+    changed_sheet(path, *changes)
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a",))
+    assert caught.value.details == (
+        f"{path}:2: the formula of the cell 'B2' has the error '#DIV/0!'",
+    )
+
+
+def test_a_cell_far_away_is_refused_however_it_is_named(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
+    changed_sheet(path, ('r="A2"', 'r="xfd1048576"'))
+    with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+        read_table(path, required=("a",))
+
+
+@pytest.mark.parametrize("name", ["t.xlsx", "t.ods", "t.xls"])
+def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "t.xls":
+        # The header of a file of which the rest is missing.
+        header = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16)
+        header += struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
+        header += struct.pack("<9I", 0, 1, 1, 0, 4096, 2**32 - 2, 0, 2**32 - 2, 0)
+        path.write_bytes(header + bytes(4) + b"\xff" * 432)
+    else:
+        write_workbook(path, {"A": [["a", "b"], ["x", "y"]]})
+        inner = "content.xml" if name == "t.ods" else "xl/worksheets/sheet1.xml"
+        with zipfile.ZipFile(path) as archive:
+            first = archive.getinfo(inner).header_offset + 30 + len(inner)
+        data = bytearray(path.read_bytes())
+        data[first : first + 20] = b"\xff" * 20
+        path.write_bytes(data)
+    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
+        read_table(path, required=("a",))
+
+
+def test_the_text_of_a_file_has_a_known_encoding(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
+    changed_sheet(path, ('encoding="UTF-8"', 'encoding="UTF-z"'))
+    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 
 
