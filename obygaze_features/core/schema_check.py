@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -135,9 +135,13 @@ class Violations:
         summary: str,
         hint: str | None = None,
         error: type[ObygazeError] = FixInput,
+        totals: Sequence[str] = (),
     ) -> None:
-        """Raise one error that lists all violations, if there are any."""
-        raise_together(summary, self, hint=hint, error=error)
+        """Raise one error that lists all violations, if there are any.
+
+        `totals` are lines that are printed where not all violations of a kind are.
+        """
+        raise_together(summary, self, hint=hint, error=error, totals=totals)
 
 
 def raise_together(
@@ -145,6 +149,7 @@ def raise_together(
     *files: Violations,
     hint: str | None = None,
     error: type[ObygazeError] = FixInput,
+    totals: Sequence[str] = (),
 ) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
     lines: list[str] = []
@@ -155,6 +160,8 @@ def raise_together(
     brief: list[str] = []
     if len(files) == 1:
         brief = files[0].by_kind()
+    if brief:
+        brief += totals
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")

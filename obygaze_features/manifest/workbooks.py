@@ -218,8 +218,9 @@ def header_index(
 ) -> int:
     """Return the row with the names of the columns, from 0.
 
-    It is the row that was chosen, else the first one that has all required columns, else the first
-    row that is not empty. A title above the table is no such row: an error lists the first rows.
+    It is the row that was chosen, else the first one that has all required columns, else the one
+    that has most of them (Nr is nr here), else the first row that is not empty. A title above the
+    table is no such row: an error lists the first rows.
 
     Args:
         sheet: The sheet, which is not empty.
@@ -242,6 +243,13 @@ def header_index(
             return index
     width_of = {index: _n_filled(sheet.rows[index]) for index in filled[:HEADER_ROWS]}
     widest = max(width_of.values())
+    n_required_of = {}
+    for index, width in width_of.items():
+        if 2 * width > widest:
+            n_required_of[index] = _n_required(sheet.rows[index], required)
+    closest = max(n_required_of, key=n_required_of.__getitem__)
+    if n_required_of[closest]:
+        return closest
     first = filled[0]
     # Names may be missing, but a title stands in one or two cells above many columns.
     if widest < 2 or 2 * width_of[first] > widest:
@@ -265,6 +273,12 @@ def header_index(
 def column_name(cell: str) -> str:
     """Return the text of a header cell as the name of a column: one line, single blanks."""
     return " ".join(cell.split())
+
+
+def _n_required(cells: Sequence[str], required: Sequence[str]) -> int:
+    """Return how many of the required columns a row names, in small or capital letters."""
+    names = {column_name(cell).casefold() for cell in cells}
+    return sum(name.casefold() in names for name in required)
 
 
 def _n_filled(cells: Sequence[str]) -> int:

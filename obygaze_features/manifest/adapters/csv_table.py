@@ -3,13 +3,13 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import few, table
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
@@ -60,7 +60,6 @@ FILLED_TABLE = Table(others=filled)
 # What a violation says, and what to do about it.
 CURES = {
     "it reads in cp1252": "--encoding with the one in which the words are right",
-    "unknown level": 'translate levels in a --mapping file: [levels] WORD = "EN"',
     "is already on line": (
         "leave one row for each clip; several annotators need --map annotator=COLUMN"
     ),
@@ -75,7 +74,40 @@ CURES = {
     IN_ONE_CELL: "save the table as CSV, or split its cells (Text to Columns)",
 }
 SEPARATORS = (",", ";", "/", "+", "&")
-_UNKNOWN_CONCEPT = re.compile(r"unknown concept '([^']*)'")
+# What a mapping has in place of a meaning that a person must write; `read_mapping` refuses it.
+TO_FILL_IN = "?"
+SHOWN_WORDS = 10
+
+
+@dataclass(frozen=True)
+class UnknownWords:
+    """The words of a table for levels and concepts that nothing translates, with their cells."""
+
+    levels: Counter[str] = field(default_factory=Counter)
+    concepts: Counter[str] = field(default_factory=Counter)
+
+    def __bool__(self) -> bool:
+        return bool(self.levels or self.concepts)
+
+    def in_words(self) -> list[str]:
+        """Return a line for each kind that has several words: the words, and in how many cells."""
+        lines = []
+        for kind, n_cells_of_word in vars(self).items():
+            words = []
+            for word, n_cells in n_cells_of_word.most_common():
+                words.append(f"{word!r} ({count(n_cells, 'cell')})")
+            if len(words) > 1:
+                lines.append(f"unknown {kind}: {few(words, SHOWN_WORDS)}")
+        return lines
+
+    def cures(self) -> list[str]:
+        """Return the lines of a mapping that translate the words."""
+        cures = []
+        if self.levels:
+            cures.append(_cure_of_words("levels", self.levels, "EN, HN, NS or S"))
+        if self.concepts:
+            cures.append(_cure_of_words("concepts", self.concepts, "a concept"))
+        return cures
 
 
 @dataclass(frozen=True)
@@ -156,6 +188,7 @@ def read(
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         header_row: The row with the names of the columns. [default: the first row that has them]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
+            Words of the table that are not known are in it, each with a ? to replace.
         name: The name of the manifest. By default that of the file.
 
     Commands:
@@ -201,7 +234,11 @@ def read(
         rows_with_ids = tuple(row_with_id(row, form) for row in table.rows)
         plan["clip_id"] = "clip_id"
     decimal_comma = table.delimiter != ","
-    cells = [_values_of_clip(row, plan, chosen, decimal_comma) for row in rows_with_ids]
+    unknown = UnknownWords()
+    cells = [
+        _values_of_clip(row, plan, chosen, decimal_comma, unknown)
+        for row in rows_with_ids
+    ]
     if form and "clip_id" in table.columns:
         _keep_given_ids(table.rows, cells)
     _check_ids(table.rows, cells)
@@ -217,8 +254,23 @@ def read(
     known_targets = dict(targets)
     if form:
         known_targets["clip_id"] = form
-    hint = _hint(table.columns, known_targets, violations, chosen)
-    violations.raise_if_any("the table cannot be imported", hint)
+    separator_meant = _likely_separator(unknown.concepts, chosen)
+    if separator_meant:
+        unknown = replace(unknown, concepts=Counter())
+    cures = _cures(table.columns, known_targets, violations, form)
+    if separator_meant:
+        cures.append(f"--separator '{separator_meant}'")
+    if unknown and write_mapping is not None and not Path(write_mapping).exists():
+        _write_mapping_to_fill_in(Path(write_mapping), chosen, table.rows, unknown)
+        cures.append(
+            f'replace each "{TO_FILL_IN}" in {write_mapping}, then the same command with'
+            f" --mapping {write_mapping}, without --write-mapping"
+        )
+    elif unknown:
+        cures += unknown.cures()
+    hint = "; ".join(cures) or "correct the cells that are listed above"
+    totals = unknown.in_words()
+    violations.raise_if_any("the table cannot be imported", hint, totals=totals)
     header = Header(
         chosen.dataset or csv.stem,
         modality_of,
@@ -275,6 +327,23 @@ def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappi
     return replace(mapping, columns=columns, levels=levels, concepts=meanings)
 
 
+def _write_mapping_to_fill_in(
+    path: Path,
+    mapping: TableMapping,
+    rows: Sequence[TableRow],
+    unknown: UnknownWords,
+) -> None:
+    """Write a mapping in which each unknown word has a question mark as its meaning."""
+    levels = dict.fromkeys(unknown.levels, TO_FILL_IN)
+    meanings = dict.fromkeys(unknown.concepts, TO_FILL_IN)
+    with_unknown = replace(
+        mapping,
+        levels={**mapping.levels, **levels},
+        concepts={**mapping.concepts, **meanings},
+    )
+    write_mapping_file(path, _used_mapping(with_unknown, rows))
+
+
 def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     """Return the different cells of a column that are not empty."""
     cells = (row.cells.get(column, "").strip() for row in rows)
@@ -309,39 +378,58 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
     return lines
 
 
-def _hint(
+def _cures(
     columns: Sequence[str],
     targets: Mapping[str, str],
     violations: Violations,
-    mapping: TableMapping,
-) -> str:
-    """Return what to do about a table that cannot be imported."""
+    form: str,
+) -> list[str]:
+    """Return what to do about a table that cannot be imported, except its unknown words."""
     problems = "\n".join(violations.lines)
     if IN_ONE_CELL in problems:
-        return CURES[IN_ONE_CELL]
+        return [CURES[IN_ONE_CELL]]
     cures = [cure for words, cure in CURES.items() if words in problems]
     unmapped = [name for name in NEEDED if name not in columns and name not in targets]
     if "required column is missing" in problems:
-        target = unmapped[0] if unmapped else "TARGET"
-        cures.append(f"--map {target}=COLUMN; the columns of the table: {few(columns)}")
-    if "unknown concept" in problems:
-        cures.append(_cure_of_concepts(problems, mapping))
+        columns_in_form = columns_of_form(form) if form else []
+        missing_in_form = [name for name in columns_in_form if name not in columns]
+        options = []
+        if missing_in_form:
+            missing_names = few(missing_in_form)
+            options.append(
+                f"--id with columns of the table in place of {missing_names}"
+            )
+        if unmapped or not missing_in_form:
+            target = unmapped[0] if unmapped else "TARGET"
+            options.append(f"--map {target}=COLUMN")
+        cure = " and ".join(options)
+        cures.append(f"{cure}; the columns of the table: {few(columns)}")
     if "is in the film" in problems:
         # The same clip number in another film: the cure of a repeated id is another one.
         cures = [cure for cure in cures if cure != CURES["is already on line"]]
         film, clip = (targets.get(name, name) for name in reversed(NEEDED))
         cures.append(f"--id '{{{film}}}-{{{clip}}}'")
-    return "; ".join(cures) or "correct the cells that are listed above"
+    return cures
 
 
-def _cure_of_concepts(problems: str, mapping: TableMapping) -> str:
-    """Return what to do about unknown concepts: another separator, or a translation."""
-    for text in _UNKNOWN_CONCEPT.findall(problems):
+def _cure_of_words(section: str, words: Collection[str], meaning: str) -> str:
+    """Return the lines of a mapping that translate unknown words."""
+    lines = _toml_lines(dict.fromkeys(words, TO_FILL_IN))
+    shown = few([f"[{section}]", *lines], SHOWN_WORDS + 1)
+    return (
+        f"--mapping FILE with these lines, and {meaning} for each ?: {shown}"
+        " (--write-mapping FILE writes them)"
+    )
+
+
+def _likely_separator(texts: Iterable[str], mapping: TableMapping) -> str:
+    """Return the separator of which these texts are known concepts, an empty one if none is."""
+    for text in texts:
         for separator in SEPARATORS:
             words = [word.strip() for word in text.split(separator)]
             if len(words) > 1 and any(mapping.concept(word) for word in words):
-                return f"--separator '{separator}'"
-    return 'translate concepts in a --mapping file: [concepts] WORD = "Look"'
+                return separator
+    return ""
 
 
 @dataclass(frozen=True)
@@ -635,7 +723,11 @@ def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
 
 
 def _values_of_clip(
-    row: TableRow, plan: Mapping[str, str], mapping: TableMapping, decimal_comma: bool
+    row: TableRow,
+    plan: Mapping[str, str],
+    mapping: TableMapping,
+    decimal_comma: bool,
+    unknown: UnknownWords,
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
     cells = {}
@@ -653,22 +745,29 @@ def _values_of_clip(
         cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-    _translate_level(row, cells, mapping)
-    _translate_concepts(row, cells, mapping)
+    _translate_level(row, cells, mapping, unknown)
+    _translate_concepts(row, cells, mapping, unknown)
     return cells
 
 
 def _translate_level(
-    row: TableRow, cells: dict[str, str], mapping: TableMapping
+    row: TableRow,
+    cells: dict[str, str],
+    mapping: TableMapping,
+    unknown: UnknownWords,
 ) -> None:
     word = cells.get("level", "").strip()
     cells["level"] = mapping.level(word) or ""
     if word and not cells["level"]:
         row.add("level", f"unknown level {word!r}")
+        unknown.levels[word] += 1
 
 
 def _translate_concepts(
-    row: TableRow, cells: dict[str, str], mapping: TableMapping
+    row: TableRow,
+    cells: dict[str, str],
+    mapping: TableMapping,
+    unknown: UnknownWords,
 ) -> None:
     text = cells.get("concepts", "")
     names: list[str] = []
@@ -678,6 +777,8 @@ def _translate_concepts(
         name = mapping.concept(word.strip())
         if name:
             names.append(name)
-        else:
-            row.add("concepts", f"unknown concept {word.strip()!r}")
+            continue
+        row.add("concepts", f"unknown concept {word.strip()!r}")
+        if word.strip():
+            unknown.concepts[word.strip()] += 1
     cells["concepts"] = "|".join(names)

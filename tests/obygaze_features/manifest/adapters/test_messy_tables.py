@@ -105,8 +105,8 @@ def test_forms_and_cells_that_make_no_id_are_refused(
 @pytest.mark.parametrize(
     ("header", "row", "problem", "cure"),
     [
-        ("level", "oui", "unknown level 'oui'", '[levels] WORD = "EN"'),
-        ("concepts", "sun", "unknown concept 'sun'", '[concepts] WORD = "Look"'),
+        ("level", "oui", "unknown level 'oui'", '[levels], oui = "?"'),
+        ("concepts", "sun", "unknown concept 'sun'", '[concepts], sun = "?"'),
         ("concepts", '"Look, Body"', "'Look, Body'", "--separator ','"),
         ("concepts", "Look/Body", "'Look/Body'", "--separator '/'"),
         ("start_s,end_s", "1:10,1:20", "may be minutes or hours", "0:01:10"),
@@ -123,6 +123,82 @@ def test_each_kind_of_problem_is_listed_once_and_has_its_cure(
     assert any(line.endswith("more like this") for line in lines)
     assert len(lines) < 15
     assert cure in lines[-1]
+
+
+def test_every_unknown_word_is_listed_with_its_cells_and_its_line_of_a_mapping(
+    tmp_path: Path,
+) -> None:
+    words = ["ja"] * 4 + ["nein", "kaum", "deutlich", "sehr stark", "nein"]
+    rows = "".join(f"c{n},m,{word}\n" for n, word in enumerate(words))
+    data = f"clip_id,movie_id,level\n{rows}".encode()
+    lines = imported(tmp_path, data)
+    assert (
+        "unknown levels: 'ja' (4 cells), 'nein' (2 cells), 'kaum' (1 cell),"
+        " 'deutlich' (1 cell), 'sehr stark' (1 cell)"
+    ) in lines
+    assert lines[-1] == (
+        "  Try: --mapping FILE with these lines, and EN, HN, NS or S for each ?: [levels],"
+        ' ja = "?", nein = "?", kaum = "?", deutlich = "?", "sehr stark" = "?"'
+        " (--write-mapping FILE writes them)"
+    )
+
+
+def test_a_mapping_to_fill_in_is_written_although_the_import_fails(
+    tmp_path: Path,
+) -> None:
+    data = b"clip_id,film,gaze,why\nc1,m,ja,Look|Licht\nc2,m,nein,\nc3,m,HN,Body\n"
+    columns = ("--map", "movie_id=film", "--map", "level=gaze", "--map", "concepts=why")
+    lines = imported(tmp_path, data, *columns, "--write-mapping", "m.toml")
+    assert lines[-1] == (
+        '  Try: replace each "?" in m.toml, then the same command with --mapping m.toml,'
+        " without --write-mapping"
+    )
+    text = (tmp_path / "m.toml").read_text("utf-8")
+    assert '[levels]\nja = "?"\nnein = "?"\n' in text
+    assert '[concepts]\nLicht = "?"\n' in text
+    # As it is, it is refused: no word gets a meaning that nobody chose.
+    refused = imported(tmp_path, data, "--mapping", "m.toml")
+    assert any("levels.ja: must be one of EN, HN, NS, S, got '?'" in x for x in refused)
+    filled = text.replace('ja = "?"', 'ja = "S"').replace('nein = "?"', 'nein = "EN"')
+    filled = filled.replace('Licht = "?"', 'Licht = "Posture"')
+    (tmp_path / "m.toml").write_text(filled, "utf-8")
+    lines = imported(tmp_path, data, "--mapping", "m.toml")
+    assert lines == ["manifests/t.toml: 3 clips of 1 film (EN 1, HN 1, S 1)"]
+
+
+def test_a_file_that_is_there_is_not_replaced_by_a_mapping_to_fill_in(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "m.toml").write_text("mine", "utf-8")
+    data = b"clip_id,movie_id,level\nc1,m,ja\n"
+    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
+    assert "unknown level 'ja'" in lines[0]
+    assert (tmp_path / "m.toml").read_text("utf-8") == "mine"
+
+
+def test_a_wrong_separator_is_no_word_to_translate(tmp_path: Path) -> None:
+    data = b'clip_id,movie_id,concepts\nc1,m,"Look, Body"\nc2,m,Look||Body\n'
+    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
+    assert lines[-1] == "  Try: --separator ','"
+    assert not (tmp_path / "m.toml").exists()
+
+
+def test_a_wrong_column_of_a_form_of_ids_is_named_first(tmp_path: Path) -> None:
+    rows = [["Clips of 2024"], ["Nr", "Film", "Blick"], [1, "lake", "S"]]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    form = ("--map", "movie_id=Film", "--id", "{Film}-{nr:03d}")
+    lines = imported_workbook(tmp_path, path, *form)
+    assert lines[0] == (
+        "t.xlsx:2: column 'nr': required column is missing (did you mean 'Nr'?)"
+    )
+    assert lines[-1] == (
+        "  Try: --id with columns of the table in place of nr;"
+        " the columns of the table: Nr, Film, Blick"
+    )
+    both = imported_workbook(tmp_path, path, "--id", "{Film}-{nr:03d}")
+    assert both[-1].startswith(
+        "  Try: --id with columns of the table in place of nr and --map movie_id=COLUMN"
+    )
 
 
 def test_a_clip_that_is_listed_twice_is_told_about_annotators(tmp_path: Path) -> None:
