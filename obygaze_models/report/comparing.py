@@ -8,7 +8,7 @@ from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Listing
-from obygaze_models.protocols.runner.records import Run, read_folder
+from obygaze_models.protocols.runner.records import Run, listed_runs, read_folder
 
 if TYPE_CHECKING:
     from obygaze_models.report.compared_runs import ComparedRuns
@@ -53,7 +53,7 @@ def compare(
     place = Workspace.of(workspace)
     opened = [
         run if isinstance(run, Run) else read_folder(place.existing("runs", run))
-        for run in runs
+        for run in listed_runs(runs)
     ]
     return compare_runs(opened, metric).sorted(sort)
 

@@ -9,7 +9,7 @@ from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store import Store, open_store
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.records import Run, listed_runs
 
 Format = Literal["html", "md", "latex", "csv"]
 
@@ -73,7 +73,7 @@ def report(
     its_workspace = Workspace.of(workspace)
     folders = [
         run.folder if isinstance(run, Run) else its_workspace.existing("runs", run)
-        for run in runs
+        for run in listed_runs(runs)
     ]
     page = None if output is None else Path(output)
     opened = None if maps is None else open_store(maps, workspace=workspace)

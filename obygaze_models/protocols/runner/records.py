@@ -265,6 +265,19 @@ def read_run(
     return read_folder(Workspace.of(workspace).existing("runs", run))
 
 
+def listed_runs(
+    runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
+) -> list[PathLike | Run]:
+    """Return runs that were given one after another or as a list."""
+    listed: list[PathLike | Run] = []
+    for given in runs:
+        if isinstance(given, list | tuple):
+            listed += given
+        else:
+            listed.append(given)
+    return listed
+
+
 def read_folder(folder: Path) -> Run:
     """Return the run of a folder; a file that changed since the run was written is an error."""
     if (folder / "runs").is_dir() and not (folder / RUN_FILE).exists():

@@ -24,7 +24,7 @@ from obygaze_models.protocols.results.concepts import ConceptVectors
 from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
 from obygaze_models.protocols.results.levels import LevelOrder
 from obygaze_models.protocols.results.localisation import FilmWindows
-from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.protocols.runner.records import listed_runs, read_run
 
 
 def test_a_record_is_the_same_by_attribute_and_by_key() -> None:
@@ -204,3 +204,9 @@ def test_what_is_no_run_is_said_with_the_way_to_one(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="a workspace, not a run") as found:
         read_run(tmp_path / "colleague")
     assert found.value.hint == f"-C {tmp_path / 'colleague'}, and one of first"
+
+
+def test_runs_may_be_given_as_a_list() -> None:
+    assert listed_runs(["a", "b"]) == ["a", "b"]
+    assert listed_runs([["a", Path("b")], "c"]) == ["a", Path("b"), "c"]
+    assert listed_runs([("a",)]) == ["a"]
