@@ -271,10 +271,10 @@ def listed_runs(
     """Return runs that were given one after another or as a list."""
     listed: list[PathLike | Run] = []
     for given in runs:
-        if isinstance(given, list | tuple):
-            listed += given
-        else:
+        if isinstance(given, str | os.PathLike | Run):
             listed.append(given)
+        else:
+            listed += given
     return listed
 
 
