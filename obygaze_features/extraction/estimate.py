@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights
-from obygaze_features.core.console import few, human, table
+from obygaze_features.core.console import count, few, human, table
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.machine import duration
 from obygaze_features.core.workspace import Workspace
@@ -32,6 +32,8 @@ from obygaze_features.store.format.records import Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
 from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.film import kept_end_s
+from obygaze_features.video.index import overshoot
 from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3
@@ -98,6 +100,7 @@ class CostEstimate:
     device: str = "cpu"
     idle_gpus: Sequence[str] = ()
     without_torch: Sequence[str] = ()
+    too_long: Mapping[str, str] = field(default_factory=dict)
 
     def hours(self) -> dict[str, float | None]:
         """Return the hours to decode, to compute and in all, of what is left; None if unknown.
@@ -133,6 +136,13 @@ class CostEstimate:
             )
         for name, why in self.unreadable.items():
             messages.append(f"{name} cannot be decoded: {why}")
+        if self.too_long:
+            first, why = next(iter(self.too_long.items()))
+            n_clips = count(len(self.too_long), "clip")
+            messages.append(
+                f"{n_clips} of the films tried here end too long after their film"
+                f" (times are in seconds), such as {first}: {why}"
+            )
         if self.with_video < self.clips:
             n_without = self.clips - self.with_video
             messages.append(f"{n_without} clips have no video: their rows stay missing")
@@ -260,6 +270,7 @@ def estimate(
     probed = sorted(readable)[::step][:n_probed]
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures)
+    too_long = _too_long(plan, probed)
     if timed:
         stores = [
             _timed(store, target, workspace, shares[0])
@@ -285,6 +296,7 @@ def estimate(
         device=",".join(share.device for share in shares),
         idle_gpus=unused_gpus,
         without_torch=without_torch,
+        too_long=too_long,
     )
 
 
@@ -305,6 +317,29 @@ def _readable_rows(
         if Path(plan.rows[row].video).is_file():
             readable.add(row)
     return readable
+
+
+def _too_long(plan: ExtractPlan, probed: Sequence[int]) -> dict[str, str]:
+    """Return the clips that end too long after their film, of the films of probed rows.
+
+    The length of a film is known there if it holds several clips, since its index is kept.
+    """
+    indexes = Workspace(Path(plan.workspace)).folder("indexes")
+    videos = {plan.rows[row].video for row in probed} & plan.shared_films
+    end_of_film = {
+        video: kept_end_s(Path(video), indexes)
+        for video in sorted(videos)
+        if Path(video).is_file()
+    }
+    reasons = dict[str, str]()
+    for clip in plan.rows:
+        film_end_s = end_of_film.get(clip.video)
+        if film_end_s is None:
+            continue
+        reason = overshoot(film_end_s, clip.start_s, clip.end_s)
+        if reason is not None:
+            reasons[clip.clip_id] = reason
+    return reasons
 
 
 def _timed(

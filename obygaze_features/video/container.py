@@ -60,6 +60,7 @@ REASONS = {
     "no-frames": "use another copy of the file",
     "truncated": "use another copy of the file; this one is incomplete",
     "outside": "use a start before the end of the video",
+    "too-long": "use an end within the video, in seconds, or none",
     "damaged": "use another copy of the file, or a higher --max-substituted",
     "too-large": "use a smaller --size or --count",
     "timeout": "use a longer time limit, or another copy of the file",

@@ -20,7 +20,7 @@ from obygaze_features.video.decoded_clip import (
     new_arrays,
 )
 from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
-from obygaze_features.video.index import FrameIndex, Ints, span_of
+from obygaze_features.video.index import FrameIndex, Ints, overshoot, span_of
 from obygaze_features.video.packets import DecodedOrder
 from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
 
@@ -258,6 +258,12 @@ class _ClipDecoder:
         if span[0] >= span[1]:
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="outside"
+            )
+        film_end_s = self.source.film.end_s(index)
+        too_long = overshoot(film_end_s, self.start_s, self.end_s)
+        if self.ranks is None and too_long is not None:
+            raise BadVideo(
+                too_long, path=self.source.path, stage="decode", reason="too-long"
             )
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 

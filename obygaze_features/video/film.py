@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -164,6 +165,13 @@ def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
         return index if index.timed else exact_index(source), shape
 
 
+def kept_end_s(path: Path, indexes: Path) -> float | None:
+    """Return when a film ends, from its kept index; None if there is none."""
+    file = _index_file(path, indexes)
+    film = _read_kept(file, partial(_unpacked_film, folder=file.parent))
+    return None if film is None else film.end_s(film.index)
+
+
 def exact_index(source: VideoSource) -> FrameIndex:
     """Return the exact index, which decoding everything gives: which packets show a picture."""
     decoded = decoded_order(source)
@@ -250,7 +258,7 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
 
     if indexes is None:
         return read()
-    folder = indexes / quick_sha256(path)[1]
+    file = _index_file(path, indexes)
 
     def make() -> Values:
         film = read()
@@ -262,16 +270,23 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
         }
         return {**index, **facts}
 
-    def unpack(values: Values) -> Film:
-        index = FrameIndex(
-            **{name: value for name, value in values.items() if name in _INDEX}
-        )
-        broken, declared_s, offset = (
-            values[n] for n in ("is_broken", "declared_s", "offset")
-        )
-        return Film(index, broken, declared_s, offset, folder)
+    unpack = partial(_unpacked_film, folder=file.parent)
+    return _read_or_make(file, make, unpack, progress)
 
-    return _read_or_make(folder / "index.npz", make, unpack, progress)
+
+def _index_file(path: Path, indexes: Path) -> Path:
+    """Return the file that keeps the index of a film."""
+    return indexes / quick_sha256(path)[1] / "index.npz"
+
+
+def _unpacked_film(values: Values, folder: Path) -> Film:
+    index = FrameIndex(
+        **{name: value for name, value in values.items() if name in _INDEX}
+    )
+    broken, declared_s, offset = (
+        values[n] for n in ("is_broken", "declared_s", "offset")
+    )
+    return Film(index, broken, declared_s, offset, folder)
 
 
 def _read(
@@ -357,6 +372,21 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
+def _version() -> str:
+    """Return what a kept file must have been written by: versions may index a film differently."""
+    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
+
+
+def _read_kept(file: Path, unpack: Callable[[Values], T]) -> T | None:
+    """Return the content of a file; None if it is missing or invalid."""
+    with suppress(*DAMAGE):
+        with np.load(file, allow_pickle=False) as arrays:
+            values = {name: arrays[name] for name in arrays.files}
+        if values.pop("version") == _version():
+            return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
+    return None
+
+
 def _read_or_make(
     file: Path,
     make: Callable[[], Values],
@@ -365,30 +395,20 @@ def _read_or_make(
 ) -> T:
     """Return the content of a file; make it if it is missing or invalid, in one process only."""
 
-    version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-
-    def read() -> T | None:
-        with suppress(*DAMAGE):
-            with np.load(file, allow_pickle=False) as arrays:
-                values = {name: arrays[name] for name in arrays.files}
-            if values.pop("version") == version:
-                return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
-        return None
-
-    value = read()
+    value = _read_kept(file, unpack)
     if value is not None:
         return value
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
     with locked(file.parent, progress) if file.parent.is_dir() else nullcontext():
-        value = read()
+        value = _read_kept(file, unpack)
         if value is not None:
             return value
         values = make()
         stored = {name: value for name, value in values.items() if value is not None}
         data = io.BytesIO()
-        np.savez_compressed(data, version=np.array(version), **stored)
+        np.savez_compressed(data, version=np.array(_version()), **stored)
         with suppress(OSError):
             write_atomic(file, data.getvalue())
     return unpack(values)

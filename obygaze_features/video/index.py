@@ -26,6 +26,9 @@ Damage = set[tuple[int, bool]]
 NO_PTS = np.iinfo(np.int64).min
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
+# A part may end this long after its film, or this share of its length, whichever is more.
+OVERSHOOT_S = 1.0
+OVERSHOOT_SHARE = 0.1
 
 Sampling = Literal["even", "keyframes", "fps"]
 
@@ -321,6 +324,23 @@ def span_of(
     if first == stop == 0 and len(times_s) and end > ROUNDING_S:
         return 0, 1
     return first, stop
+
+
+def overshoot(
+    film_end_s: float, start_s: float | None, end_s: float | None
+) -> str | None:
+    """Return how a part ends too long after its film; None for one that does not.
+
+    Too long is more than `OVERSHOOT_S` and more than `OVERSHOOT_SHARE` of the part: times that were
+    rounded, or measured on another copy of the film, are a little after its end.
+    """
+    if end_s is None:
+        return None
+    after_s = end_s - film_end_s
+    length_s = end_s - max(start_s or 0.0, 0.0)
+    if after_s <= OVERSHOOT_S or after_s <= OVERSHOOT_SHARE * length_s:
+        return None
+    return f"the part ends at {end_s:g} s, the film at {film_end_s:.2f} s"
 
 
 def sample(

@@ -97,6 +97,11 @@ class Film:
         candidates = candidates[self.index.size[candidates] == packet.size]
         return int(candidates[0]) if len(candidates) == 1 else None
 
+    def end_s(self, index: FrameIndex) -> float:
+        """Return when the film ends: after its last picture, or as its header says, if later."""
+        last_picture_s = float(index.times_s[-1]) + index.last_s
+        return max(last_picture_s, self.declared_s)
+
     def missing_share(
         self, index: FrameIndex, span: tuple[int, int], end_s: float | None
     ) -> float:

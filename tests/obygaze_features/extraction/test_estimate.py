@@ -13,6 +13,7 @@ import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import call_obygaze, run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
+from support.videos import write_video
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.workspace import Workspace
@@ -28,6 +29,7 @@ from obygaze_features.extraction.estimate import (
 )
 from obygaze_features.extraction.plan import Target, make_plan
 from obygaze_features.extraction.run import Resources
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.read.reader import open_store
 
 XCLIP, LSMDC = "xclip-b32-k400", "xclip-lsmdc-b32"
@@ -256,6 +258,24 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     first, second = _plan(tmp_path, "-b", "descriptors")["obstacles"]
     assert first == "1 videos of the manifest are missing: tt0-002"
     assert second.startswith("tt0-000 cannot be decoded: ")
+
+
+def test_clips_in_milliseconds_are_counted_in_a_film_that_is_read(
+    tmp_path: Path,
+) -> None:
+    write_video(tmp_path / "night.mp4", numbers=range(50), size=(64, 48))
+    spans = {"a": (0.0, 1.0), "b": (0.0, 3000.0), "c": (1.0, 3000.0), "d": (1.5, 2.4)}
+    clips = tuple(
+        Clip(name, "night", video="night.mp4", start_s=start_s, end_s=end_s)
+        for name, (start_s, end_s) in spans.items()
+    )
+    header = Header("Night", {}, video_root=str(tmp_path))
+    keep_manifest(Manifest("films", header, clips), tmp_path)
+    estimated = _plan(tmp_path, "-b", "descriptors")
+    assert list(estimated["too_long"]) == ["b", "c"]
+    (obstacle,) = estimated["obstacles"]
+    assert obstacle.startswith("2 clips of the films tried here end too long after")
+    assert obstacle.endswith("b: the part ends at 3000 s, the film at 2.00 s")
 
 
 def test_a_missing_torch_is_an_obstacle_with_the_extra_to_install(world: Path) -> None:

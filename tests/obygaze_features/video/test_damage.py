@@ -14,6 +14,7 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import probe
+from obygaze_features.video.index import overshoot
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 
@@ -297,6 +298,35 @@ def test_a_part_before_the_beginning(clean: Path) -> None:
     with pytest.raises(BadVideo, match="before the video begins") as caught:
         decode_clip(clean, View(8), end_s=0.0)
     assert caught.value.reason == "outside"
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s"), [(None, 3000.0), (0.0, 5.001), (-900.0, 5.5), (3.0, 5.5)]
+)
+def test_a_part_that_ends_long_after_its_film(
+    clean: Path, start_s: float | None, end_s: float
+) -> None:
+    # The film has 100 pictures at 25 a second.
+    times = rf"the part ends at {end_s:g} s, the film at 4\.00 s"
+    with pytest.raises(BadVideo, match=times) as caught:
+        decode_clip(clean, View(8), start_s=start_s, end_s=end_s)
+    assert caught.value.reason == "too-long"
+
+
+@pytest.mark.parametrize("end_s", [4.0, 4.5, 5.0])
+def test_a_part_that_ends_a_little_after_its_film_is_cut(
+    clean: Path, end_s: float
+) -> None:
+    to_the_end = decode_clip(clean, View(8), start_s=3.0)
+    longer = decode_clip(clean, View(8), start_s=3.0, end_s=end_s)
+    assert longer.index.tolist() == to_the_end.index.tolist()
+
+
+def test_a_tenth_of_a_long_part_may_lie_after_the_film() -> None:
+    assert overshoot(100.0, 0.0, 111.0) is None
+    assert overshoot(100.0, 0.0, 112.0) is not None
+    assert overshoot(100.0, 80.0, 102.5) is not None
+    assert overshoot(100.0, None, None) is None
 
 
 def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
