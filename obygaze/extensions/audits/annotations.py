@@ -5,6 +5,7 @@ film are alike, so they are exchanged only within films.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,10 +15,10 @@ import numpy as np
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
-from obygaze.extensions.audits.texts import CONCEPTS
+from obygaze.extensions.audits.texts import CONCEPTS, column_names
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
-from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest import Clip, Manifest, read_manifest
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -143,7 +144,8 @@ def audit_annotations(
 
     Args:
         manifest: The manifest, or its name or path.
-        column: The column, with values joined by `|`.
+        column: The column, with values joined by `|`, or several, separated by commas; their values
+            are corrected together.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
         view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
@@ -157,16 +159,20 @@ def audit_annotations(
 
     Commands:
         obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
-        obygaze audit annotations moviegraphs --column emotions --min-count 5 \\
+        obygaze audit annotations obygaze12 --column emotions,relationships --min-count 5 \\
             --x 'level == S' --y 'level == EN' --figure figures/emotions
         obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
     manifest = read_manifest(manifest, workspace=workspace)
     manifest = manifest.view(view or manifest.usual_view)
-    _check_column(manifest, column)
+    columns = column_names(column)
+    if not columns:
+        raise FixInput("expected a column, got none", hint="--column emotions")
+    for name in columns:
+        _check_column(manifest, name)
     (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
-    cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]
-    cells_y = [frozenset(manifest[clip].values(column)) for clip in ids_y]
+    cells_x = [_values_of(manifest[clip], columns) for clip in ids_x]
+    cells_y = [_values_of(manifest[clip], columns) for clip in ids_y]
     films_x = [manifest[clip].movie_id for clip in ids_x]
     films_y = [manifest[clip].movie_id for clip in ids_y]
     counts = Counter(chain.from_iterable([*cells_x, *cells_y]))
@@ -196,6 +202,16 @@ def audit_annotations(
         tests=with_holm(tests),
         intervals=tuple(intervals),
     )
+
+
+def _values_of(clip: Clip, columns: Sequence[str]) -> frozenset[str]:
+    """Return the values of a clip; of several columns with the name of each before its values."""
+    if len(columns) == 1:
+        return frozenset(clip.values(columns[0]))
+    values: set[str] = set()
+    for column in columns:
+        values |= {f"{column}: {value}" for value in clip.values(column)}
+    return frozenset(values)
 
 
 def _check_column(manifest: Manifest, column: str) -> None:

@@ -21,6 +21,7 @@ from obygaze_features.manifest.adapters import (
     source_of,
 )
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, row_with_id
+from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 from obygaze_features.manifest.io import (
     clips_of,
     manifest_path,
@@ -45,6 +46,8 @@ from obygaze_features.manifest.vocabulary import (
 )
 
 NEEDED = ("clip_id", "movie_id")
+# A file of MovieGraphs' graphs in place of a table.
+GRAPHS = ".json"
 TIMES = ("start_s", "end_s")
 CONSTANT = "="
 IN_ONE_CELL = "one cell has all columns"
@@ -466,9 +469,12 @@ def join_columns(
     several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
     lake-001 is also one of the clips that annotators made of it (given_clip_id).
 
+    A .json file has graphs of MovieGraphs: emotions, interactions, relationships, situation and
+    place become columns.
+
     Args:
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
-        csv: The table: a CSV file, or a spreadsheet (.xlsx, .xls, .ods).
+        csv: The table: a CSV file, a spreadsheet (.xlsx, .xls, .ods), or graphs (.json).
         columns: Rename a column.
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         header_row: The row with the names of the columns. [default: the first row that has them]
@@ -477,7 +483,8 @@ def join_columns(
 
     Commands:
         obygaze manifest join obygaze12 emotions.csv
-        obygaze manifest join obygaze12 graphs.csv --map clip_id=scene --map emotion=attribute
+        obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
+        obygaze manifest join obygaze12 graphs.json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
@@ -511,15 +518,21 @@ def join(
     targets = {"clip_id": "clip_id", **(columns or {})}
     source = source_of(csv)
     violations = Violations(csv, targets)
-    table = read_table(
-        csv,
-        required=list(dict.fromkeys(targets.values())),
-        delimiter=None,
-        skip_blank=True,
-        violations=violations,
-        sheet=sheet,
-        header_row=header_row,
-    )
+    if csv.suffix == GRAPHS:
+        table = read_graphs(csv, violations)
+        violations.raise_if_any("these are not graphs of MovieGraphs")
+        if columns:
+            raise FixUsage("--map is for tables, graphs have columns of their own")
+    else:
+        table = read_table(
+            csv,
+            required=list(dict.fromkeys(targets.values())),
+            delimiter=None,
+            skip_blank=True,
+            violations=violations,
+            sheet=sheet,
+            header_row=header_row,
+        )
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     rows: dict[str, list[TableRow]] = {}

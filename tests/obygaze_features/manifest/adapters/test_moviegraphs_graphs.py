@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import json
 import os
 import pickle
 import subprocess
@@ -16,6 +16,10 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.pages import guide_blocks
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 
 # Film, scenes of the graph (several where they were merged), level, emotion.
 GRAPHS = [
@@ -71,23 +75,33 @@ def films(classes: ModuleType) -> dict[str, Any]:
         edges = defaultdict(dict, {7: {2: {}}})
         graph = made(classes.DiGraph, node=nodes, adj=edges, graph={})
         clip = made(
-            classes.ClipGraph, G=graph, video={"scene": scenes, "ss": 1, "es": 3}
+            classes.ClipGraph,
+            G=graph,
+            video={"scene": scenes, "ss": 1, "es": 3},
+            situation="party; quarrel",
+            scene_label="kitchen",
         )
         empty = made(classes.MovieGraph, imdb_key=film, clip_graphs=OrderedDict())
         found.setdefault(film, empty).clip_graphs[scenes[0]] = clip
     return found
 
 
-def run_program(folder: Path, data: bytes) -> list[list[str]]:
-    """The rows of the table that the guide's program makes of a pickle."""
+def run_program(folder: Path, data: bytes) -> list[dict[str, str]]:
+    """The rows of the graphs that the guide's program makes of a pickle."""
     (program,) = [
         block.text for block in guide_blocks() if block.marks.get("file") == "graphs.py"
     ]
     (folder / "graphs.pkl").write_bytes(data)
     words = [sys.executable, "-c", program, "graphs.pkl"]
     subprocess.run(words, cwd=folder, check=True, timeout=60)
-    with (folder / "graphs.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
+    return rows_of(folder / "graphs.json")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    violations = Violations(path)
+    table = read_graphs(path, violations)
+    violations.raise_if_any("these are not graphs")
+    return [dict(row.cells) for row in table.rows]
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -95,19 +109,81 @@ def test_each_scene_of_a_graph_is_a_row(
     classes: ModuleType, tmp_path: Path, protocol: int
 ) -> None:
     rows = run_program(tmp_path, pickle.dumps(films(classes), protocol))
-    assert rows[:4] == [
-        ["clip_id", "emotions", "interactions", "relationships"],
-        ["tt1-001", "angry|calm, then sad", "asks|looks at", ""],
-        ["tt1-002", "angry|calm, then sad", "asks|looks at", ""],
-        ["tt1-003", "angry|calm, then sad", "asks|looks at", ""],
+    values = {
+        "emotions": "angry|calm, then sad",
+        "interactions": "asks|looks at",
+        "relationships": "",
+        "situation": "party|quarrel",
+        "place": "kitchen",
+    }
+    assert rows[:3] == [
+        {"clip_id": "tt1-001", **values},
+        {"clip_id": "tt1-002", **values},
+        {"clip_id": "tt1-003", **values},
     ]
-    assert [row[0] for row in rows[4:]] == [
+    assert [row["clip_id"] for row in rows[3:]] == [
         "tt1-005",
         "tt1-008",
         "tt2-001",
         "tt2-004",
         "tt2-112",
     ]
+    first = json.loads((tmp_path / "graphs.json").read_text("utf-8"))[0]
+    assert first["edges"] == [{"source": 7, "target": 2}]
+
+
+def test_one_graph_as_it_was_annotated(tmp_path: Path) -> None:
+    path = tmp_path / "clip.json"
+    graph = {
+        "video": "/videos/tt0108160/scene-011.ss-0053.es-0056.avi",
+        "situation": "date",
+        "scene": "",
+        "sentence_description": "They meet.",
+        "nodes": [
+            {"id": 1, "type": "entity", "name": "Ann", "node_id": 0},
+            {"id": 2, "type": "attribute", "name": "emo: shy | glad "},
+            {"id": 3, "type": "attribute", "name": "gen:female"},
+            {"id": 4, "type": "relationship", "name": "friend"},
+        ],
+        "edges": [],
+    }
+    path.write_text(json.dumps(graph))
+    assert rows_of(path) == [
+        {
+            "clip_id": "tt0108160-011",
+            "emotions": "shy / glad",
+            "interactions": "",
+            "relationships": "friend",
+            "situation": "date",
+            "place": "",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not valid JSON"),
+        ("3", "expected a list of graphs"),
+        ("[]", "expected a list of graphs"),
+        ("[3]", "expected an object with the keys"),
+        ('[{"video": "tt1/scene-001"}]', "nodes must be a list"),
+        ('[{"video": "tt1/scene-001", "nodes": [3]}]', "a node must be an object"),
+        ('[{"video": "a.avi", "nodes": []}]', "video must name film and scene"),
+        ('[{"video": [], "nodes": []}]', "video must name film and scene"),
+        ('[{"video": "tt1/scene-001", "nodes": [{"type": "x"}]}]', "a text 'name'"),
+        (
+            '[{"video": "tt1/scene-001", "nodes": [], "situation": 3}]',
+            "situation must be a text",
+        ),
+    ],
+)
+def test_what_is_no_graph(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "graphs.json"
+    path.write_text(text)
+    with pytest.raises(FixInput) as caught:
+        rows_of(path)
+    assert message in "\n".join([str(caught.value), *caught.value.details])
 
 
 def test_no_code_of_the_file_runs(
@@ -119,7 +195,7 @@ def test_no_code_of_the_file_runs(
     pickle.loads(data)  # noqa: S301
     assert Path("ran").is_dir(), "an ordinary reader runs it"
     Path("ran").rmdir()
-    assert len(run_program(tmp_path, data)) == 9
+    assert len(run_program(tmp_path, data)) == 8
     assert not Path("ran").exists()
 
 
@@ -137,12 +213,14 @@ def test_emotions_become_a_column_and_are_tested_within_films(
         "manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path
     ).ok()
     joined = call_obygaze(
-        "manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path
+        "manifest", "join", "toy", "graphs.json", "--json", cwd=tmp_path
     ).ok()
     assert joined.json()["columns"] == {
         "emotions": 8,
         "interactions": 8,
         "relationships": 0,
+        "situation": 8,
+        "place": 8,
     }
     words = (
         "--column",
@@ -163,3 +241,18 @@ def test_emotions_become_a_column_and_are_tested_within_films(
     # exchanges only this one has 4 angry S clips, where 2.13 are expected; none has fewer than 1.
     p = found["angry"]["p_blocked"]
     assert (p["two_sided"], p["greater"]) == pytest.approx((1 / 30, 1 / 30))
+    both = call_obygaze(
+        *("audit", "annotations", "toy", "--column", "emotions,place"),
+        *("--x", "level == S", "--y", "level == EN", "--json"),
+        cwd=tmp_path,
+    )
+    values = {value["value"]: value for value in both.ok().json()["values"]}
+    assert set(values) == {
+        "emotions: angry",
+        "emotions: calm, then sad",
+        "emotions: happy",
+        "place: kitchen",
+    }
+    assert values["emotions: angry"]["p_blocked"] == p
+    # Four tests: the smallest p is multiplied by four.
+    assert values["emotions: angry"]["p_holm"] == pytest.approx(4 / 30)
