@@ -26,7 +26,11 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.runner.comparisons import drawn_over_films
+from obygaze_models.protocols.runner.comparisons import (
+    as_sure_as,
+    drawn_over_films,
+    p_values,
+)
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import short_metric, shown_metrics
 from obygaze_models.protocols.runner.tested_cells import (
@@ -329,14 +333,18 @@ def _difference(
     )
     if not np.isfinite(drawn.value):
         return None
+    confidence = float(settings.get("confidence", 0.95))
     interval, _ = interval_of(
         drawn.draws,
         drawn.value,
         drawn.n_films,
-        float(settings.get("confidence", 0.95)),
+        confidence,
         inflation=drawn.inflation,
     )
     low, high = interval.ends
+    if low is not None:
+        p = p_values(other, first, metric, clips.films).p_sign_flip
+        low, high = as_sure_as(p, interval, confidence).ends
     difference = RunDifference(
         value=drawn.value,
         low=low,

@@ -19,6 +19,7 @@ from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.metrics import Confusion, divide
 from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.tested_cells import ClipNumbers, cells_of_run
 from obygaze_models.report import compared_runs
@@ -93,6 +94,33 @@ def test_cells_of_runs_that_share_a_test_set_have_the_values_of_the_run(
         assert cell.value[metric] == pytest.approx(value, abs=1e-12)
     n_fitted = max(fold.n_train + fold.n_validation for fold in record.folds)
     assert cell.inflation == pytest.approx(1 + record.n_test / n_fitted)
+
+
+@pytest.mark.parametrize(("seed", "reaches_to_0"), [(0, True), (5, False)])
+def test_the_interval_of_two_runs_is_that_of_one_run_with_both_stores(
+    tmp_path: Path, seed: int, reaches_to_0: bool
+) -> None:
+    """It reached to 0 in the report of one run, and not between two runs."""
+    manifest = with_folds(films(14, 60, seed=2))
+    protocol = quick("paper-table2", *ONE_CELL)
+    strong = planted(manifest, width=14, seed=seed)
+    weak = planted(manifest, width=14, seed=seed + 20, strength=0.6)
+    stores = {
+        "a": store_of(tmp_path / "a", manifest, strong),
+        "b": store_of(tmp_path / "b", manifest, weak),
+    }
+    runs = []
+    for name, store in stores.items():
+        runs.append(run_on(tmp_path / f"run-{name}", protocol, manifest, {name: store}))
+    both = run_on(tmp_path / "both", protocol, manifest, stores)
+    (of_one_run,) = both.of(Comparison)
+    (cell,) = compare_runs(runs, "ap").cells
+    _, difference = cell.differences
+    assert difference is not None
+    assert difference.value == pytest.approx(-of_one_run.difference)
+    low, high = of_one_run.ci
+    assert (low == 0) == reaches_to_0
+    assert (difference.low, difference.high) == pytest.approx((-high, -low))
 
 
 def test_runs_are_compared_by_ap_where_no_cell_has_the_primary_metric(
