@@ -298,6 +298,11 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     in_a_group: set[str] = set()
     modality_of_group: dict[str, str] = {}
     for group, names in groups.items():
+        problem = concept_name(group)
+        if not names:
+            problem = "has no concepts"
+        if problem is not None:
+            raise FixInput(f"group {group!r} {problem}", where=manifest.name)
         for name in names:
             if name not in known:
                 raise FixInput(

@@ -14,7 +14,8 @@ CLOCK_DECIMALS = 3
 def manifest_columns(manifest: Manifest) -> Columns:
     """Return the clips of a manifest as columns; one that no clip has a value in is left out.
 
-    Times are seconds in `start_s` and `end_s`, and hours, minutes and seconds in `start` and `end`.
+    Times are seconds in `start_s` and `end_s`, and hours, minutes and seconds in `start` and `end`,
+    unless the manifest has columns of these names.
     """
     clips = manifest.clips
     columns: dict[str, list[Any]] = {
@@ -28,7 +29,9 @@ def manifest_columns(manifest: Manifest) -> Columns:
         "video": [clip.video for clip in clips],
     }
     for name in manifest.columns:
-        columns.setdefault(name, [clip.extra.get(name, "") for clip in clips])
+        # The title of a film may be known where the row of a clip has none.
+        if name != "movie_title":
+            columns[name] = [clip.extra.get(name, "") for clip in clips]
     for split in manifest.folds:
         columns[f"fold:{split}"] = [clip.fold(split) for clip in clips]
     return _filled(columns)

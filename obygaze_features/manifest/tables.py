@@ -169,12 +169,12 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
-        while first and header_row is not None and first_line < header_row:
-            first = next(lines, "")
-            first_line += 1
         # A program that saved the file may have added quotes, or the delimiters of empty cells.
         for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
         if for_spreadsheets:
+            first = next(lines, "")
+            first_line += 1
+        while first and header_row is not None and first_line < header_row:
             first = next(lines, "")
             first_line += 1
         delimiter = delimiter or max(DELIMITERS, key=first.count)

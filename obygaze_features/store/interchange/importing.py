@@ -40,6 +40,7 @@ Dtype = Literal["float16", "float32", "float64"]
 POOLED = "pooled"
 SHOWN_REASONS = 5
 MISSING = ".missing.csv"  # after the name of the store
+MISSING_COLUMNS = ("clip_id", "reason")
 CONTENT = "What is in the files"
 STORAGE = "How they are stored"
 FACTS = "Facts to keep"
@@ -300,11 +301,7 @@ def import_store(
     failed = job.fill(StoreWriter(path), progress)
     in_store = set(rows.clip_ids)
     reasons = {rows.clip_ids[row]: str(status) for row, status in failed.items()}
-    missing_file = None
-    if reasons:
-        missing_file = Path(path).with_name(Path(path).name + MISSING)
-        table = csv_bytes(("clip_id", "reason"), reasons.items())
-        write_atomic(missing_file, table)
+    missing_file = _write_missing(Path(path), reasons)
     return ImportedStore(
         path=Path(path),
         n_clips=len(indices),
@@ -315,6 +312,18 @@ def import_store(
         warnings=source.warnings,
         missing_file=missing_file,
     )
+
+
+def _write_missing(store: Path, reasons: Mapping[str, str]) -> Path | None:
+    """Write the list of clips without features; if there are none, remove that of an old store."""
+    path = store.with_name(store.name + MISSING)
+    if reasons:
+        write_atomic(path, csv_bytes(MISSING_COLUMNS, reasons.items()))
+        return path
+    head = csv_bytes(MISSING_COLUMNS, ())
+    if path.is_file() and path.read_bytes().startswith(head):
+        path.unlink()
+    return None
 
 
 def _check_facts(facts: Mapping[str, str]) -> None:

@@ -47,6 +47,8 @@ FACTS = (ID_KEY, FILM_KEY, "title", *SPAN_ARRAYS, "level", "concepts")
 # The values of so many clips are compressed together, and read together.
 GROUP_BYTES = 32 * 2**20
 CACHE_BYTES = 256 * 2**20
+# Of an id as text of Python, about.
+ID_BYTES = 100
 _REPEATED = (FILM_KEY, "title", "level", "concepts.list.element")
 
 
@@ -231,6 +233,12 @@ class _Tables:
                 self.groups.append((file, number))
                 first_rows.append(first_rows[-1] + n_rows)
         self.first_rows = np.array(first_rows)
+        names = [] if self.schema is None else self.schema.names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise FixInput(
+                f"several columns have the name {repeated[0]!r}", where=str(path)
+            )
         self._cache: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
     @property
@@ -263,6 +271,8 @@ class _Tables:
     def _ids(self, name: str) -> Array:
         """Return a column of ids; an id that is missing is an error."""
         parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+        n_bytes = ID_BYTES * int(self.first_rows[-1])
+        check_memory(n_bytes, f"the column {name!r}", str(self.path))
         ids: list[Any] = []
         for file in self.files:
             with _damage(file):
@@ -292,7 +302,7 @@ class _Tables:
             return self._cache[key]
         file, number = self.groups[group]
         with _damage(file), parquet.ParquetFile(file) as opened:
-            n_bytes = opened.metadata.row_group(number).total_byte_size
+            n_bytes = _unpacked_bytes(opened.metadata.row_group(number), name)
             check_memory(n_bytes, f"a group of rows of {name}", str(file))
             table = opened.read_row_group(number, columns=[name])
             column = table.column(name).combine_chunks()
@@ -362,6 +372,22 @@ def _damage(file: Path) -> Iterator[None]:
 def _group_sizes(metadata: Any) -> list[int]:
     groups = range(metadata.num_row_groups)
     return [metadata.row_group(number).num_rows for number in groups]
+
+
+def _unpacked_bytes(group: Any, name: str) -> int:
+    """Return the most that the numbers of a column take in memory.
+
+    Equal numbers are written once with how often they come, so that the bytes in the file say
+    nothing of it.
+    """
+    n_values = 0
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == name or column.path_in_schema.startswith(
+            f"{name}."
+        ):
+            n_values += column.num_values
+    return max(int(group.total_byte_size), 8 * n_values)
 
 
 def _is_list(column_type: Any) -> bool:

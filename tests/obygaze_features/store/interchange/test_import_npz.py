@@ -414,3 +414,13 @@ def test_without_missing_clips_there_is_no_file(tmp_path: Path) -> None:
     done = import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
     assert done.missing_file is None and done.notes == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f.npz", "s"]
+
+
+def test_the_list_of_an_earlier_store_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "s.missing.csv").write_text("clip_id,reason\ntt02-9,failed\n", "utf-8")
+    (tmp_path / "t.missing.csv").write_text("a list of somebody else\n", "utf-8")
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    for name in ("s", "t"):
+        import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / name)
+    assert not (tmp_path / "s.missing.csv").exists()
+    assert (tmp_path / "t.missing.csv").exists()

@@ -11,6 +11,7 @@ import pytest
 from support.cli import call_obygaze
 from support.stores import fill_store, plan_store, some_values
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
@@ -360,6 +361,32 @@ def test_errors_of_imports(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="not a complete Parquet file"):
         import_features("parquet", broken, tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    vectors = pyarrow.array([[1.0, 2.0]])
+    columns = [pyarrow.array(["m-1"]), vectors, vectors]
+    table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(FixInput, match="several columns have the name 'x'"):
+        import_features("parquet", tmp_path / "a.parquet", tmp_path / "s")
+
+
+def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = pyarrow.array(np.zeros(2000 * 500, dtype=np.float32))
+    vectors = pyarrow.FixedSizeListArray.from_arrays(zeros, 500)
+    ids = [f"m-{number}" for number in range(2000)]
+    file = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"clip_id": ids, "x": vectors}), file)
+    assert file.stat().st_size < 100_000
+    monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
+    with pytest.raises(FixInput, match=r"a group of rows of x needs 8\.0 MB"):
+        import_features("parquet", file, tmp_path / "s")
+    monkeypatch.setattr(system, "memory_bytes", lambda: 100_000)
+    with pytest.raises(FixInput, match=r"the column 'clip_id' needs 200\.0 kB"):
+        import_features("parquet", file, tmp_path / "s")
 
 
 @pytest.mark.parametrize("seed", range(20))
