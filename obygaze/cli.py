@@ -322,10 +322,11 @@ def _explained_by_system(error: OSError) -> ObygazeError:
 
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
-    """Print the warnings of obygaze as the console does; others keep the form of Python."""
+    """Print the warnings of obygaze as the console does, once; others keep Python's form."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", ObygazeWarning)
         show_as_python = warnings.showwarning
+        shown: set[str] = set()
 
         def show(
             message: Warning | str,
@@ -334,7 +335,9 @@ def _warnings_in_a_line() -> Iterator[None]:
             **output: Any,
         ) -> None:
             if issubclass(category, ObygazeWarning):
-                Console().warn(str(message))
+                if str(message) not in shown:
+                    Console().warn(str(message))
+                shown.add(str(message))
             else:
                 show_as_python(message, category, *position, **output)
 

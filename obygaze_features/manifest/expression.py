@@ -17,8 +17,9 @@ The grammar is a part of Python's: expressions are parsed by `ast` and never eva
 
 import ast
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_rules import near
@@ -42,6 +43,8 @@ class Expression:
 
     text: str
     holds: Condition
+    # The values that each column is compared with, without those of a vocabulary.
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def parse(
@@ -51,7 +54,8 @@ def parse(
     parser = _Parser(re.sub(r"\s", " ", text), where)
     if vocabulary is not None:
         parser.allowed |= {"concept": vocabulary, "concepts": vocabulary}
-    return Expression(text, parser.parse())
+    condition = parser.parse()
+    return Expression(text, condition, dict(parser.values))
 
 
 class _Parser:
@@ -62,6 +66,7 @@ class _Parser:
         self.where = where
         self.n_blanks = len(text) - len(text.lstrip())
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
+        self.values: dict[str, list[str]] = defaultdict(list)
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
@@ -109,6 +114,8 @@ class _Parser:
                 raise self.error_at(f"unknown {name} {word!r}{meant}", value)
         if not wanted:
             return lambda values_of: bool(values_of(name))
+        if allowed is None:
+            self.values[name] += wanted
         return lambda values_of: not set(wanted).isdisjoint(values_of(name))
 
     def name(self, node: ast.expr) -> str:

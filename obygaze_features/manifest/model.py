@@ -7,13 +7,15 @@ of the released split files, in the visual view.
 
 import re
 import unicodedata
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, get_args
 
-from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
@@ -22,8 +24,8 @@ from obygaze_features.core.notebook import (
     unknown_name,
 )
 from obygaze_features.core.schema_check import Table
-from obygaze_features.core.schema_rules import choice, matching, text
-from obygaze_features.manifest.expression import parse
+from obygaze_features.core.schema_rules import choice, matching, near, text
+from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
@@ -235,7 +237,52 @@ class Manifest:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
-        return self.with_clips(clip for clip in self.clips if parsed.holds(clip.values))
+        selected = self.with_clips(
+            clip for clip in self.clips if parsed.holds(clip.values)
+        )
+        for sentence in self.unknown_values(parsed):
+            warnings.warn(sentence, ObygazeWarning, stacklevel=2)
+        return selected
+
+    def unknown_values(self, expression: Expression) -> list[str]:
+        """Return a sentence on each value of an expression that no clip has in that column."""
+        sentences = []
+        for column, values in expression.values.items():
+            known: dict[str, None] = {}
+            for clip in self.clips:
+                known.update(dict.fromkeys(clip.values(column)))
+            for value in dict.fromkeys(values):
+                if value not in known:
+                    sentences.append(
+                        f"{self.name}: no clip has {value!r} in the column {column}"
+                        f"{near(value, known)}"
+                    )
+        return sentences
+
+    @property
+    def levels_lost(self) -> str:
+        """A sentence on the clips whose level the visual view makes EN for want of any concept.
+
+        It is "" where there are none: a clip whose concepts can only be heard is EN rightly. A
+        clip without any was probably labelled by its level alone.
+        """
+        lost = [
+            clip
+            for clip in self.clips
+            if clip.level not in ("", "EN") and not clip.concepts
+        ]
+        if not lost:
+            return ""
+        n_of_level = Counter(clip.level for clip in lost)
+        listed = [
+            f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
+        ]
+        films = sorted({clip.movie_id for clip in lost})
+        return (
+            f"{count(len(lost), self.header.unit)} with a level but without concepts "
+            f"({', '.join(listed)}; {few(films, 3)}): EN in the visual view; data.view=raw keeps "
+            "the levels"
+        )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:
         """Return the manifest with one more extra column.
@@ -259,7 +306,9 @@ class Manifest:
         "raw"; of another one its own.
         """
         visual = set(self.header.of_modality("visual"))
-        has_visual = any(not visual.isdisjoint(clip.concepts) for clip in self.clips)
+        has_visual = bool(visual) and any(
+            not visual.isdisjoint(clip.concepts) for clip in self.clips
+        )
         stored = self.header.view
         return "visual" if stored == "raw" and has_visual else stored
 

@@ -329,14 +329,19 @@ def _describe(manifest: Manifest) -> str:
 
 @dataclass(frozen=True)
 class ManifestCheck:
-    """The violations of some manifests, by the name that each was given."""
+    """The violations of some manifests, and warnings, by the name that each was given."""
 
     violations: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return whether all are valid, and the violations of each."""
+        """Return whether all are valid, the violations of each, and the warnings."""
         is_valid = not any(self.violations.values())
-        return {"valid": is_valid, "violations": self.violations}
+        return {
+            "valid": is_valid,
+            "violations": self.violations,
+            "warnings": self.warnings,
+        }
 
     def __str__(self) -> str:
         parts = []
@@ -359,7 +364,8 @@ def check_manifests(
 ) -> ManifestCheck:
     """Check manifests against the schema.
 
-    Every violation is listed with its file, line and column. The exit code is 1 if there is one.
+    Every violation is listed with its file, line and column. The exit code is 1 if there is one. A
+    warning counts clips with a level but no concepts, which the visual view takes as EN.
 
     Args:
         names: The manifests.
@@ -370,15 +376,19 @@ def check_manifests(
         obygaze manifest check manifests/*.toml --json
     """
     violations: dict[str, Sequence[str]] = {}
+    warnings = []
     for name in names:
         try:
-            read_manifest(name, workspace=workspace)
+            manifest = read_manifest(name, workspace=workspace)
             violations[name] = []
+            is_raw = manifest.header.view == "raw"
+            if is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
+                warnings.append(f"{name}: {manifest.levels_lost}")
         except (FixInput, NotFound, Mismatch) as error:
             violations[name] = list(error.details) or [
                 f"{error.where}: {error.message}"
             ]
-    return ManifestCheck(violations)
+    return ManifestCheck(violations, warnings)
 
 
 show_command = command_of(

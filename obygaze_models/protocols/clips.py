@@ -1,15 +1,16 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
@@ -40,6 +41,8 @@ class ClipTable:
     of_any_annotator: Sequence[Clip] = ()
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
+    # What may be wrong with the clips, by the name of the remark in a run.
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -227,13 +230,39 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         viewed.clips,
         _of_any_annotator(viewed, selected, data.where),
         of_segments=bool(data.segments),
+        remarks=_remarks(manifest, viewed, data),
     )
     if not len(table):
         raise FixInput(
             f"no clip matches data.view = {data.view!r} and data.where = {data.where!r}",
             where=manifest.name,
         )
+    lost = table.remarks.get("levels lost")
+    if lost:
+        warnings.warn(lost, ObygazeWarning, stacklevel=3)
     return table
+
+
+def _remarks(manifest: Manifest, viewed: Manifest, data: Data) -> dict[str, str]:
+    """Return what may be wrong with the selected clips; of their values, `where` has warned."""
+    remarks = {}
+    expression = None
+    if data.where:
+        expression = parse(data.where, vocabulary=viewed.header.concepts or None)
+        unknown = viewed.unknown_values(expression)
+        if unknown:
+            remarks["unknown values"] = "; ".join(unknown) + "."
+    if data.view != manifest.header.view:
+        selected = manifest.with_clips(
+            clip
+            for clip in manifest
+            if clip.clip_id in viewed
+            and (expression is None or expression.holds(clip.values))
+        )
+        lost = selected.levels_lost
+        if lost:
+            remarks["levels lost"] = f"{lost}."
+    return remarks
 
 
 def _of_any_annotator(

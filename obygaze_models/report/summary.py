@@ -101,8 +101,10 @@ def _data(run: ReportRun) -> str:
         f"{name} ({store['backbone']})" for name, store in run.about["stores"].items()
     ]
     features = ", ".join(stores) or "none"
+    where = run.protocol.get("data", {}).get("where")
     return sentence(
         "data",
+        where=f", with {where}" if where else "",
         n_clips=f"{manifest['n_clips']:,}",
         n_films=count(manifest["n_films"], "film"),
         name=manifest["name"],

@@ -27,6 +27,7 @@ from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS, find_kind, further_baselines
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.results.record import RunRecord
+from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.argmax import argmax_records
 from obygaze_models.protocols.runner.banks import with_erasing
 from obygaze_models.protocols.runner.cell_records import cell_record
@@ -390,6 +391,8 @@ def _records(
     for store in stores:
         if store.store.copies.group:
             records.append(copies_record(store.feature, store.store.copies))
+    for about, text in table.remarks.items():
+        records.append(Remark(about=about, cells=len(cells), text=text))
     records += remarks(
         [cell.as_read() for cell in made["cells"]],
         [cell.as_read() for cell in made["baselines"]],

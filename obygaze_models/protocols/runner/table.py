@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from obygaze_features.core.console import MISSING, digits_of, table
+from obygaze_features.core.console import MISSING, count, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import label_of
 from obygaze_features.manifest.vocabulary import film_title
@@ -62,7 +62,7 @@ def result_text(run: Run) -> str:
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     if stores:
         title = f"{title} ({stores})"
-    parts = [safe_text(title, "terminal")]
+    parts = [safe_text(title, "terminal"), safe_text(_clips(run), "terminal")]
     parts += [_contrast(record) for record in run.of(Contrast)]
     parts += _cell_table(run)
     parts.append(_about_values(run))
@@ -116,6 +116,16 @@ def _cell_table(run: Run) -> list[str]:
     shown_rows = [_columns_of(row, columns) for row in rows]
     lines.append(table(shown_headers, shown_rows))
     return lines
+
+
+def _clips(run: Run) -> str:
+    """Return the line on the clips and films of a run, and on what chose them."""
+    manifest = run.about["manifest"]
+    n_clips = count(manifest["n_clips"], "clip")
+    n_films = count(manifest["n_films"], "film")
+    line = f"{n_clips} of {n_films} ({manifest['name']}, {manifest['view']} view)"
+    where = run.protocol.get("data", {}).get("where")
+    return f"{line} with {where}" if where else line
 
 
 def _paper_values(record: CellRecord) -> dict[str, PrintedValue]:

@@ -1,0 +1,161 @@
+"""What changes labels or clips without being asked for is said: in a run, its report, a check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.data import real_data
+from support.experiments import films, planted, write_workspace
+
+import obygaze as og
+from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.manifest.adapters import obygaze12
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Manifest
+
+ONE_CELL = (
+    *("--set", "report.replicates=20", "--set", 'grid.models=["ridge"]'),
+    *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
+)
+LOST = (
+    "15 clips with a level but without concepts (3 NS, 12 S; dune): EN in the visual view; "
+    "data.view=raw keeps the levels"
+)
+
+
+def with_dune() -> Manifest:
+    """Five films with concepts, and dune without: 12 S, 3 NS, 2 EN."""
+    manifest = films(5, 24)
+    levels = ["S"] * 12 + ["NS"] * 3 + ["EN"] * 2
+    dune = [
+        Clip(f"dune-{scene:03d}", "dune", scene, level=level)
+        for scene, level in enumerate(levels, 1)
+    ]
+    clips = [*dune, *manifest.clips]
+    titled = [
+        replace(clip, extra={"title": "Amélie" if clip.movie_id == "dune" else "Drive"})
+        for clip in clips
+    ]
+    return replace(manifest, clips=tuple(titled), columns=("title",))
+
+
+@pytest.fixture
+def here(workspace: Path) -> Path:
+    manifest = with_dune()
+    write_workspace(workspace, manifest, planted(manifest))
+    return workspace
+
+
+def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
+    here: Path,
+) -> None:
+    run = call_obygaze(
+        *("-C", here, "run", "honest", "--store", "x=sig", "-o", "r", *ONE_CELL)
+    ).ok()
+    assert run.stderr.count(LOST) == 1
+    assert f"! {LOST}." in run.stdout
+    assert "137 clips of 6 films (made-up, visual view)" in run.stdout
+    call_obygaze("-C", here, "report", "r").ok()
+    assert LOST in (here / "runs" / "r" / "report.md").read_text("utf-8")
+    raw = call_obygaze(
+        *("-C", here, "run", "honest", "--store", "x=sig", "-o", "raw", *ONE_CELL),
+        *("--set", "data.view=raw"),
+    ).ok()
+    assert "without concepts" not in raw.stdout + raw.stderr
+
+
+def test_a_training_a_dataset_and_a_check_count_them_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = call_obygaze(
+        *("-C", here, "train", "ridge", "sig", "made-up", "--task", "EN_S"),
+        *("--set", "report.replicates=20"),
+    ).ok()
+    assert trained.stderr.count(LOST) == 1
+    checked = call_obygaze("-C", here, "manifest", "check", "made-up").ok()
+    assert f"made-up: {LOST}" in checked.stderr
+    assert checked.stdout.strip() == "made-up: valid"
+    monkeypatch.chdir(here)
+    with pytest.warns(ObygazeWarning) as caught:
+        og.dataset("sig", "made-up", task="EN_S")
+    assert [str(warning.message) for warning in caught] == [f"{LOST}."]
+
+
+def test_only_selected_clips_are_counted_by_their_level_before_the_view(
+    here: Path,
+) -> None:
+    run = call_obygaze(
+        *("-C", here, "run", "honest", "--store", "x=sig", *ONE_CELL),
+        *("--set", 'data.where=level == EN or clip_id == "dune-014" or level == S'),
+    ).ok()
+    # By the level of the annotation, dune's 12 S and one NS clip are selected.
+    assert "13 clips with a level but without concepts (1 NS, 12 S; dune)" in run.stderr
+
+
+def test_clips_that_are_en_because_their_concepts_are_heard_are_not_counted() -> None:
+    manifest = films(2, 8)
+    heard = manifest.header.of_modality("audio")[:1]
+    clips = [replace(clip, concepts=heard) for clip in manifest]
+    assert manifest.with_clips(clips).levels_lost == ""
+    bare = [replace(clip, concepts=(), level="HN") for clip in manifest]
+    assert manifest.with_clips(bare).levels_lost.startswith("16 clips with a level")
+
+
+def test_the_published_annotation_has_none() -> None:
+    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    published = obygaze12.read(table, name="obygaze12").manifest
+    assert published.levels_lost == ""
+    # 550 of its clips become EN: 402 HN, 105 NS and 43 S have concepts that are only heard.
+    seen = published.view("visual")
+    changed = [
+        c for c in published if c.level != "EN" and seen[c.clip_id].level == "EN"
+    ]
+    assert len(changed) == 550
+
+
+def test_a_value_that_no_clip_has_is_named(here: Path) -> None:
+    warning = (
+        "made-up: no clip has 'Amelie' in the column title (did you mean 'Amélie'?)"
+    )
+    where = "title in {Drive, Amelie}"
+    run = call_obygaze(
+        *("-C", here, "run", "honest", "--store", "x=sig", "-o", "r", *ONE_CELL),
+        *("--set", f"data.where={where}"),
+    ).ok()
+    assert run.stderr.count(warning) == 1
+    assert f"120 clips of 5 films (made-up, visual view) with {where}" in run.stdout
+    call_obygaze("-C", here, "report", "r").ok()
+    page = (here / "runs" / "r" / "report.md").read_text("utf-8")
+    assert "no clip has" in page
+    assert "title in" in page
+    shown = call_obygaze("-C", here, "manifest", "show", "made-up", "--where", where)
+    assert warning in shown.ok().stderr
+    left_out = 'title != "Amelie"'
+    shown = call_obygaze("-C", here, "manifest", "show", "made-up", "--where", left_out)
+    assert warning in shown.ok().stderr
+
+
+@pytest.mark.parametrize(
+    "where", ["level == HN or title == Drive", '"Body" in concept', "not title"]
+)
+def test_levels_and_concepts_that_no_clip_has_are_no_mistake(
+    where: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    manifest = with_dune()
+    only_dune = manifest.where("movie_id == dune").with_clips(
+        replace(clip, extra={"title": "Drive"}) for clip in manifest.clips[:17]
+    )
+    only_dune.where(where)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_manifest_of_the_visual_view_is_checked_without_a_word(
+    workspace: Path,
+) -> None:
+    manifest = replace(with_dune().view("visual"), name="seen")
+    write_manifest(manifest, workspace / "manifests" / "seen.toml")
+    checked = call_obygaze("-C", workspace, "manifest", "check", "seen").ok()
+    assert checked.stderr == ""
