@@ -52,6 +52,7 @@ COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999
 SHOWN_CHANGED = 20
+HASHES = "hashes"  # how a verification compares every byte
 # What is there besides the listed files, and only in a copy, or until the store is sealed.
 _WORK = re.compile(
     r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json|kind\.json)"
@@ -136,15 +137,24 @@ class VerifyReport:
             counts = ", ".join(
                 f"{n} {STATES[state]}" for state, n in self.counts.items()
             )
-            extent = "partial copy, whole in what it holds" if self.partial else "whole"
+            extent = "whole" if self.has_compared_bytes else "complete"
+            if self.partial:
+                extent = f"partial copy, {extent} in what it holds"
             size = f"{self.n_files} files, {human(self.n_bytes)}"
             lines.append(f"{extent}: {size} ({self.how}); clips: {counts}")
             lines += [f"made by {line}" for line in self.made_by]
             lines.append(self._consistency())
         return "\n".join(lines)
 
+    @property
+    def has_compared_bytes(self) -> bool:
+        """Whether every byte was compared, and not only the length of each file."""
+        return self.how == HASHES
+
     def _consistency(self) -> str:
         """Return, in words, what a verification without problems has shown."""
+        if not self.has_compared_bytes:
+            return self._consistent_lengths()
         if not self.sealed:
             return "consistent with what was committed so far; not sealed, so more can be added"
         if self.expected:
@@ -153,6 +163,20 @@ class VerifyReport:
             "consistent with what its publisher wrote; who that is was not checked (--expect)\n"
             f"seal_sha256: {self.seal_sha256}"
         )
+
+    def _consistent_lengths(self) -> str:
+        """Return, in words, what the lengths of the files have shown."""
+        lines = [
+            "every file is there and has the length that was recorded; its bytes were not compared "
+            "(--hash)"
+        ]
+        if not self.sealed:
+            lines.append("not sealed, so more can be added")
+        elif self.expected:
+            lines.append(f"the expected seal, with the sha256 {self.seal_sha256}")
+        else:
+            lines.append(f"seal_sha256: {self.seal_sha256}")
+        return "\n".join(lines)
 
     def require_ok(self) -> None:
         """Raise an error for files with a problem, else for clips that changed."""
@@ -209,13 +233,14 @@ def verify(
 ) -> VerifyReport:
     """Check that a store is whole and undamaged.
 
-    Without options, check that every file exists and has its length. If a file is not as it was
+    Without options, check that every file exists and has its length; a changed byte is found with
+    --hash. If a file is not as it was
     committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
     and each clip is named whose times in the manifest or whose video file changed.
 
-    A whole store is consistent with what its publisher wrote. Who that is, it cannot say: with
-    --expect and the sha256 that `obygaze store info` shows to the publisher, another store ends
-    with the exit code 5. An address may end with #sha256=... in place of --expect.
+    With --hash, a whole store is consistent with what its publisher wrote. Who that is, it cannot
+    say: with --expect and the sha256 that `obygaze store info` shows to the publisher, another
+    store ends with the exit code 5. An address may end with #sha256=... in place of --expect.
 
     Args:
         store: The store.
@@ -290,7 +315,7 @@ def _verify_files(
 def _report(
     files: Files, hashes: bool, expect: str, progress: Progress
 ) -> VerifyReport:
-    how = "hashes" if hashes else "markers and lengths"
+    how = HASHES if hashes else "markers and lengths"
     report = VerifyReport(files.location, how)
     store = _opened(files, report, expect)
     if store is None:

@@ -228,8 +228,11 @@ def test_the_commands_show_and_compare_the_number(stores, tmp_path: Path) -> Non
         "consistent with what its publisher wrote; who that is was not checked (--expect)",
         f"seal_sha256: {number}",
     ]
-    shown = call("verify", str(ours), "--expect", number).ok().stdout.splitlines()
+    expected = ("--expect", number)
+    shown = call("verify", str(ours), "--hash", *expected).ok().stdout.splitlines()
     assert shown[1:] == [f"the expected store: its seal has the sha256 {number}"]
+    shown = call("verify", str(ours), *expected).ok().stdout.splitlines()
+    assert shown[2:] == [f"the expected seal, with the sha256 {number}"]
     assert call("verify", str(forged), "--expect", number).code == 5
     assert call("pull", f"{forged}#sha256={number}", "-o", "copy").code == 5
     call("pull", f"{ours}#sha256={number}").ok()
