@@ -40,14 +40,13 @@ SHIPPED = {
 }
 BATCH = 64
 SENTENCES = 32
+_TEMPLATE = matching(r"(?s)(?!.*\{\}.*\{\}).*\{\}.*", "a text with one {} in it")
 _PROMPTS = Table(
     {
         "name": text,
-        "templates": list_of(
-            matching(r"(?s)(?!.*\{\}.*\{\}).*\{\}.*", "a text with one {} in it"),
-            least=1,
-        ),
+        "templates": list_of(_TEMPLATE, least=1),
         "attributes": Table(others=list_of(filled, least=1)),
+        "templates_of": Table(others=list_of(_TEMPLATE, least=1)),
     },
     ("templates", "attributes"),
 )
@@ -90,10 +89,11 @@ class PromptSet:
 def read_prompts(name: str) -> PromptSet:
     """Return a prompt set by the name of a shipped one, or by the path of a TOML file.
 
-    Its prompts are each word of each attribute in each template.
+    Its prompts are each word of each attribute in each template, or in those of `templates_of`
+    where it has the attribute ("an" before angry).
 
     Args:
-        name: emotion, emotion-contrast, person, profession, or a path.
+        name: The name of a shipped set, such as emotion or wolfe2023-emotion, or a path.
     """
     path = SHIPPED.get(name, Path(name))
     if not path.is_file():
@@ -104,13 +104,18 @@ def read_prompts(name: str) -> PromptSet:
     values = document.check(_PROMPTS)
     if values and not values["attributes"]:
         document.add("attributes", "must name at least one attribute")
+    templates_of = values.get("templates_of", {}) if values else {}
+    for attribute in templates_of:
+        if attribute not in values["attributes"]:
+            document.add(f"templates_of.{attribute}", "is no attribute")
     document.raise_if_any("this prompt set is not valid")
-    prompts = [
-        Prompt(template.replace("{}", word), template, attribute)
-        for attribute, words in values["attributes"].items()
-        for word in words
-        for template in values["templates"]
-    ]
+    prompts = []
+    for attribute, words in values["attributes"].items():
+        templates = templates_of.get(attribute, values["templates"])
+        for word in words:
+            for template in templates:
+                text_of_word = template.replace("{}", word)
+                prompts.append(Prompt(text_of_word, template, attribute))
     return PromptSet(values.get("name", ""), tuple(prompts))
 
 

@@ -89,7 +89,8 @@ def embed_texts(
 
     Args:
         backbone: A backbone with a text model.
-        prompts: emotion, emotion-contrast, person, profession, or TOML.
+        prompts: emotion, emotion-contrast, person, profession; wolfe2023-emotion, -maps or
+            -profession; or TOML.
         store: Add them to a store that is not sealed.
         out: An npz file. [default: texts/BACKBONE.SET.npz]
         weights: Weights and tokenizer. [default: the hub's]

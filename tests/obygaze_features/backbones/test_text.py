@@ -163,7 +163,9 @@ def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) 
 # ---- prompt sets -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [name for name in SHIPPED if not name.startswith("wolfe2023")]
+)
 def test_shipped_sets_can_be_tested_exactly(name: str) -> None:
     prompts = read_prompts(name)
     assert prompts.name == name
@@ -210,3 +212,59 @@ def test_prompt_sets_that_are_not_valid(text: str, words: str, tmp_path: Path) -
     with pytest.raises(FixInput) as caught:
         prompts_of(text, tmp_path)
     assert words in "\n".join([str(caught.value), *caught.value.details])
+
+
+def with_templates(words: list[str], article: str) -> set[str]:
+    """The thirty texts of six words: bare, after an article, and in three sentences."""
+    texts = set(words)
+    for start in ("", "a photo of ", "an image of ", "a picture of "):
+        texts |= {f"{start}{article} {word}" for word in words}
+    return texts
+
+
+def test_the_published_texts_of_the_audit_of_clip():
+    def texts_of(name: str) -> dict[str, set[str]]:
+        texts: dict[str, set[str]] = {}
+        for prompt in read_prompts(name).prompts:
+            texts.setdefault(prompt.attribute, set()).add(prompt.text)
+        return texts
+
+    nouns = ["person", "woman", "human", "human being", "individual", "adult"]
+    emotions = texts_of("wolfe2023-emotion")
+    assert emotions == {
+        "person": with_templates(nouns, "a"),
+        "happiness": with_templates([f"happy {noun}" for noun in nouns], "a"),
+        "sadness": with_templates([f"sad {noun}" for noun in nouns], "a"),
+        "anger": with_templates([f"angry {noun}" for noun in nouns], "an"),
+    }
+    professions = texts_of("wolfe2023-profession")
+    assert list(professions) == ["sexual", "scientist", "doctor", "executive"]
+    assert {len(texts) for texts in professions.values()} == {30}
+    assert professions["scientist"] == with_templates(
+        [
+            "scientist",
+            "researcher",
+            "engineer",
+            "physicist",
+            "mathematician",
+            "chemist",
+        ],
+        "a",
+    )
+    assert "a picture of a person to be intimate with" in professions["sexual"]
+    assert texts_of("wolfe2023-maps") == {
+        "anger": {"a photo of an angry person"},
+        "sadness": {"a photo of a sad person"},
+        "happiness": {"a photo of a happy person"},
+    }
+
+
+def test_templates_of_an_attribute_that_is_not_there(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text(
+        'schema = "obygaze-prompts/1"\ntemplates = ["{}"]\n'
+        '[attributes]\na = ["x"]\n[templates_of]\nb = ["an {}"]\n'
+    )
+    with pytest.raises(FixInput) as caught:
+        read_prompts(str(path))
+    assert "templates_of.b" in "\n".join(caught.value.details)
