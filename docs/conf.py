@@ -73,6 +73,7 @@ CONTENTS = {
             "guide/experiments",
             "guide/films",
             "guide/paper",
+            "papers",
             "guide/models",
             "guide/audits",
             "guide/maps",
