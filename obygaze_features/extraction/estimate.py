@@ -27,7 +27,7 @@ from obygaze_features.extraction.decoding import (
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_arrays, load_target, view_of
 from obygaze_features.extraction.run import Resources
-from obygaze_features.extraction.shared_machine import idle_gpus
+from obygaze_features.extraction.shared_machine import has_cuda, idle_gpus
 from obygaze_features.store.format.records import Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
@@ -101,6 +101,7 @@ class CostEstimate:
     idle_gpus: Sequence[str] = ()
     without_torch: Sequence[str] = ()
     too_long: Mapping[str, str] = field(default_factory=dict)
+    untried_device: str = ""
 
     def hours(self) -> dict[str, float | None]:
         """Return the hours to decode, to compute and in all, of what is left; None if unknown.
@@ -195,6 +196,10 @@ class CostEstimate:
             table(headers, rows),
         ]
         lines += [f"  ! {message}" for message in self.obstacles]
+        if self.untried_device:
+            lines.append(
+                f"  {self.untried_device} could not be tried here: this machine has no CUDA device"
+            )
         for device in self.idle_gpus:
             lines.append(f"  {device} is idle: use --device {device}")
         return "\n".join(lines)
@@ -271,7 +276,9 @@ def estimate(
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures)
     too_long = _too_long(plan, probed)
-    if timed:
+    # A plan may be made on a machine without the GPU that it is for.
+    is_untried = device != "cpu" and not has_cuda()
+    if timed and not is_untried:
         stores = [
             _timed(store, target, workspace, shares[0])
             for store, target in zip(stores, plan.targets, strict=True)
@@ -297,6 +304,7 @@ def estimate(
         idle_gpus=unused_gpus,
         without_torch=without_torch,
         too_long=too_long,
+        untried_device=device if is_untried else "",
     )
 
 

@@ -26,8 +26,8 @@ from obygaze_features.extraction.planning import (
     Batch,
     Compile,
     Compressor,
-    Device,
     MaxSubstituted,
+    PlanDevice,
     Precision,
     Sampling,
     Source,
@@ -170,7 +170,7 @@ def extract(
     citation: Terms = "",
     timeout: Timeout = None,
     max_substituted: MaxSubstituted = None,
-    device: Device = "cpu",
+    device: PlanDevice = None,
     workers: Workers = None,
     batch: Batch = None,
     share: Annotated[bool, Option(group=ADVANCED)] = False,
@@ -247,6 +247,7 @@ def extract(
             return Extraction(plan, [], worker, rows)
         for store in stores_read(plan):
             note(f"kept pictures are read from {store.location}")
+        device = device or plan.device
         idle = idle_gpus() if device == "cpu" and _needs_torch(plan) else []
         if idle:
             note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")

@@ -81,7 +81,10 @@ class Target:
 
 @dataclass(frozen=True)
 class ExtractPlan:
-    """The clips of a manifest in the order of a store, and the backbones to extract with."""
+    """The clips of a manifest in the order of a store, and the backbones to extract with.
+
+    `device` is what the plan was made for: runs of it use that unless they are given another.
+    """
 
     manifest: str
     licence: str
@@ -91,6 +94,7 @@ class ExtractPlan:
     max_substituted: float = 1 / 8
     timeout_s: float = 300.0
     workspace: str = "."
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Check the time limit and the share of damage."""

@@ -74,6 +74,10 @@ MaxSubstituted: TypeAlias = Annotated[
     float | None, Option(least=0, most=1, group=ADVANCED, shown_default="0.125")
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
+PlanDevice: TypeAlias = Annotated[
+    str | None,
+    Option("--device", group=MACHINE, shown_default="that of the plan, or cpu"),
+]
 Workers: TypeAlias = Annotated[
     int | None,
     Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
@@ -216,7 +220,7 @@ def plan_extraction(
     citation: Terms = "",
     timeout: Timeout = None,
     max_substituted: MaxSubstituted = None,
-    device: Device = "cpu",
+    device: PlanDevice = None,
     workers: Workers = None,
     batch: Batch = None,
     probe: Annotated[int, Option(least=0)] = 3,
@@ -229,7 +233,7 @@ def plan_extraction(
 
     A few clips are decoded, and one forward pass of each backbone is timed on --device if its
     weights are here. MANIFEST is a manifest's name, or the file of a plan. Nothing is written but
-    the plan itself, with -o.
+    the plan itself, with -o: its runs use the same device, unless they are given another.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`), or a plan.
@@ -282,7 +286,8 @@ def plan_extraction(
         max_substituted=max_substituted,
         workspace=workspace,
     )
-    shares = resources_of(workers, batch).shared_by(devices_of(device))
+    plan = replace(plan, device=device or plan.device)
+    shares = resources_of(workers, batch).shared_by(devices_of(plan.device))
     cost = estimate(plan, shares, n_probed=probe, timed=probe > 0)
     if out is not None:
         write_plan(plan, Path(out), force=force)

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from types import FrameType
 
 from obygaze_features.core import system
@@ -120,6 +121,15 @@ def idle_gpus() -> list[str]:
         return []
     busy = {"", *(user[0] for user in users)}
     return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
+
+
+def has_cuda() -> bool:
+    """Return whether torch is installed and finds a CUDA device."""
+    if not find_spec("torch"):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 def free_gpu_memory(device: str) -> int:

@@ -52,6 +52,7 @@ class WrittenArray:
     is_edited: bool = False
     job: str | None = None
     nothing_left: str = ""
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the job, the script and the tasks."""
@@ -123,8 +124,9 @@ def write_array(
 ) -> WrittenArray:
     """Write a plan as a Slurm array, and submit it.
 
-    Each task runs `obygaze extract run PLAN --worker I/K`; options for it follow `--`. Tasks that
-    are preempted or reach the time limit requeue themselves until all is done.
+    Each task runs `obygaze extract run PLAN --worker I/K` on the device of the plan; options for it
+    follow `--`. Tasks that are preempted or reach the time limit requeue themselves until all is
+    done.
 
     The options are kept beside the plan (PLAN with .slurm.json). --resume, --retry-failed and
     --changed use them again, with those that are given now; a script that you edited keeps your
@@ -157,6 +159,7 @@ def write_array(
         obygaze extract slurm plan.json --resume --submit
         obygaze extract slurm plan.json --retry-failed --submit
     """
+    from obygaze.extensions.cluster.slurm import IDLE_GPU, leaves_gpu_idle
     from obygaze.extensions.cluster.slurm import submit as submit_script
     from obygaze.extensions.cluster.submission import Submission
 
@@ -202,7 +205,8 @@ def write_array(
         return WrittenArray(script, nothing_left=nothing_left)
     array, about = written
     job = submit_script(script) if submit else None
-    return WrittenArray(script, array, about, bool(edited), job)
+    warnings = [IDLE_GPU] if leaves_gpu_idle(made, array) else []
+    return WrittenArray(script, array, about, bool(edited), job, warnings=warnings)
 
 
 def bundle_plan(
@@ -345,9 +349,9 @@ def _new_script(
 def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
     """Return the GB that a task asks for; None for no request."""
     from obygaze.extensions.cluster.slurm import (
-        GPU_OPTIONS,
         MEMORY_OPTIONS,
         asks_for,
+        asks_for_gpu,
         memory_gb,
     )
 
@@ -357,11 +361,5 @@ def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
         return None
     if mem_gb is not None:
         return mem_gb or None
-    resources = [
-        options["gres"] or "",
-        *(d for d in directives if asks_for([d], ["gres"])),
-    ]
-    has_gpu = asks_for(directives, GPU_OPTIONS) or any(
-        "gpu" in text for text in resources
-    )
+    has_gpu = asks_for_gpu(options["gres"], directives)
     return memory_gb(made, options["cpus"], gpu=has_gpu)

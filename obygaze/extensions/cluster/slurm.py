@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
 
@@ -112,7 +112,10 @@ class SlurmArray:
         if self.container is not None:
             image = str((self.folder / self.container).resolve())
             program = ["apptainer", "exec", "--nv", "--bind", folder, image, "obygaze"]
-        words = [*program, "extract", "run", str(plan_file), *self.run_options]
+        device = []
+        if plan.device != "cpu" and device_option(self.run_options) is None:
+            device = ["--device", _one_line(plan.device)]
+        words = [*program, "extract", "run", str(plan_file), *device, *self.run_options]
         return render(
             "slurm.sh",
             "obygaze.extensions.cluster",
@@ -247,6 +250,37 @@ def asks_for(directives: Sequence[str], options: Collection[str]) -> bool:
         if name in options:
             return True
     return False
+
+
+def asks_for_gpu(gres: str | None, directives: Sequence[str]) -> bool:
+    """Return whether the options of a task ask for a GPU."""
+    resources = [line for line in directives if asks_for([line], ["gres"])]
+    if gres is not None:
+        resources.append(gres)
+    return asks_for(directives, GPU_OPTIONS) or any("gpu" in text for text in resources)
+
+
+def device_option(run_options: Sequence[str]) -> str | None:
+    """Return the device that options of `extract run` name, the last of several; None if none."""
+    device = None
+    for word, following in pairwise([*run_options, ""]):
+        if word == "--device":
+            device = following
+        elif word.startswith("--device="):
+            device = word.removeprefix("--device=")
+    return device
+
+
+IDLE_GPU = (
+    "the tasks ask for a GPU, but compute on the CPU: give -- --device cuda, or make the plan with"
+    " extract plan --device cuda (-- --device cpu, if this is meant)"
+)
+
+
+def leaves_gpu_idle(plan: ExtractPlan, array: SlurmArray) -> bool:
+    """Return whether tasks ask for a GPU, and nothing says on which device they compute."""
+    says_device = plan.device != "cpu" or device_option(array.run_options) is not None
+    return asks_for_gpu(array.gres, array.directives) and not says_device
 
 
 def obygaze_command() -> list[str]:

@@ -18,6 +18,8 @@ from support.videos import write_video
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import devices as devices_module
+from obygaze_features.extraction import estimate as estimate_module
+from obygaze_features.extraction import extracting
 from obygaze_features.extraction.estimate import (
     FLOOR_BYTES,
     CostEstimate,
@@ -27,7 +29,7 @@ from obygaze_features.extraction.estimate import (
     _weights_of,
     estimate,
 )
-from obygaze_features.extraction.plan import Target, make_plan
+from obygaze_features.extraction.plan import Target, make_plan, read_plan_file
 from obygaze_features.extraction.run import Resources
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.read.reader import open_store
@@ -42,8 +44,9 @@ def world(tmp_path: Path) -> Path:
 
 
 def _plan(world: Path, *words: str | Path) -> dict[str, Any]:
+    probe = () if "--probe" in words else ("--probe", "1")
     done = call_obygaze(
-        "-C", world, "extract", "plan", "films", *words, "--probe", "1", "--json"
+        "-C", world, "extract", "plan", "films", *words, *probe, "--json"
     )
     document: dict[str, Any] = done.ok().json()
     return document
@@ -337,6 +340,42 @@ def test_the_hint_for_weights_is_how_to_fetch_those_that_are_not_cached() -> Non
         "two: weights not found",
         "three: weights unusable: truncated",
     ]
+
+
+def test_a_plan_for_a_gpu_that_is_not_here_says_so_and_keeps_it(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate_module, "has_cuda", lambda: False)
+    path = world / "plan.json"
+    plan = ("-C", world, "extract", "plan")
+    words = ("films", "-b", "descriptors", "--device", "cuda", "-o", path)
+    done = call_obygaze(*plan, *words).ok()
+    assert (
+        "cuda could not be tried here: this machine has no CUDA device" in done.stdout
+    )
+    assert read_plan_file(path).device == "cuda"
+    # Runs of the plan are on its device, unless they are given another.
+    assert call_obygaze(*plan, path, "--json").ok().json()["untried_device"] == "cuda"
+    on_cpu = call_obygaze(*plan, path, "--device", "cpu", "--json").ok().json()
+    assert on_cpu["untried_device"] == ""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        extracting, "refuse_busy_gpus", lambda devices: asked.extend(devices)
+    )
+    monkeypatch.setattr(devices_module, "extract_plan", lambda *args, **settings: [])
+    for device, expected in ((None, "cuda"), ("cuda:1", "cuda:1"), ("cpu", "cpu")):
+        extracting.extract(path, device=device)
+        assert asked.pop() == expected
+
+
+def test_a_plan_without_a_device_is_for_the_cpu(world: Path) -> None:
+    path = world / "plan.json"
+    _plan(world, "-b", "descriptors", "-o", path)
+    document = json.loads(path.read_text("utf-8"))
+    assert document.pop("device") == "cpu"
+    # Plans of earlier versions have none.
+    path.write_text(json.dumps(document), "utf-8")
+    assert read_plan_file(path).device == "cpu"
 
 
 def test_an_idle_gpu_is_named_with_the_option_that_uses_it() -> None:

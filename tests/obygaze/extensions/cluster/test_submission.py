@@ -85,6 +85,36 @@ def test_resume_keeps_the_options_of_the_submission(plan: ExtractPlan) -> None:
     assert not any("account" in line or "cuda" in line for line in script_lines())
 
 
+def calls() -> list[str]:
+    return [line for line in script_lines() if "extract run" in line]
+
+
+def test_tasks_compute_on_the_device_of_the_plan(plan: ExtractPlan) -> None:
+    plan_file(replace(plan, device="cuda"), Path("plan.json"))
+    slurm("-k", "2", "--gres", "gpu:1")
+    assert "plan.json --device cuda --worker" in calls()[0]
+    slurm("--resume", "--cpus", "2")
+    assert "plan.json --device cuda --worker" in calls()[0]
+    # Options after -- say another.
+    slurm("-k", "2", "--force", "--", "--device=cuda:1")
+    assert "plan.json --device=cuda:1 --worker" in calls()[0]
+
+
+@pytest.mark.parametrize(
+    "words", [("--gres", "gpu:1"), ("--sbatch", "--gpus=1"), ("--sbatch", "-G2")]
+)
+def test_a_gpu_that_no_task_would_use_is_a_warning(
+    plan: ExtractPlan, words: tuple[str, ...]
+) -> None:
+    call = ("extract", "slurm", "plan.json", "-k", "2", "--force", *words)
+    warning = "the tasks ask for a GPU, but compute on the CPU: give -- --device cuda"
+    assert warning in call_obygaze(*call).ok().stderr
+    assert warning not in call_obygaze(*call, "--", "--device", "cpu").ok().stderr
+    assert "--device cpu --worker" in calls()[0]
+    plan_file(replace(plan, device="cuda"), Path("plan.json"))
+    assert warning not in call_obygaze(*call).ok().stderr
+
+
 def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
     slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
     edited = (
