@@ -158,7 +158,11 @@ def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None
         (("--y", "level != EN"), "clips are in both groups"),
         (("--min-count", "9"), "--min-count"),
     ):
-        done = call_obygaze(*words, *wrong)
+        # The last six words are three options, of which one is wrong.
+        options = dict(zip(words[-6::2], words[-5::2], strict=True))
+        options |= dict([wrong])
+        changed = [word for option in options.items() for word in option]
+        done = call_obygaze(*words[:-6], *changed)
         assert (done.code, message in done.stderr) == (1, True), done.stderr
 
 
