@@ -273,7 +273,8 @@ class Site:
         models = self._models_of_levels()
         if not models:
             raise FixUsage(
-                "agreement needs a run whose classes are levels", hint="--run RUN"
+                "agreement needs a run with a model of levels that was tested on its training task",
+                hint="--run RUN",
             )
         spans = self._spans()
         rows = []

@@ -139,7 +139,7 @@ def _with_predictions(
 
 
 def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
-    """Return the name of the store of a run's best cell; None if the workspace has none."""
+    """Return the name of the store of a run's first cell; None if the workspace has none."""
     from obygaze.extensions.annotate.decisions import cells_of
 
     stores = run.about["stores"]

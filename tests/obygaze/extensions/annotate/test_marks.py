@@ -407,8 +407,7 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
     }
     done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
     assert (
-        done.code == 2
-        and "agreement needs a run whose classes are levels" in done.stderr
+        done.code == 2 and "agreement needs a run with a model of levels" in done.stderr
     )
 
 
