@@ -28,6 +28,7 @@ def open_features(
     arrays: Mapping[str, str] | None = None,
     *,
     id_key: str | None = None,
+    ids: Path | str | None = None,
 ) -> FeatureSource:
     """Open features that another program wrote, for `import_store`; close them afterwards.
 
@@ -38,11 +39,24 @@ def open_features(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
         )
     if id_key is not None and format not in WITH_ID_KEY:
-        raise FixUsage(f"--id-key does not apply to {format}")
+        hint = (
+            "--ids FILE, if the rows of a file are clips" if format == "npy" else None
+        )
+        raise FixUsage(f"--id-key does not apply to {format}", hint=hint)
+    if ids is not None and format != "npy":
+        raise FixUsage(
+            f"--ids applies to npy alone, got {format}", hint="--id-key names the ids"
+        )
     every = [paths] if isinstance(paths, str | Path) else paths
     if not every:
         raise FixUsage("expected at least one file or folder of features, got none")
     open_one = resolve_name(FORMATS[format])
-    options = {} if id_key is None else {"id_key": id_key}
+    options: dict[str, str | Path] = {}
+    if id_key is not None:
+        options["id_key"] = id_key
+    if ids is not None:
+        if len(every) > 1:
+            raise FixUsage("--ids takes one file or folder of features")
+        options["ids"] = Path(ids)
     sources = [open_one(Path(path), dict(arrays or {}), **options) for path in every]
     return sources[0] if len(sources) == 1 else joined_source(sources)

@@ -49,6 +49,7 @@ from obygaze_features.store.interchange.source import (
 )
 
 SUFFIXES = (".npy",)
+ID_SUFFIXES = (".txt", ".csv", ".tsv", ".npy")
 PTH_SUFFIXES = (".pth", ".pt")
 PTH_PURPOSE = "reading .pth files"
 NOT_FEATURES = "this is not a table of features"
@@ -135,8 +136,15 @@ def _refuse_objects(error: Exception, array_name: str, path: Path) -> None:
         ) from error
 
 
-def open_npy(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
-    """Open a folder with a file for each clip; `arrays` name the sub-folders of their files."""
+def open_npy(
+    root: Path, arrays: Mapping[str, str], *, ids: Path | None = None
+) -> FeatureSource:
+    """Open a folder with a file for each clip; `arrays` name the sub-folders of their files.
+
+    With a file of `ids`, the rows of each file are clips, and `arrays` name files.
+    """
+    if ids is not None:
+        return _open_rows(root, arrays, ids)
     folders = dict(arrays) or _folders_of_arrays(root)
     files = {}
     for array, name in folders.items():
@@ -151,7 +159,122 @@ def open_npy(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
     tops = {root, *(root / folder for folder in folders.values())}
     films = _films_of_folders(files, tops, root)
     origin = origin_of("npy", root, every)
-    return clip_source(origin, files, _mapped, recorded, film_of_clip=films)
+    source = clip_source(origin, files, _mapped, recorded, film_of_clip=films)
+    if not (root / NPY_NAMES).is_file():
+        source.warnings += _rows_in_one_file(root, every)
+    return source
+
+
+def _rows_in_one_file(root: Path, files: Sequence[Path]) -> list[str]:
+    """Return a warning where one file with many rows was taken for one clip.
+
+    Raise an error where a file beside it has an id for each row.
+    """
+    matrices = []
+    for file in files:
+        with suppress(Corrupt):
+            matrix = _mapped(file)
+            if matrix.ndim > 1:
+                matrices.append((file, matrix.shape))
+    if len(matrices) != 1:
+        return []
+    [(file, shape)] = matrices
+    n_rows = shape[0]
+    if n_rows < 2:
+        return []
+    ids_file = _file_of_ids(root, n_rows)
+    if ids_file is not None:
+        raise FixInput(
+            f"{file.name} has {n_rows} rows, and {ids_file.name} an id for each: are the rows "
+            "clips?",
+            where=str(root),
+            hint=f"--ids {ids_file}; or, if {file.name} is one clip, keep it in a folder alone",
+        )
+    if len(files) > 1:
+        return []
+    return [
+        f"{file.name}, of shape {list(shape)}, was taken for one clip of {n_rows} vectors; if its "
+        "rows are clips, --ids FILE names the file of their ids"
+    ]
+
+
+def _file_of_ids(root: Path, n_rows: int) -> Path | None:
+    """Return the first file of a folder that has an id for each row, None where there is none."""
+    for file in sorted(root.iterdir()):
+        if file.name.startswith(".") or file.suffix.lower() not in ID_SUFFIXES:
+            continue
+        with suppress(FixInput, Corrupt, *DAMAGE):
+            if len(_ids_of_rows(file)[ID_KEY]) == n_rows:
+                return file
+    return None
+
+
+def _open_rows(root: Path, arrays: Mapping[str, str], ids: Path) -> FeatureSource:
+    """Open npy files whose rows are the clips of a file of ids."""
+    columns = _ids_of_rows(ids)
+    files = [root]
+    if not root.is_file():
+        files = [
+            file
+            for file in plain_files(root, SUFFIXES)
+            if file.resolve() != ids.resolve()
+        ]
+    file_of_name = by_clip(files)
+
+    def read(name: str) -> Array:
+        if name in columns:
+            return columns[name]
+        if name not in file_of_name:
+            raise FixInput(
+                f"no file {name}.npy{near(name, file_of_name)}",
+                where=str(root),
+                hint="--array NAME=FILE, the file without .npy",
+            )
+        return _mapped(file_of_name[name])
+
+    folder_files = None if root.is_file() else files
+    source = column_source(
+        root,
+        [*file_of_name, *columns],
+        read,
+        arrays,
+        origin={**origin_of("npy", root, folder_files), "ids": ids.name},
+    )
+    return source
+
+
+def _ids_of_rows(path: Path) -> dict[str, Array]:
+    """Return the ids in a file, and the films where it has them.
+
+    It is an npy file of text, a table with the column `clip_id`, or has one id a line.
+    """
+    require_file(path)
+    if path.suffix.lower() in SUFFIXES:
+        ids = _mapped(path)
+        if ids.ndim != 1 or ids.dtype.kind not in "USiu":
+            raise FixInput(
+                f"expected a list of ids, got {ids.dtype} {list(ids.shape)}",
+                where=str(path),
+                hint="a text file with one id a line",
+            )
+        return {ID_KEY: np.array(ids)}
+    check_memory(path.stat().st_size, "the ids", str(path))
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise FixInput(f"not UTF-8: {error}", where=str(path)) from error
+    is_table = path.suffix.lower() != ".txt" or ID_KEY in re.split(
+        r"[,;\t]", "".join(lines[:1])
+    )
+    if is_table:
+        table = read_table(path, required=[ID_KEY], delimiter=None, skip_blank=True)
+        names = [name for name in (ID_KEY, FILM_KEY) if name in table.columns]
+        return {
+            name: np.array([row[name] for row in table.rows], dtype=np.str_)
+            for name in names
+        }
+    ids_of_lines = [line.strip() for line in lines if line.strip()]
+    return {ID_KEY: np.array(ids_of_lines, dtype=np.str_)}
 
 
 def _folders_of_arrays(root: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
-from obygaze_features.store.interchange import Format, open_features
+from obygaze_features.store.interchange import WITH_ID_KEY, Format, open_features
 from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
@@ -130,6 +130,9 @@ def import_features(
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
     ] = None,
     id_key: Annotated[str | None, Option(group=CONTENT)] = None,
+    ids: Annotated[
+        str | Path | None, Option(metavar="FILE", exists="path", group=CONTENT)
+    ] = None,
     manifest: Annotated[
         str | os.PathLike[str] | Manifest | None, Option(group=CONTENT)
     ] = None,
@@ -165,7 +168,8 @@ def import_features(
     numbers give the order of a vector, wherever the columns are.
 
     npy: a folder. Each file is a clip, in one folder, in one for each film, or in one for each
-    --array NAME=FOLDER.
+    --array NAME=FOLDER. With --ids, a file or folder of matrices whose rows are clips; --array
+    NAME=FILE then names a file.
 
     parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
     numbers that have one size.
@@ -176,6 +180,7 @@ def import_features(
         path: The new store: a name or a folder.
         arrays: Store the array, dataset path or folder KEY under NAME.
         id_key: npz, hdf5, csv, parquet: the array or column of clip ids. [default: clip_id]
+        ids: npy: the ids of rows: one a line, or a table with clip_id (and movie_id).
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
@@ -197,9 +202,10 @@ def import_features(
         obygaze store import csv features.csv --id-key shot -o mine
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features/ --array clip=xclip --array frames=xclip_frames -o mine
+        obygaze store import npy features.npy --ids ids.txt -o matrix
     """
     target = Workspace.of(workspace).new_store(path)
-    source = open_features(format, sources, arrays, id_key=id_key)
+    source = open_features(format, sources, arrays, id_key=id_key, ids=ids)
     try:
         if pool is None:
             pool = "also" if list(source.names) == ["tokens"] else "none"
@@ -282,7 +288,7 @@ def import_store(
     progress.expect(len(rows.clip_ids))
     index_of = {clip: index for index, clip in enumerate(ids)}
     indices = [index_of.get(clip) for clip in rows.clip_ids]
-    _check_some_known(ids, indices, rows)
+    _check_some_known(source, ids, indices, rows)
     job = _Job(source, settings, indices)
     check_disk(job.row_bytes * len(indices), Path(path))
     create_store(
@@ -342,13 +348,26 @@ def _check_unique(ids: Sequence[str], source: FeatureSource) -> None:
         raise FixInput(
             f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
             where=name_of(source),
-            hint="keep one row for each id, or name another array of ids with --id-key",
+            hint=f"keep one row for each id{_other_ids(source)}",
             details=repeated[:20],
         )
 
 
+def _other_ids(source: FeatureSource) -> str:
+    """Return the part of a hint that names the option for other ids, if the format has one."""
+    kind = source.origin["format"]
+    if kind in WITH_ID_KEY:
+        return ", or name another array of ids with --id-key"
+    if kind == "npy":
+        return ", or, if the rows of a file are clips, name the file of their ids with --ids"
+    return ""
+
+
 def _check_some_known(
-    ids: Sequence[str], indices: Sequence[int | None], rows: ManifestClips
+    source: FeatureSource,
+    ids: Sequence[str],
+    indices: Sequence[int | None],
+    rows: ManifestClips,
 ) -> None:
     """Raise an error if the files have clips, and none of those of the new store."""
     if ids and all(index is None for index in indices):
@@ -356,7 +375,7 @@ def _check_some_known(
             f"the files have none of the clips of the manifest: their first clip id is {ids[0]!r}, "
             f"the manifest's is {next(iter(rows.clip_ids), '')!r}",
             where=rows.name,
-            hint="use the same ids in both, or name another array of ids with --id-key",
+            hint=f"use the same ids in both{_other_ids(source)}",
         )
 
 

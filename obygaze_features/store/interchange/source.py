@@ -296,7 +296,7 @@ def _check_rows(
         raise FixInput(
             f"no array of floats has a row for each of the {n_clips} ids{there}",
             where=where,
-            hint="--array NAME=KEY stores whole numbers too, --id-key names other ids",
+            hint="--array NAME=KEY stores whole numbers too; or name other ids",
         )
     if len(films) != n_clips:
         raise FixInput(
@@ -345,7 +345,7 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
         raise FixInput(
             f"{shown_key}: expected a list of ids, got the shape {array.shape}",
             where=where,
-            hint="--id-key names another array of ids",
+            hint="name another array of ids",
         )
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
