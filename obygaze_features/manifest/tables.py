@@ -109,6 +109,12 @@ class CsvTable:
     delimiter: str = ","
     warnings: tuple[str, ...] = ()
 
+    @property
+    def filled_columns(self) -> tuple[str, ...]:
+        """The columns; those without a name are one, if somebody wrote into them."""
+        has_notes = any(row.cells.get("") for row in self.rows)
+        return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
+
 
 def whole_number(text: str) -> int | None:
     """Return the integer in a cell, or None: no decimals, exponent, blanks or non-ASCII digits."""

@@ -31,7 +31,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import CsvTable, open_file, read_table
+from obygaze_features.manifest.tables import open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
@@ -122,7 +122,7 @@ class MarkTable:
             data=data,
         )
         known = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-        other_columns = [name for name in _filled_columns(table) if name not in known]
+        other_columns = [name for name in table.filled_columns if name not in known]
         marks: dict[str, Mark] = {}
         bad_rows = []
         for row in table.rows:
@@ -138,7 +138,7 @@ class MarkTable:
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr(row.cells).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
-        return TableState(marks, tuple(bad_rows), _filled_columns(table))
+        return TableState(marks, tuple(bad_rows), table.filled_columns)
 
     def save(
         self,
@@ -196,7 +196,7 @@ class MarkTable:
                 earlier = read_table(
                     aside, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
                 )
-                names = list(dict.fromkeys([*_filled_columns(earlier), *names]))
+                names = list(dict.fromkeys([*earlier.filled_columns, *names]))
                 cells_of_rows += [row.cells for row in earlier.rows]
             cells_of_rows += [row.cells for row in state.bad_rows]
             rows = []
@@ -282,12 +282,6 @@ def _with_state(mark: Mark) -> Mark:
     values = {name: value for name, value in mark.items() if name != "state"}
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
-
-
-def _filled_columns(table: CsvTable) -> tuple[str, ...]:
-    """Return the columns; those without a name are one, if somebody wrote into them."""
-    has_notes = any(row.cells.get("") for row in table.rows)
-    return tuple(name for name in dict.fromkeys(table.columns) if name or has_notes)
 
 
 def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:

@@ -91,7 +91,7 @@ class WatchedTable:
         table = read_table(
             self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
         )
-        others = [name for name in table.columns if name and name not in COLUMNS]
+        others = [name for name in table.filled_columns if name not in COLUMNS]
         for row in table.rows:
             if row["level"] != WATCHED:
                 row.add(

@@ -702,3 +702,16 @@ def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
     marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
     marks.set_aside()
     assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
+
+
+def test_notes_on_what_was_watched_stay_in_a_column_without_a_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "films.ada.watched.csv"
+    path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,,\n"
+        "lake,ada,1,9,watched,,25,twice,\n",
+        "utf-8",
+    )
+    WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
+    assert [row[""] for row in rows_of(path)] == ["twice", ""]
