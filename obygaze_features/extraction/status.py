@@ -13,7 +13,7 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store, open_store
-from obygaze_features.store.write.writer import StoreWriter
+from obygaze_features.store.write.writer import StoreWriter, kept_rows
 
 # The stages of the main process; they add up to its time. `decode` runs beside them.
 STAGES = ("wait", "preprocess", "forward", "write")
@@ -196,7 +196,7 @@ def store_status(
         },
         seconds=seconds,
         sealed=store.sealed,
-        in_unfinished_blocks=_n_in_unfinished_blocks(store, blocks),
+        in_unfinished_blocks=len(kept_rows(store, blocks)),
     )
 
 
@@ -208,18 +208,6 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
         of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
         texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
     return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
-
-
-def _n_in_unfinished_blocks(store: Store, blocks: Sequence[int]) -> int:
-    """Return the number of rows that are kept of blocks that are not committed."""
-    if store.sealed or not Path(store.location).is_dir():
-        return 0
-    writer = StoreWriter(store.location)
-    unfinished = set(blocks).intersection(writer.pending_blocks())
-    rows: set[int] = set()
-    for finished in writer.finished_rows(unfinished):
-        rows.update(finished.rows)
-    return len(rows)
 
 
 def status_of_stores(

@@ -45,6 +45,7 @@ from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
+from obygaze_features.store.write.writer import unfinished_extraction
 
 # These packages import this one, so they are imported by name, when they are needed.
 REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
@@ -100,6 +101,8 @@ class VerifyReport:
     n_files: int = 0
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    # What an extraction has still to do, and the command that continues it.
+    unfinished: str = ""
     # What made the clips, one line for each group.
     made_by: list[str] = field(default_factory=list)
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -144,6 +147,8 @@ class VerifyReport:
             lines.append(f"{extent}: {size} ({self.how}); clips: {counts}")
             lines += [f"made by {line}" for line in self.made_by]
             lines.append(self._consistency())
+            if self.unfinished:
+                lines.append(self.unfinished)
         return "\n".join(lines)
 
     @property
@@ -335,6 +340,8 @@ def _report(
     _check_folders(files, store.plan, marks, report)
     if not report.problems:
         _check_arrays(store, report)
+    if not report.problems:
+        report.unfinished = unfinished_extraction(store)
     return report
 
 

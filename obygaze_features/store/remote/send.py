@@ -56,6 +56,7 @@ from obygaze_features.store.remote.selection import (
     licence_to_add,
     select_files,
 )
+from obygaze_features.store.write.writer import unfinished_extraction
 
 # The hub is slow with more files: each hundred is a commit.
 UNPACKED_FILES = 1_000
@@ -71,10 +72,10 @@ UNIX = 3
 # At the target until all is sent: which store comes.
 CLAIM = "push.json"
 OTHER_ADDRESS = "another address"
-UNSEALED = (
-    "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
-    "store with failed clips"
-)
+UNSEALED = "this store is not sealed: the zip holds what is committed so far"
+# The endings of other archives, from the end of a name on.
+OTHER_ARCHIVES = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".7z", ".rar", ".tar")
+SEAL_FAILED = "extract run --seal seals a store with failed clips"
 
 
 def push(
@@ -348,6 +349,7 @@ class Packed:
     n_bytes: int
     sha256: str
     sealed: bool
+    unfinished: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the zip file."""
@@ -360,7 +362,9 @@ class Packed:
     @property
     def warnings(self) -> list[str]:
         """What is missing in a store that is not sealed."""
-        return [] if self.sealed else [UNSEALED]
+        if self.sealed:
+            return []
+        return [f"{UNSEALED}; {self.unfinished or SEAL_FAILED}"]
 
 
 def pack(
@@ -378,7 +382,7 @@ def pack(
 
     Args:
         store: The store.
-        path: The zip file. [default: NAME.zip in the current folder]
+        path: The zip file, which ends in .zip. [default: NAME.zip in the current folder]
         force: Replace the output if it exists.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -389,7 +393,22 @@ def pack(
     """
     opened = open_store(store, workspace=workspace)
     target = Path(f"{_name_of(opened)}.zip" if path is None else path)
-    return _pack_files(select_files(opened.files), target, force, progress)
+    if path is not None and target.suffix.lower() not in ("", ".zip"):
+        raise FixUsage(
+            f"a packed store is a zip file, got the ending {target.suffix}",
+            where=str(target),
+            hint=f"-o {shlex.quote(_as_zip(target))}",
+        )
+    packed = _pack_files(select_files(opened.files), target, force, progress)
+    return replace(packed, unfinished=unfinished_extraction(opened))
+
+
+def _as_zip(path: Path) -> str:
+    """Return the path of a zip file in place of another archive."""
+    name = path.name
+    for suffix in OTHER_ARCHIVES:
+        name = name.removesuffix(suffix)
+    return str(path.with_name(f"{name}.zip"))
 
 
 def _name_of(store: Store) -> str:

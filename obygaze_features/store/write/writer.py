@@ -1,8 +1,9 @@
 """Fill a store: check blocks, encode and commit them, replace failed rows, add texts, seal."""
 
 import hashlib
+import shlex
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -19,6 +21,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import is_listed
+from obygaze_features.core.outside import safe_text
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.makers import Kind, Maker, Makers
 from obygaze_features.store.format.recipe import Recipe
@@ -31,7 +34,7 @@ from obygaze_features.store.format.schema import (
     RowStatus,
     TextTable,
 )
-from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import read_plan
 from obygaze_features.store.write.finished_rows import (
@@ -640,3 +643,38 @@ def _checked_shapes(
                 where=f"{spec.name}, {where}",
             )
     return given_arrays
+
+
+def kept_rows(store: Store, blocks: Iterable[int]) -> set[int]:
+    """Return the rows that are kept beside those of the blocks that are not committed."""
+    if store.sealed or not Path(store.location).is_dir():
+        return set()
+    writer = StoreWriter(store.location)
+    unfinished = set(blocks).intersection(writer.pending_blocks())
+    rows: set[int] = set()
+    for finished in writer.finished_rows(unfinished):
+        rows.update(finished.rows)
+    return rows
+
+
+def unfinished_extraction(store: Store) -> str:
+    """Return what an extraction has still to do, and how to go on; empty if nothing is left."""
+    n_missing = store.status().counts.get("missing", 0)
+    recipe = store.recipe.to_json()
+    if store.sealed or not n_missing or store.recipe.is_unknown or "erased" in recipe:
+        return ""
+    n_kept = len(kept_rows(store, range(store.plan.n_blocks)))
+    kept = f", of which {n_kept} are computed and kept" if n_kept else ""
+    backbone = str(recipe["backbone"].get("name", "?"))
+    if store.plan.holds_pictures and not backbone.startswith("frames:"):
+        backbone = f"frames:{backbone}"
+    manifest = store.plan.manifest_name
+    command = f"obygaze extract run {manifest} -b {backbone}"
+    folder = Path(store.location)
+    if folder.name != f"{manifest}.{backbone}".replace(":", "-"):
+        command += f" --store {shlex.quote(f'{backbone}={store.location}')}"
+    return safe_text(
+        f"the extraction is not finished: {count(n_missing, 'clip')} missing{kept};"
+        f" {command}, with the options that it began with, continues it",
+        "terminal",
+    )

@@ -12,7 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import call_obygaze, environment
-from support.extraction import a_plan, array_bytes, film_folder, plan_file
+from support.extraction import (
+    a_plan,
+    array_bytes,
+    film_folder,
+    keep_manifest,
+    plan_file,
+)
 
 from obygaze_features.extraction import blocks
 from obygaze_features.extraction.extracting import extract
@@ -85,6 +91,33 @@ def test_one_ctrl_c_finishes_the_clips_at_work(
     assert sum(counts) == n_kept
     assert call_obygaze("extract", "run", plan).code == 3
     assert array_bytes(store) == undisturbed
+
+
+def test_what_is_kept_is_said_with_the_command_that_continues(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_manifest(films, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = ("extract", "run", "films", "-b", "descriptors")
+    with monkeypatch.context() as patch:
+        send_after(patch, 2, signal.SIGINT)
+        assert call_obygaze(*run, "--workers", "1").code == 130
+    store = "films.descriptors"
+    expected = (
+        "the extraction is not finished: 9 clips missing, of which 3 are computed and"
+        " kept; obygaze extract run films -b descriptors, with the options that it began"
+        " with, continues it"
+    )
+    assert expected in call_obygaze("store", "verify", store).ok().stdout
+    packed = call_obygaze("store", "pack", store).ok().stderr
+    assert expected in packed
+    assert "--seal" not in packed
+    assert call_obygaze(*run).code == 3
+    # What is left is a clip that failed: the extraction is finished, and the store not sealed.
+    done = call_obygaze("store", "verify", store).ok()
+    assert "not finished" not in done.stdout
+    packed = call_obygaze("store", "pack", store, "--force").ok().stderr
+    assert "extract run --seal seals a store with failed clips" in packed
 
 
 @pytest.mark.parametrize("row", [0, 2, 6])

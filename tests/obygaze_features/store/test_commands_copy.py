@@ -70,6 +70,25 @@ def test_a_store_that_grows_is_packed_with_a_warning(
     assert "not sealed" in said.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "in_its_place"),
+    [("night.tar.gz", "night.zip"), ("night.7z", "night.zip"), ("a.b", "a.b.zip")],
+)
+def test_a_zip_with_the_ending_of_another_archive_is_refused(
+    home: Path, tmp_path: Path, name: str, in_its_place: str
+) -> None:
+    done = call_obygaze("-C", home, "store", "pack", "toy", "-o", name, cwd=tmp_path)
+    assert done.code == 2
+    assert f"a packed store is a zip file, got the ending .{name.split('.')[-1]}" in (
+        done.stderr
+    )
+    assert f"Try: -o {in_its_place}" in done.stderr
+    assert not list(tmp_path.glob("*.*"))
+    call_obygaze(
+        "-C", home, "store", "pack", "toy", "-o", "night.ZIP", cwd=tmp_path
+    ).ok()
+
+
 @pytest.mark.parametrize("name", ["./", "../toy"])
 def test_a_store_is_never_packed_into_itself(home: Path, name: str) -> None:
     """`store pack ./` wrote a file `.zip` into the store."""
