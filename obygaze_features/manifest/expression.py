@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.vocabulary import LEVELS
+from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Condition = Callable[[Callable[[str], Collection[str]]], bool]
 """Takes the function that returns the values of a column of a clip, such as `clip.values`."""
@@ -31,6 +31,22 @@ Condition = Callable[[Callable[[str], Collection[str]]], bool]
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
+EXAMPLE = 'for example: level in {S, NS} and "Type of shot" in concept'
+_QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+_BETWEEN_VALUES = re.compile(r"\s*[,;+&|/]\s*|\s+(?:and|or)\s+", re.IGNORECASE)
+# What people write as in other languages, and how it is written here.
+CURES = {
+    r"(?<![=!<>])=(?!=)": "write == in place of =",
+    r"\b(AND|OR|NOT|IN)\b": "write and, or, not, in with small letters",
+    r"&": "write and in place of &",
+    r"\|": "write or in place of |",
+    r"[<>]|[0-9]:[0-9]": (
+        "columns are compared with ==, != and in only, not with < and >, and times are"
+        " seconds: start_s == '9.0' (manifest show -o writes a table, which other programs filter)"
+    ),
+    r"\bin\s*[(\[]|\bin\s+\w+\s*,": "write several values in braces: level in {HN, S}",
+    r"[0-9]\.[0-9]": "write a number with a point in quotes: start_s == '9.0'",
+}
 
 
 class BadExpression(FixInput):
@@ -110,8 +126,7 @@ class _Parser:
         allowed = self.allowed.get(name)
         for value, word in zip(values, wanted, strict=True):
             if allowed is not None and word not in allowed:
-                meant = near(word, allowed) or f"; known: {', '.join(allowed)}"
-                raise self.error_at(f"unknown {name} {word!r}{meant}", value)
+                raise self.unknown_value(name, word, allowed, value)
         if not wanted:
             return lambda values_of: bool(values_of(name))
         if allowed is None:
@@ -128,20 +143,41 @@ class _Parser:
             node,
         )
 
-    def error_at(self, problem: str, node: ast.expr) -> BadExpression:
+    def unknown_value(
+        self, name: str, word: str, allowed: Collection[str], node: ast.expr
+    ) -> BadExpression:
+        """Return the error of a word that is no level, or no concept; it may be several."""
+        meant = near(word, allowed) or f"; known: {', '.join(allowed)}"
+        level = canonical_level(word) if name == "level" else None
+        if level is not None:
+            meant = f" (did you mean {level!r}?)"
+        problem = f"unknown {name} {word!r}{meant}"
+        parts = _BETWEEN_VALUES.split(word)
+        hint = ""
+        if len(parts) > 1 and all(part in allowed for part in parts):
+            hint = " and ".join(f"'{part}' in {name}" for part in parts)
+        return self.error_at(problem, node, hint)
+
+    def error_at(self, problem: str, node: ast.expr, hint: str = "") -> BadExpression:
         """Return an error whose caret is under a node of the tree, which counts in bytes."""
         before = self.text.strip().encode()[: node.col_offset]
-        return self.error(problem, len(before.decode()))
+        return self.error(problem, len(before.decode()), hint)
 
-    def error(self, problem: str, offset: int) -> BadExpression:
+    def error(self, problem: str, offset: int, hint: str = "") -> BadExpression:
         """Return an error that shows the expression with a caret under the column."""
         column = min(offset + self.n_blanks, len(self.text.rstrip()))
         return BadExpression(
             f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
-            hint='for example: level in {S, NS} and "Type of shot" in concept',
+            hint=hint or self.cure() or EXAMPLE,
             details=[self.text, " " * column + "^"],
         )
+
+    def cure(self) -> str:
+        """Return how to write what is written as in another language, "" where nothing is."""
+        unquoted = _QUOTED.sub("''", self.text)
+        cures = [cure for form, cure in CURES.items() if re.search(form, unquoted)]
+        return "; ".join(cures)
 
 
 def negated(condition: Condition) -> Condition:

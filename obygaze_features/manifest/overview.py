@@ -7,7 +7,13 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
@@ -22,7 +28,11 @@ from obygaze_features.manifest.film_choice import (
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
-from obygaze_features.manifest.vocabulary import Level, concept_meaning
+from obygaze_features.manifest.vocabulary import (
+    LEVELS,
+    canonical_level,
+    concept_meaning,
+)
 
 SHOWN_CLIPS = 20
 
@@ -205,9 +215,13 @@ class ManifestPage(Listing):
     def notes(self) -> list[str]:
         """Which film was taken, and how many of the selected clips the text leaves out."""
         notes = [] if self.film is None else self.film.notes
+        n_clips = len(self.manifest)
+        if len(self.selection) < n_clips:
+            unit = count(n_clips, self.manifest.header.unit)
+            notes.append(f"selected: {len(self.selection)} of {unit}")
         n_hidden = len(self.selection) - self._n_shown
         if n_hidden > 0:
-            notes.append(f"{n_hidden} more clips; --limit 0 shows all")
+            notes.append(f"{count(n_hidden, 'more clip')}; --limit 0 shows all")
         return notes
 
     @property
@@ -221,7 +235,9 @@ def show_manifest(
     *,
     film: str | None = None,
     clip: str | None = None,
-    level: Level | None = None,
+    level: Annotated[
+        str | Sequence[str] | None, Option(separator=",", metavar="LEVEL")
+    ] = None,
     concept: str | None = None,
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     limit: Annotated[int | None, Option(least=0)] = None,
@@ -235,7 +251,7 @@ def show_manifest(
         manifest: The manifest.
         film: Only the clips of this film: its id, its title or a part of it, or its file.
         clip: Only the clip of this id.
-        level: Only the clips of this level.
+        level: Only the clips of this level: EN, HN, NS, S, or several: HN,S.
         concept: Only the clips with this concept.
         where: Only the clips for which this holds.
         limit: Show at most this many clips; 0 shows all. [default: 20; with --json all]
@@ -248,7 +264,7 @@ def show_manifest(
         obygaze manifest show obygaze12 --concept Clothing
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
-        obygaze manifest show obygaze12 --level S -o clips.xlsx
+        obygaze manifest show obygaze12 --level HN,S -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
     chosen_film = None
@@ -258,10 +274,11 @@ def show_manifest(
     columns = {
         "movie_id": movie_id,
         "clip_id": clip,
-        "level": level,
         "concept": concept,
     }
     tests = _tests(where, columns)
+    if level is not None:
+        tests.append(f"level in {{{', '.join(_levels(level))}}}")
     selection = whole
     for test in tests:
         selection = selection.where(test)
@@ -273,6 +290,23 @@ def show_manifest(
             hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
         )
     return ManifestPage(whole, selection, concept or "", limit, chosen_film)
+
+
+def _levels(typed: str | Sequence[str]) -> list[str]:
+    """Return the levels that words mean, in any spelling; an error for a word that is none."""
+    words = [typed] if isinstance(typed, str) else typed
+    levels = []
+    for word in words:
+        level = canonical_level(word)
+        if level is None:
+            names = ", ".join(LEVELS)
+            raise FixUsage(
+                f"unknown level {word!r}", hint=f"{names}, or several of them: HN,S"
+            )
+        levels.append(level)
+    if not levels:
+        raise FixUsage("no level is named", hint=f"one of {', '.join(LEVELS)}")
+    return levels
 
 
 def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:

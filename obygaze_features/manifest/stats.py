@@ -4,11 +4,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
+from obygaze_features.core.errors import NotFound
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
+from obygaze_features.manifest.film_choice import choose_film, named_films
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
@@ -144,6 +147,8 @@ def compute_stats(
     manifest: str | os.PathLike[str] | Manifest,
     *,
     view: View | None = None,
+    film: str | None = None,
+    where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Stats:
     """Count levels, concepts, films and folds.
@@ -151,16 +156,28 @@ def compute_stats(
     Args:
         manifest: The manifest.
         view: View to count. [default: as stored]
+        film: Count the clips of this film: its id, its title or a part of it, or its file.
+        where: Count the clips for which this holds; manifest show has the same option.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest stats obygaze12 --view visual
         obygaze manifest stats obygaze12 --view as_published --json
+        obygaze manifest stats obygaze12 --film 'Sleepless in Seattle'
+        obygaze manifest stats obygaze12 --where 'level in {HN, S}'
         obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
+    if film is not None:
+        chosen_film = choose_film(film, named_films(manifest), where=manifest.name)
+        of_film = [clip for clip in manifest if clip.movie_id == chosen_film.movie_id]
+        manifest = manifest.with_clips(of_film)
+    if where is not None:
+        manifest = manifest.where(where)
+        if not len(manifest):
+            raise NotFound(f"no clip with {where}", where=manifest.name)
     clips = list(manifest)
     names = manifest.header.concepts
     levels = _level_counts(clips)

@@ -137,6 +137,39 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("level = S", "write == in place of ="),
+        ("level == S AND concept", "write and, or, not, in with small letters"),
+        ("NOT level", "write and, or, not, in with small letters"),
+        ("level == S && concept", "write and in place of &"),
+        ("level == S | concept", "write or in place of |"),
+        ("start_s > 0:00:09", "times are seconds: start_s == '9.0'"),
+        ("start_s < 9", "not with < and >"),
+        ("start_s == 0:00:09", "times are seconds: start_s == '9.0'"),
+        ("start_s == 9.0", "write a number with a point in quotes"),
+        ("level in (HN, S)", "in braces: level in {HN, S}"),
+        ("level in HN, S", "in braces: level in {HN, S}"),
+        ("concept == 'Look and Body'", "'Look' in concept and 'Body' in concept"),
+        ("concept == 'Look, Body'", "'Look' in concept and 'Body' in concept"),
+        # What is in quotes is a value, and correct.
+        ("annotator == 'A=1 AND B' and", "for example: level in {S, NS}"),
+    ],
+)
+def test_what_is_written_as_in_another_language_has_its_cure(
+    text: str, cure: str
+) -> None:
+    with pytest.raises(BadExpression) as error:
+        parse(text, vocabulary=["Look", "Body", "Type of shot"])
+    assert cure in (error.value.hint or "")
+
+
+def test_a_written_out_level_is_shown_as_it_is_written_here() -> None:
+    with pytest.raises(BadExpression, match=r"unknown level 'Sure' \(did you mean 'S'"):
+        parse("level == Sure")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "level not S",

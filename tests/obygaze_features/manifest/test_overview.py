@@ -59,6 +59,47 @@ def test_a_function_returns_what_its_command_prints(workspace: Path) -> None:
     assert str(stats) == printed(workspace, "stats", "tiny", "--view", "visual")
 
 
+def test_levels_have_several_spellings_and_may_be_several(workspace: Path) -> None:
+    words = ("show", "tiny", "--level")
+    of_sure = printed(workspace, *words, "S")
+    for spelling in ("Sure", "sure", "s", "S,Sure"):
+        assert printed(workspace, *words, spelling) == of_sure
+    page = show_manifest("tiny", level=("EN", "Sure"), workspace=workspace)
+    assert {clip.level for clip in page.selection} == {"EN", "S"}
+    assert str(page) == printed(workspace, *words, "EN,S")
+    refused = call_obygaze("-C", workspace, "manifest", *words, "Sur")
+    assert refused.stderr.splitlines() == [
+        "Error: unknown level 'Sur'",
+        "  Try: EN, HN, NS, S, or several of them: HN,S",
+    ]
+    with pytest.raises(FixUsage, match="no level is named"):
+        show_manifest("tiny", level=(), workspace=workspace)
+
+
+def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:
+    assert show_manifest("tiny", workspace=workspace).notes == []
+    page = show_manifest("tiny", level="S", workspace=workspace)
+    assert page.notes == ["selected: 2 of 3 clips"]
+    page = show_manifest("tiny", level="S", limit=1, workspace=workspace)
+    assert page.notes == [
+        "selected: 2 of 3 clips",
+        "1 more clip; --limit 0 shows all",
+    ]
+
+
+def test_the_clips_of_a_film_or_an_expression_are_counted(workspace: Path) -> None:
+    clips = read_manifest("tiny", workspace=workspace)
+    film = clips["a"].movie_id
+    of_film = [clip for clip in clips if clip.movie_id == film]
+    assert compute_stats(clips, film=film).clips == len(of_film) < len(clips)
+    assert compute_stats(clips, where="level == S").levels["S"] == 2
+    assert compute_stats(clips, where="level == S").clips == 2
+    with pytest.raises(NotFound, match="no clip with level == NS"):
+        compute_stats(clips, where="level == NS")
+    with pytest.raises(NotFound):
+        compute_stats(clips, film="no such film")
+
+
 def test_names_paths_and_manifests_are_taken(workspace: Path) -> None:
     path = workspace / "manifests" / "tiny.csv"
     clips = read_manifest(path)
