@@ -51,7 +51,10 @@ def film_columns(
     clips = []
     for clip_id, movie_id in zip(clip_ids, movie_ids, strict=True):
         known_clip = None if manifest is None else manifest.by_id.get(clip_id)
-        clips.append(known_clip or Clip(clip_id, movie_id))
+        # The manifest of this name may be another one today.
+        if known_clip is None or known_clip.movie_id != movie_id:
+            known_clip = Clip(clip_id, movie_id)
+        clips.append(known_clip)
     titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
     columns = {"movie_title": titles, **_times(clips)}
     return {"movie_id": list(movie_ids), **_filled(columns)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from obygaze_features.manifest.listing import manifest_columns
+from obygaze_features.manifest.listing import film_columns, manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
@@ -14,3 +14,13 @@ def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
     assert columns["start"] == ["frame 7"]
     assert columns["end"] == ["0:00:02.000"]
     assert columns["movie_title"] == ["Juno"]
+
+
+def test_times_of_a_clip_of_another_film_are_not_taken() -> None:
+    clips = (
+        Clip("a-1", "lake", start_s=1.0, end_s=2.0),
+        Clip("a-2", "sea", start_s=3.0, end_s=4.0),
+    )
+    manifest = Manifest("m", Header("m", {}), clips)
+    columns = film_columns(["a-1", "a-2"], ["lake", "lake"], manifest)
+    assert columns["start_s"] == [1.0, None]
