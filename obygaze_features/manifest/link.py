@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import STILL_SUFFIXES, is_printable_name, leads_out
@@ -26,7 +26,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, ascii_id
 
 EXTENSIONS = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
@@ -36,6 +36,9 @@ FILM_COLUMNS = ("film_start_s", "film_end_s")
 # The times of a clip in a file of its own, while it is linked to its film instead.
 OWN_COLUMNS = ("video_start_s", "video_end_s")
 NAME_COLUMN = "video_name"
+# The clips and the films without a video that are shown without -v.
+SHOWN_CLIPS = 3
+SHOWN_FILMS = 20
 # What linking adds to a clip, beside its video and the times in it.
 LINK_COLUMNS = (NAME_COLUMN, *OWN_COLUMNS, *FILM_COLUMNS)
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
@@ -49,7 +52,7 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unusable` are videos whose names a manifest cannot have.
+    `unusable` are videos whose names a manifest cannot have, `unmatched` those that match no clip.
     """
 
     manifest: Manifest
@@ -58,6 +61,7 @@ class LinkReport:
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
     unusable: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
@@ -92,16 +96,39 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """The clips that match several files."""
-        return [
+        """The clips that match several files, those without a video, and files without a clip."""
+        notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
         ]
+        clips_of_film = self._without_by_film()
+        for film, clip_ids in list(clips_of_film.items())[:SHOWN_FILMS]:
+            n_clips = count(len(clip_ids), "clip")
+            names = few(clip_ids, SHOWN_CLIPS)
+            notes.append(f"{film}: {n_clips} without a video: {names}")
+        n_more = len(clips_of_film) - SHOWN_FILMS
+        if n_more > 0:
+            notes.append(f"and clips of {count(n_more, 'more film')} without a video")
+        if self.unmatched:
+            n_files = count(len(self.unmatched), "video file")
+            notes.append(
+                f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
+            )
+        return notes
 
     @property
     def details(self) -> list[str]:
-        """The clips that have no video."""
-        return [f"{clip_id}: no video" for clip_id in self.without]
+        """Every clip that has no video, and every video file that matches no clip."""
+        clips = [f"{clip_id}: no video" for clip_id in self.without]
+        return clips + [f"{name}: no clip" for name in self.unmatched]
+
+    def _without_by_film(self) -> dict[str, list[str]]:
+        """Return the clips without a video, by their film."""
+        film_of_clip = {clip.clip_id: clip.movie_id for clip in self.manifest}
+        clips_of_film: dict[str, list[str]] = {}
+        for clip_id in self.without:
+            clips_of_film.setdefault(film_of_clip[clip_id], []).append(clip_id)
+        return clips_of_film
 
 
 def film_span(clip: Clip) -> tuple[float, float] | None:
@@ -230,6 +257,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     by_time: list[str] = []
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
+    matched: set[str] = set()
     for clip in originals:
         span = film_span(clip)
         files_of_clip = files.of_clip(clip)
@@ -237,6 +265,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         if span and not files_of_clip:
             files_of_film = files.of_film(clip)
         candidates = files_of_clip or files_of_film
+        matched.update(candidates)
         if not candidates:
             without.append(clip.clip_id)
             clips.append(clip)
@@ -267,6 +296,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         ambiguous=ambiguous,
         without=tuple(without),
         unusable=videos.unusable,
+        unmatched=tuple(name for name in videos.names if name not in matched),
     )
 
 
@@ -279,7 +309,9 @@ def link_manifest(
     """Find the video of each clip under a folder.
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    its film's file, by its times. No video is opened. Clips without a video are listed.
+    its film's file, by its times. Blanks and other characters that ids have not are read as `_`:
+    `Les Yeux.mov` is the film Les_Yeux. No video is opened. Clips without a video are counted by
+    film, and files without a clip; -v lists them all.
 
     Args:
         manifest: The manifest, which is written anew with the videos.
@@ -294,10 +326,15 @@ def link_manifest(
     before = read_manifest(path)
     report = link(before, Path(folder))
     if not (report.by_name or report.by_time or report.ambiguous):
+        films = dict.fromkeys(clip.movie_id for clip in before)
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
-            hint="give the folder of the videos",
+            hint="give the folder of the videos, named as the films or the clips are",
+            details=[
+                f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
+                f"films: {few(list(films), SHOWN_CLIPS)}",
+            ],
         )
     update_manifest(before, report.manifest, path)
     return report
@@ -393,6 +430,7 @@ class _Files:
             given = composed(clip.extra.get("given_clip_id", ""))
             keys += [("stem", clip.clip_id), ("stem", given)]
             keys += [("scene", clip.movie_id, clip.scene)]
+            keys += [("stem as id", clip.clip_id)]
         for key in keys:
             files = self._same_film(clip, self.by_key.get(key, ()))
             if files:
@@ -402,7 +440,13 @@ class _Files:
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
         given = ("stem", composed(clip.extra.get("given_movie_id", "")))
-        for key in (("film", clip.movie_id), given, ("film and more", clip.movie_id)):
+        keys: tuple[Key, ...] = (
+            ("film", clip.movie_id),
+            given,
+            ("film as id", clip.movie_id),
+            ("film and more", clip.movie_id),
+        )
+        for key in keys:
             files = self.by_key.get(key)
             if files:
                 return files
@@ -416,8 +460,13 @@ class _Files:
         film = self._film_of(path.stem)
         if scene:
             yield "scene", scene[1], int(scene[2])
+        stem_as_id = ascii_id(path.stem)
+        if stem_as_id != path.stem:
+            yield "stem as id", stem_as_id
         if film == path.stem:
             yield "film", film
+        elif film and film == stem_as_id:
+            yield "film as id", film
         elif film and not (
             scene or path.stem in self.films_of or _CLIP.fullmatch(path.stem)
         ):
@@ -444,9 +493,14 @@ class _Files:
         return tuple(without_film)
 
     def _film_of(self, part: str) -> str:
-        """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
+        """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`.
+
+        A file may have blanks where an id has `_`: Les_Yeux for `Les Yeux (1960)`.
+        """
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
         for start in reversed(starts):
             if start in self.films:
                 return start
+            if ascii_id(start) in self.films:
+                return ascii_id(start)
         return ""

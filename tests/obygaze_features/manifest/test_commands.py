@@ -228,9 +228,10 @@ def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
     (titled / "others" / "z.mp4").touch()
     refused = call_obygaze("manifest", "link", "m", "others", cwd=titled)
     assert (refused.code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(
-        "Error: no file matches a clip\n  in: others\n  Try: "
-    )
+    files, films, error = refused.stderr.split("\n", 2)
+    assert files == "video files: z.mp4"
+    assert films.startswith("films: ")
+    assert error.startswith("Error: no file matches a clip\n  in: others\n  Try: ")
     assert (titled / "manifests" / "m.csv").read_bytes() == before
 
 

@@ -329,6 +329,7 @@ def test_the_report_as_json(tmp_path: Path) -> None:
         "ambiguous": {"p": ("a/v.mp4", "b/v.mp4")},
         "without": ("r",),
         "unusable": [],
+        "unmatched": (),
     }
 
 
@@ -350,3 +351,46 @@ def test_names_of_videos_are_not_compared_with_all_others(
     assert len(list_videos(tmp_path).names) == 300
     # 20,000 names were compared two by two: half a minute.
     assert n_compared <= 300
+
+
+def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
+    tmp_path: Path,
+) -> None:
+    touch(tmp_path, "Les Yeux.mov", "L'Été (1960) 1080p.mkv", "Les Yeux-007.mp4")
+    parts = {"start_s": 0.0, "end_s": 4.0}
+    clips = manifest_of(
+        Clip("Les_Yeux-001", "Les_Yeux", **parts),  # type: ignore[arg-type]
+        Clip("L_Ete-001", "L_Ete", **parts),  # type: ignore[arg-type]
+        Clip("Les_Yeux-007", "Les_Yeux"),
+    )
+    report = link(clips, tmp_path)
+    names = ["Les Yeux.mov", "L'Été (1960) 1080p.mkv", "Les Yeux-007.mp4"]
+    assert videos(report) == names
+    assert report.unmatched == ()
+    # The file with the id itself goes before.
+    touch(tmp_path, "Les_Yeux.mov", "Les_Yeux-007.mp4")
+    report = link(clips, tmp_path)
+    assert videos(report) == ["Les_Yeux.mov", names[1], "Les_Yeux-007.mp4"]
+    assert report.unmatched == ("Les Yeux-007.mp4", "Les Yeux.mov")
+
+
+def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None:
+    touch(tmp_path / "videos", "tt01.mp4", "lecture.mkv", "a/trailer.mp4")
+    times = {"start_s": 0.0, "end_s": 4.0}
+    clips = [
+        Clip(f"{film}-{number:03d}", film, **times)  # type: ignore[arg-type]
+        for film in ("tt01", "tt02", "tt03")
+        for number in range(5 if film == "tt02" else 1)
+    ]
+    path = tmp_path / "manifests" / "m.toml"
+    write_manifest(manifest_of(*clips), path)
+    words = ("manifest", "link", "m", str(tmp_path / "videos"))
+    said = call_obygaze("-C", tmp_path, *words).ok()
+    assert said.stderr.splitlines() == [
+        "tt02: 5 clips without a video: tt02-000, tt02-001, tt02-002 and 2 more",
+        "tt03: 1 clip without a video: tt03-000",
+        "2 video files without a clip: a/trailer.mp4, lecture.mkv",
+    ]
+    more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()
+    assert "tt02-004: no video" in more
+    assert "lecture.mkv: no clip" in more
