@@ -54,8 +54,8 @@ def save_frames(
     file: str | Path,
     *,
     count: Annotated[int, Option(least=1, most=100_000)] = 32,
-    start_s: Annotated[float | None, Option("--start", least=0)] = None,
-    end_s: Annotated[float | None, Option("--end", least=0)] = None,
+    start_s: Annotated[float | None, Option("--start", least=0, is_time=True)] = None,
+    end_s: Annotated[float | None, Option("--end", least=0, is_time=True)] = None,
     size: Annotated[int | None, Option(least=1)] = None,
     sampling: Sampling = "even",
     max_substituted: Annotated[float, Option(least=0, most=1)] = MAX_SUBSTITUTED,
@@ -70,8 +70,8 @@ def save_frames(
     Args:
         file: The video file.
         count: Number of pictures.
-        start_s: Where the part begins, in seconds.
-        end_s: Where the part ends, in seconds.
+        start_s: Where the part begins, in seconds; on the command line also as 0:01:01.5.
+        end_s: Where the part ends, in seconds, or as 0:01:15.
         size: Length of the shorter edge, in pixels.
         sampling: The rule that chooses the pictures.
         max_substituted: Largest share of pictures that may be damaged.
@@ -81,6 +81,7 @@ def save_frames(
     Commands:
         obygaze video frames clip.mp4 -o frames.npz
         obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
+        obygaze video frames film.mkv --start 0:01:01.5 --end 0:01:15 -o frames.npz
         obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
     """
     view = View(count, sampling, None if size is None else Resize(size))

@@ -223,7 +223,13 @@ class PredictedFiles:
             first, reason = next(iter(refused.items()))
             n = len(refused)
             clips = first if n == 1 else f"{n} clips, the first is {first}"
-            warnings.append((f"no row for {clips}: {reason}", "--in-sample"))
+            warnings.append(
+                (
+                    f"no row for {clips}: {reason}",
+                    "--in-sample, which gives all clips that the model was trained on the score"
+                    " of the model itself, not only these; --clips with it chooses the clips",
+                )
+            )
         n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
         if n_in_sample:
             warnings.append(
@@ -263,7 +269,8 @@ def predict(
         store: Features of the recipe that the model was trained on.
         clips: Clip ids to predict, separated by commas; in Python a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
-        in_sample: Score training clips with the model itself; such scores are not predictions.
+        in_sample: Score all training clips with the model itself, also those that have an
+            out-of-fold score; such scores are not predictions.
         trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
             scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
@@ -480,8 +487,8 @@ def _refused(
         raise FixInput(
             f"no prediction for {ids[0]}{others}: {reason}",
             where=str(model.folder),
-            hint="--in-sample (in Python in_sample=True) for in-sample scores, which are not"
-            f" predictions; {hint}",
+            hint="--in-sample (in Python in_sample=True) for in-sample scores of all training"
+            f" clips that are asked for, which are not predictions; {hint}",
         )
     return refused
 

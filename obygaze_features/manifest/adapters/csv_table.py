@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching, whole
+from obygaze_features.core.value_types import clock_seconds
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     n_with_value,
@@ -729,10 +729,8 @@ def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
             f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}",
         )
         return ""
-    whole_minutes = 60 * int(match["hours"]) + int(match["minutes"])
-    # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
-    seconds = Fraction(match["clock_seconds"].replace(",", "."))
-    return repr(float(60 * whole_minutes + seconds))
+    seconds = clock_seconds(text)
+    return text if seconds is None else repr(seconds)
 
 
 def _values_of_clip(

@@ -404,7 +404,10 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     done = call_obygaze(*here, "models", "predict", "mine", "all").ok()
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert {row["basis"] for row in rows} == {"out-of-fold", "film-seen", "unseen"}
-    assert "Try: --in-sample" in done.stderr
+    assert (
+        "Try: --in-sample, which gives all clips that the model was trained on the score of the"
+        " model itself, not only these; --clips with it chooses the clips"
+    ) in done.stderr
     n = sum(row["basis"] == "out-of-fold" for row in rows)
     assert f"{n} out-of-fold" in done.stderr
     as_json = (
