@@ -293,17 +293,18 @@ def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
         return io.BytesIO()
     try:
         text = data.decode(encoding or "utf-8")
-    except LookupError:
-        raise FixUsage(
-            f"unknown encoding {encoding!r}",
-            hint="utf-8, utf-16, cp1252 (Windows), mac-roman, or another that Python knows",
-        ) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         start = data.rfind(b"\n", 0, error.start) + 1
         bad_line = data[start:].splitlines()[0]
         violations.add(line, None, _not_of_encoding(bad_line, encoding))
         return io.BytesIO()
+    # "undefined" and "idna" are codecs, but not of text in files.
+    except (LookupError, UnicodeError):
+        raise FixUsage(
+            f"unknown encoding {encoding!r}",
+            hint="utf-8, utf-16, cp1252 (Windows), mac-roman, or another that Python knows",
+        ) from None
     return io.BytesIO(text.encode("utf-8"))
 
 

@@ -62,6 +62,10 @@ def test_bytes_that_are_no_text_and_unknown_encodings_are_refused(
     assert "UTF-16 or not text" in imported(tmp_path, bytes(range(256)))[0]
     error, cure = imported(tmp_path, b"a\n", "--encoding", "cp9999")
     assert error == "Error: unknown encoding 'cp9999'"
+    assert (
+        "unknown encoding" in imported(tmp_path, b"a\n", "--encoding", "undefined")[0]
+    )
+    assert "unknown encoding" in imported(tmp_path, b"a\n", "--encoding", "hex")[0]
     assert cure.startswith("  Try: utf-8, utf-16, cp1252")
     lines = imported(tmp_path, TEXT.encode("cp1252"), "--encoding", "ascii")
     assert lines[0].startswith("t.csv:2: the text is not of the encoding 'ascii'")
