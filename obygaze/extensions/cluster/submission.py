@@ -85,7 +85,7 @@ def joined_options(
     """Return the options of an earlier submission with those that are given now.
 
     Of options that may be repeated, those that are new are added: of two that exclude each other,
-    sbatch and `extract run` take the last.
+    sbatch takes the last. `extract run` takes an option once: the one that is given now.
     """
     joined = {**earlier, **given}
     for name in ("directives", "setup"):
@@ -95,8 +95,28 @@ def joined_options(
     now = list(given.get("run_options", ()))
     starts = range(len(before) - len(now) + 1)
     is_there = any(before[start : start + len(now)] == now for start in starts)
-    joined["run_options"] = before if is_there else [*before, *now]
+    if not is_there:
+        joined["run_options"] = [*_without_options(before, now), *now]
+    else:
+        joined["run_options"] = before
     return joined
+
+
+def _without_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the words of a command without the options that are given, and their values."""
+    names = {_option_name(word) for word in given if word.startswith("-")}
+    left = []
+    is_given = False
+    for word in words:
+        if word.startswith("-"):
+            is_given = _option_name(word) in names
+        if not is_given:
+            left.append(word)
+    return left
+
+
+def _option_name(word: str) -> str:
+    return word.partition("=")[0]
 
 
 def workers_of(script: str) -> int | None:

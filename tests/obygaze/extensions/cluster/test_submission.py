@@ -115,6 +115,16 @@ def test_a_gpu_that_no_task_would_use_is_a_warning(
     assert warning not in call_obygaze(*call).ok().stderr
 
 
+def test_an_option_of_the_tasks_takes_the_place_of_the_earlier_one(
+    plan: ExtractPlan,
+) -> None:
+    slurm("-k", "2", "--", "--device", "cuda", "--share", "--workers=2")
+    slurm("--resume", "--", "--device=cuda:1", "--workers", "3")
+    assert "plan.json --share --device=cuda:1 --workers 3 --worker" in calls()[0]
+    slurm("--resume", "--", "--batch", "4")
+    assert "--share --device=cuda:1 --workers 3 --batch 4 --worker" in calls()[0]
+
+
 def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
     slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
     edited = (
