@@ -307,10 +307,14 @@ def _number(cell: str) -> float | None:
 
 @dataclass(frozen=True)
 class ExportedSegments:
-    """The files of an export; `without_times` are the clips that are left out."""
+    """The files of an export; `without_times` are the clips that are left out.
+
+    `other_rates` are the films for which a rate was given although the manifest has another one.
+    """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...]
+    other_rates: Mapping[str, Fraction] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and the clips that are left out."""
@@ -322,11 +326,21 @@ class ExportedSegments:
 
     @property
     def warnings(self) -> list[str]:
-        """The clips that are left out."""
-        if not self.without_times:
-            return []
-        n_clips = count(len(self.without_times), "clip")
-        return [f"{n_clips} without times: {few(self.without_times, 5)}"]
+        """The films whose given rate is not used, and the clips that are left out."""
+        warnings = []
+        if self.other_rates:
+            rates = [
+                f"{movie_id} {frame_rate_text(rate)}"
+                for movie_id, rate in self.other_rates.items()
+            ]
+            warnings.append(
+                "--fps is not used for films whose rate the manifest has (framerate):"
+                f" {few(rates, 5)}"
+            )
+        if self.without_times:
+            n_clips = count(len(self.without_times), "clip")
+            warnings.append(f"{n_clips} without times: {few(self.without_times, 5)}")
+        return warnings
 
 
 def export_segments(
@@ -353,7 +367,8 @@ def export_segments(
         kind: The format.
         manifest: The segments, or clips with levels or concepts.
         predictions: CSV of clips with scores, instead of the levels.
-        fps: Frames per second of clips: 25, 23.976, 24000/1001.
+        fps: Frames per second of clips: 25, 23.976, 24000/1001. A rate in the column framerate of
+            the manifest takes precedence, with a warning.
         frames: csv: write the segments of each film in frames.
         folder: The folder for the files; of csv also the file.
         for_spreadsheets: csv: put an apostrophe before text that a spreadsheet would run; the first
@@ -384,10 +399,16 @@ def export_segments(
         return ExportedSegments((path,), ())
     if for_spreadsheets:
         raise FixUsage("--for-spreadsheets is for the table of clips, csv")
+    given_rate = None if fps is None else frame_rate(fps)
     films, without_times = films_of(marked, table, fps=fps)
     files = export(films, kind, Path(folder))
     write_all_new(files, force=force)
-    return ExportedSegments(tuple(files), tuple(without_times))
+    other_rates = {}
+    if given_rate is not None:
+        other_rates = {
+            film.movie_id: film.fps for film in films if film.fps != given_rate
+        }
+    return ExportedSegments(tuple(files), tuple(without_times), other_rates)
 
 
 def read_elan(

@@ -683,6 +683,24 @@ def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
     assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
 
 
+def test_a_rate_that_contradicts_the_manifest_is_warned_of(tmp_path: Path) -> None:
+    rows = "clip_id,movie_id,start_s,end_s,level,framerate\n"
+    rows += "a-1,a,0,2,S,23.976\nb-1,b,0,2,S,\nc-1,c,0,2,S,25\n"
+    (tmp_path / "clips.csv").write_text(rows)
+    words = ("manifest", "import", "csv", "clips.csv", "-o", "films")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    words = ("manifest", "export", "edl", "films", "-o", "out", "--fps")
+    done = call_obygaze(*words, "25", cwd=tmp_path).ok()
+    assert done.stderr == (
+        "Warning: --fps is not used for films whose rate the manifest has (framerate):"
+        " a 23.976\n"
+    )
+    done = call_obygaze(*words, "23.98", "--force", cwd=tmp_path).ok()
+    assert "(framerate): c 25" in done.stderr
+    refused = call_obygaze(*words, "fast", "--force", cwd=tmp_path)
+    assert "expected frames per second, got 'fast'" in refused.stderr
+
+
 def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
     tier = '<TIER TIER_ID="{}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{}"><ANNOTATION>'
     tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="{}" TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t{}">'
