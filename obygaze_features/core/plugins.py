@@ -79,21 +79,29 @@ class Plugin:
         """Return what the entry point names."""
         return self.call(self.point.load, "cannot be loaded")
 
-    def call(self, function: Callable[[], T], failure: str) -> T:
-        """Return the result of the plugin's code; every error names the plugin and `failure`."""
+    def call(self, function: Callable[[], T], failure: str, hint: str = "") -> T:
+        """Return the result of the plugin's code; every error names the plugin and `failure`.
+
+        Args:
+            function: Calls the code.
+            failure: What it is that failed.
+            hint: What to do, where the error itself does not say it.
+        """
         try:
             return call_foreign(function, f"{self.where} {failure}")
         except ObygazeError as error:
             if self.where in str(error):
+                error.hint = error.hint or hint or None
                 raise
             raise FixInput(
                 f"{self.where} {failure}: {error.message}",
                 where=error.where,
-                hint=error.hint,
+                hint=error.hint or hint or None,
                 details=error.details,
             ) from error
         except RuntimeError as error:  # too little memory, by its words
-            raise FixInput(f"{self.where} {failure}: {first_line(error)}") from error
+            problem = f"{self.where} {failure}: {first_line(error)}"
+            raise FixInput(problem, hint=hint or None) from error
 
     def refuse(self, reason: str) -> FixInput:
         """Return the error that the plugin, or what it returned, is not as it must be."""

@@ -233,8 +233,10 @@ def _checked_terms(licence: str, citation: str, stores: Sequence[str]) -> "Terms
         checked_citation,
         checked_licence,
         require_terms,
+        warn_of_unknown_licence,
     )
 
+    warn_of_unknown_licence(licence)
     terms = Terms(checked_licence(licence), checked_citation(citation))
     for store in stores:
         if (Path(store) / Plan.FILE).is_file():

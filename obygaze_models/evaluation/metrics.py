@@ -114,6 +114,10 @@ DECISION_METRICS: dict[str, DecisionMetric] = {
 RANKING_METRICS = ("ap", "auc")
 MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
+METRIC_HINT = (
+    "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
+    "counts.fp, counts.fn and counts.tn, and returns an array: docs/plugins.md"
+)
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS
 # Of clips; no value of them is better than another.
@@ -227,7 +231,9 @@ def load_metric(plugin: Plugin) -> DecisionMetric:
             f"must be a function of the counts, got {short_value(metric)}"
         )
     counts = Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]]))
-    values = plugin.call(lambda: np.asarray(metric(counts)), "does not work")
+    values = plugin.call(
+        lambda: np.asarray(metric(counts)), "does not work", METRIC_HINT
+    )
     if values.shape != (2,) or values.dtype.kind != "f":
         raise plugin.refuse(
             "must return one number for each entry of the counts, got "

@@ -12,6 +12,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
 from obygaze_models.models.erasure import EraserName
+from obygaze_models.protocols.experiments import check_order
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def erase(
         write_erased,
     )
 
+    check_order("obygaze erase", workspace, store, manifest)
     source = open_store(store, workspace=workspace)
     clips = read_manifest(manifest, workspace=workspace)
     target = None if output is None else Workspace.of(workspace).new_store(output)

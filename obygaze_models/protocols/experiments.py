@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -22,6 +24,7 @@ from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
@@ -58,7 +61,12 @@ class Trained(NamedTuple):
         return {**self.run.to_json(), "model": str(self.model.folder)}
 
     def __str__(self) -> str:
-        return f"{result_text(self.run)}\nmodel: {self.model.folder}"
+        lines = [result_text(self.run)]
+        chosen = self.model.info.chosen_settings
+        if chosen:
+            lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
+        lines.append(f"model: {self.model.folder}")
+        return "\n".join(lines)
 
     @property
     def quiet_text(self) -> str:
@@ -216,6 +224,7 @@ def train(
     from obygaze_models.zoo.saving import check_target, load_folder
 
     trust_code([model, *changes])
+    check_order("obygaze train", workspace, store, manifest, model=model)
     clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)
     named_stores = open_stores(store, workspace)
@@ -271,6 +280,50 @@ def named_manifest(
         manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
+
+
+def check_order(
+    command: str,
+    workspace: PathLike | None,
+    store: object,
+    manifest: object,
+    *,
+    model: object = None,
+) -> None:
+    """Raise an error, with the right order, for names that fit in another order only.
+
+    Args:
+        command: The command that takes the names.
+        workspace: The workspace that has them.
+        store: What stands for the store.
+        manifest: What stands for the manifest.
+        model: What stands for the kind of the model, where the command has one.
+    """
+    resolved_workspace = Workspace.of(workspace)
+    stores = resolved_workspace.names("stores")
+    manifests = resolved_workspace.names("manifests")
+    given = [store, manifest]
+    meanings = ["store", "manifest"]
+    names_of: dict[str, Collection[str]] = {"store": stores, "manifest": manifests}
+    if model is not None:
+        given.insert(0, model)
+        meanings.insert(0, "model")
+        names_of["model"] = trainable()
+    if not all(isinstance(word, str) for word in given):
+        return
+    words = [str(word) for word in given]
+    for order in permutations(words):
+        fits = [
+            word.rpartition("=")[2] in names_of[meaning]
+            for word, meaning in zip(order, meanings, strict=True)
+        ]
+        if all(fits):
+            if list(order) != words:
+                raise FixUsage(
+                    f"expected the order {' '.join(meanings)}, got {' '.join(words)}",
+                    hint=f"{command} {shlex.join(order)}",
+                )
+            return
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
@@ -89,7 +90,10 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """The facts about a model. `classes` are its classes in the order of its score columns."""
+    """The facts about a model. `classes` are its classes in the order of its score columns.
+
+    `chosen` has the settings that training films chose, of those that were offered or drawn.
+    """
 
     name: str
     kind: str
@@ -101,13 +105,23 @@ class ModelInfo:
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     protocol: str = ""
     notes: tuple[str, ...] = ()
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return short_repr("ModelInfo", repr(self.name), self.kind, self.task)
 
+    @property
+    def chosen_settings(self) -> str:
+        """The chosen settings as text: `C = 0.1, balance = true`; "" where none was a choice."""
+        return ", ".join(
+            f"{name} = {json.dumps(value)}" for name, value in self.chosen.items()
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""
         value: dict[str, Any] = json_values(asdict(self))
+        if not self.chosen:
+            del value["chosen"]
         if not self.features.rule:
             del value["features"]["rule"], value["features"]["reduce"]
         return value
@@ -202,6 +216,7 @@ _INFO = table_of(
     ModelInfo,
     features=table_of(FeatureSpec, width=whole(1)),
     metrics=Table(others=_METRIC),
+    chosen=Table(others=anything),
 )
 _REST: dict[str, AnyRule] = {
     "estimator": Table(others=anything),

@@ -165,6 +165,15 @@ def _repeats_films(one: Experiment, match: re.Match[str]) -> bool:
     return len(set(films)) < len(films)
 
 
+def _asks_for_more_films(one: Experiment, match: re.Match[str]) -> bool:
+    """More films are asked for than train; some group is always left out for the test."""
+    splits = one.protocol["splits"]
+    groups = {group_of(clip, splits) for clip in one.clips}
+    wanted, most = int(match[1]), int(match[2])
+    is_wanted = wanted == max(one.protocol["report"]["learning_films"])
+    return is_wanted and wanted > most and most <= len(groups)
+
+
 def _selects_nothing(one: Experiment, match: re.Match[str]) -> bool:
     return not one.clips
 
@@ -189,6 +198,9 @@ REASONS: dict[str, Reason] = {
     r"no fold of (\S+) -> (\S+) could be trained and tested: (.*)": _cannot_be_trained,
     r".*grid: no task both trains and tests": _has_no_pair,
     r".*report.learning_films: must not list a value twice.*": _repeats_films,
+    r"report.learning_films has (\d+), but no fold trains on more than (\d+) films?": (
+        _asks_for_more_films
+    ),
     r"no clip matches .*": _selects_nothing,
     r"none of the \d+ clips of the manifest .*": _has_no_vector,
 }

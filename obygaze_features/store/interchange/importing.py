@@ -32,7 +32,7 @@ from obygaze_features.store.interchange.source import (
 )
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.edit import ManifestClips, natural_order
-from obygaze_features.store.write.licence import require_terms
+from obygaze_features.store.write.licence import require_terms, warn_of_unknown_licence
 from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
@@ -205,6 +205,7 @@ def import_features(
         obygaze store import npy features.npy --ids ids.txt -o matrix
     """
     target = Workspace.of(workspace).new_store(path)
+    warn_of_unknown_licence(licence)
     source = open_features(format, sources, arrays, id_key=id_key, ids=ids)
     try:
         if pool is None:

@@ -25,7 +25,11 @@ from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
 from obygaze_features.store.write.create import create_store
-from obygaze_features.store.write.licence import checked_licence, require_terms
+from obygaze_features.store.write.licence import (
+    checked_licence,
+    require_terms,
+    warn_of_unknown_licence,
+)
 from obygaze_features.store.write.writer import StoreWriter, refuse_mixture
 
 NO_LICENCE = "none stated"
@@ -286,6 +290,7 @@ def merge(
                 where=other_store.location,
                 hint="obygaze store subset --array ..., then merge what both have",
             )
+    warn_of_unknown_licence(licence)
     terms = _joint_terms(sources, checked_licence(licence))
     clips = _clips_to_merge(sources, manifest, workspace)
     rows = [store.select(clips=clips.clip_ids).rows.tolist() for store in sources]

@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,16 @@ from typing import Any
 
 from obygaze_features import __version__
 from obygaze_features.core.docstrings import described_as_in
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixUsage,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.files import is_printable_name, locked, write_atomic
+from obygaze_features.core.metadata import LICENCES, spdx_of
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.store.format.limits import LICENCE_BYTES
 from obygaze_features.store.format.records import (
@@ -86,6 +94,7 @@ def store_licence(
             else Path(store)
         )
         state_licence(path, licence=licence, citation=citation, replace=replace)
+        warn_of_unknown_licence(licence)
     elif replace:
         raise FixUsage("--replace needs --licence or --citation")
     opened = open_store(store, workspace=workspace)
@@ -168,6 +177,17 @@ def checked_licence(licence: str) -> str:
             hint="its short name, such as CC-BY-4.0 (spdx.org/licenses)",
         )
     return name
+
+
+def warn_of_unknown_licence(licence: str) -> None:
+    """Warn of the name of a licence that is no identifier that catalogues know."""
+    name = _normal(licence)
+    if name and not spdx_of(name):
+        text = (
+            f"the licence {name!r} is not an SPDX identifier that obygaze knows"
+            f"{near(name, LICENCES)}; it is kept as it is"
+        )
+        warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
 def checked_citation(citation: str) -> str:

@@ -1,13 +1,35 @@
 """Learning curves: the primary metric of each cell by the number of training films."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from obygaze_features.core.console import Quiet
+import numpy as np
+
+from obygaze_features.core.console import Quiet, count
+from obygaze_features.core.errors import FixUsage
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.results.whole_run import LearningCurve, LearningPoint
 from obygaze_models.protocols.runner.execute import FitContext, run_models
 from obygaze_models.protocols.schedule import fewer_films
+
+
+def check_learning_films(contexts: Sequence[FitContext]) -> None:
+    """Raise an error for a number of training films that no fold of some store has."""
+    for context in contexts:
+        wanted = max(context.protocol.report.learning_films, default=0)
+        most = 0
+        for splits in context.schedule.pairs.values():
+            for split in splits:
+                groups = context.schedule.groups[split.train]
+                most = max(most, len(np.unique(groups)))
+        if wanted > most:
+            raise FixUsage(
+                f"report.learning_films has {wanted}, but no fold trains on more than "
+                f"{count(most, 'film')}",
+                where=context.feature or None,
+                hint=f"numbers of training films up to {most}",
+            )
 
 
 def learning_records(context: FitContext) -> list[LearningCurve]:

@@ -149,6 +149,12 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     return FoldFit(baseline, lambda clips: baseline.predict_proba(X[clips])[:, 1])
 
 
+BASELINE_HINT = (
+    "a baseline is a function of the training clips, their classes and the tested clips, and "
+    "returns a number from 0 to 1 for each tested clip: docs/plugins.md"
+)
+
+
 def _fit_own_baseline(name: str, data: FoldData) -> FoldFit:
     """Return the scores of a plugin's function, which sees no annotation but the classes."""
     plugin = find_plugin(INSTALLED_BASELINES, name)
@@ -161,6 +167,7 @@ def _fit_own_baseline(name: str, data: FoldData) -> FoldFit:
         scores = plugin.call(
             lambda: np.asarray(function(trained, data.y, tested), dtype=np.float64),
             "failed",
+            BASELINE_HINT,
         )
         is_probability = (scores >= 0) & (scores <= 1)
         if scores.shape != (len(tested),) or not is_probability.all():

@@ -62,7 +62,10 @@ from obygaze_models.protocols.runner.features import (
     with_windows,
 )
 from obygaze_models.protocols.runner.finished import FinishedTests
-from obygaze_models.protocols.runner.learning import learning_records
+from obygaze_models.protocols.runner.learning import (
+    check_learning_films,
+    learning_records,
+)
 from obygaze_models.protocols.runner.level_records import (
     annotator_records,
     level_records,
@@ -279,6 +282,7 @@ def run_protocol(
             ]
             for context in contexts:
                 context.check_leaks(list(context.leaks.values()))
+            check_learning_films(contexts)
             warn_of_rare_concepts(contexts)
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)

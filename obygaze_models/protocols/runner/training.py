@@ -179,12 +179,14 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator, _, found_on = context.new_banks().margins(settings, data)
         concepts = tuple(map(str, estimator.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
+        chosen: dict[str, Any] = {}
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
         settings = for_task(
             kind, _settled(protocol.models[name], run.cells, task), task
         )
+        chosen = _drawn_values(protocol.models[name], settings)
         rows, fit = fit_every_clip(context, Model(kind, settings), task)
         estimator = fit.estimator
         found_on = fit.found_on
@@ -202,6 +204,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     # Rows of several annotators may be about one clip of the store.
     ids = list(dict.fromkeys(features.names[row] for row in rows.tolist()))
     facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
+    facts["chosen"] = chosen
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     return save_model(estimator, info, folder, clips=clips, force=force)

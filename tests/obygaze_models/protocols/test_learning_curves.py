@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
-from obygaze_models.protocols.runner.run import gather
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schedule import fewer_films, schedule
 from obygaze_models.report.page import write_report
 
@@ -54,7 +55,7 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     )
     run = run_on(
         tmp_path,
-        quick("honest", *CHANGES, "report.learning_films=[1, 99]"),
+        quick("honest", *CHANGES, "report.learning_films=[1, 5]"),
         manifest,
         {"x": store},
     )
@@ -64,7 +65,7 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     for curve in curves:
         names = {key: curve[key] for key in ("model", "train", "test")}
         few, every = curve["points"]
-        assert (few["n_films"], every["n_films"], curve["metric"]) == (1, 99, "ap")
+        assert (few["n_films"], every["n_films"], curve["metric"]) == (1, 5, "ap")
         assert every["value"] == cell_of(run.cells, **names)["ap"]["value"]
     ridge = [curve["points"] for curve in curves if curve["model"] == "ridge"]
     assert np.mean([few["value"] for few, _ in ridge]) < np.mean(
@@ -72,7 +73,7 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     )
     text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "Learning curve: AP by the number of training films" in text
-    assert "1 films" in text and "99 films" in text
+    assert "1 films" in text and "5 films" in text
 
 
 @pytest.mark.check("two whole runs")
@@ -92,3 +93,14 @@ def test_a_curve_changes_no_cell(tmp_path: Path) -> None:
     assert runs[1].of("learning")[0]["points"][0]["value"] == pytest.approx(
         0.5, abs=0.5
     )
+
+
+def test_more_films_than_train_are_refused(tmp_path: Path) -> None:
+    manifest = films(6, 20)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    # Each of 6 films is tested once, and one of the other 5 validates.
+    protocol = quick("honest", *CHANGES, "report.learning_films=[2, 40]")
+    inputs = gather(protocol, manifest, "", {"x": store})
+    with pytest.raises(FixUsage, match=r"learning_films has 40, but no fold trains on"):
+        run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    assert not (tmp_path / "run").exists()

@@ -76,17 +76,17 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
     changes = (
         'grid.train=["EN_S"]',
         'grid.test=["EN_S"]',
-        "report.learning_films=[1, 4]",
+        "report.learning_films=[1, 3]",
     )
     changes += ("splits.kind=group_kfold", "splits.folds=2", "grid.baselines=[]")
     run = run_of(tmp_path, manifest, "honest", *changes)
     (curve,) = run.of("learning")
-    assert [point["n_films"] for point in curve["points"]] == [1, 4]
+    assert [point["n_films"] for point in curve["points"]] == [1, 3]
     assert curve["points"][0]["value"] is None
     (whole,) = run.cells
     assert curve["points"][1]["value"] == whole["ap"]["value"] is not None
     text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
-    assert "1 films" in text and "4 films" in text
+    assert "1 films" in text and "3 films" in text
 
 
 def test_folds_that_were_left_out_are_counted_once() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.folder_hub import FolderHub
@@ -307,3 +308,32 @@ def test_the_command_states_and_shows(workspace: Path) -> None:
     assert lines[2].startswith("stated    ") and lines[2].endswith(
         f": CC-BY-4.0, {DOE}"
     )
+
+
+@pytest.mark.parametrize(
+    ("licence", "warning"),
+    [
+        ("CCBY4", "'CCBY4' is not an SPDX identifier that obygaze knows (did you mean"),
+        ("research only", "'research only' is not an SPDX identifier"),
+        ("cc-by-4.0", ""),
+        ("CC0-1.0", ""),
+    ],
+)
+def test_a_licence_that_no_catalogue_knows_is_named(
+    tmp_path: Path, licence: str, warning: str
+) -> None:
+    np.save(tmp_path / "lake-1.npy", np.zeros(2, dtype=np.float32))
+    for name in ("a", "b"):
+        stated = ("--licence", licence) if name == "a" else ()
+        imported = call_obygaze(
+            *("-C", tmp_path, "store", "import", "npy", tmp_path, "-o", name, *stated)
+        ).ok()
+        assert imported.stderr.count("Warning: ") == bool(warning and stated)
+    stated = call_obygaze(
+        *("-C", tmp_path, "store", "licence", "b", "--licence", licence)
+    ).ok()
+    assert stated.stdout.startswith(f"licence   {licence}")
+    assert stated.stderr.count("Warning: ") == bool(warning)
+    assert warning in stated.stderr
+    if licence == "CCBY4":
+        assert "'CC-BY-4.0'" in stated.stderr
