@@ -203,8 +203,13 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     name_of = dict(zip(inputs.table.ids, features.names, strict=True))
     # Rows of several annotators may be about one clip of the store.
     ids = list(dict.fromkeys(features.names[row] for row in rows.tolist()))
-    facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
-    facts["chosen"] = chosen
+    facts: dict[str, Any] = {
+        "name": folder.name,
+        "kind": kind,
+        "task": task,
+        "classes": tuple(classes),
+        "chosen": chosen,
+    }
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     return save_model(estimator, info, folder, clips=clips, force=force)
