@@ -16,7 +16,6 @@ from obygaze_models.models.bottleneck import TrueValues
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.report.lookup import ReportRun, grouped, model_and_store
 from obygaze_models.report.summary import model_text
-from obygaze_models.report.tables import sentence
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
@@ -147,13 +146,14 @@ def _decisions_text(scores: Mapping[str, Score]) -> str:
             "positive" if score["positive"] == score["correct"] else "negative"
         )
     agreed = agreement(levels, {"positive": 1, "negative": 0}, scores)
-    kappa = agreed["kappa"]
-    return sentence(
-        "model_decisions",
-        n_positive=sum(score["positive"] for score in scores.values()),
-        n=len(scores),
-        n_agree=sum(score["correct"] for score in scores.values()),
-        kappa="not defined" if kappa is None else f"{kappa:.2f}",
+    n_positive = sum(score["positive"] for score in scores.values())
+    n_agree = sum(score["correct"] for score in scores.values())
+    kappa = "not defined"
+    if agreed["kappa"] is not None:
+        kappa = f"{agreed['kappa']:.2f}"
+    return (
+        f"It calls {n_positive} of {len(scores)} clips positive. {n_agree} of its decisions agree"
+        f" with the annotation; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
     )
 
 

@@ -39,6 +39,7 @@ class ReportText:
     metrics: Mapping[str, str]
     headings: Mapping[str, str]
     glossary: Mapping[str, str]
+    verdicts: Mapping[str, str]
     sentences: Mapping[str, str]
     figures: Mapping[str, FigureText]
     tables: Mapping[str, TableText]
