@@ -76,7 +76,8 @@ def model_text(run: ReportRun, cell: CellRecord) -> str:
         value=metric_of(cell, run.ranking),
     )
     if not line.guesses:
-        return f"{text} {sentence('model_no_guess')}"
+        no_guess = sentence("model_no_guess")
+        return f"{text} {no_guess}"
     key = "model_beside_guess"
     if line.difference.value is None:
         key = "model_beside_unknown"
