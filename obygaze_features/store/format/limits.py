@@ -72,13 +72,18 @@ def check_disk(n_bytes: int, folder: Path) -> None:
         )
 
 
+def is_disk_full(error: OSError) -> bool:
+    """Return whether there is no more room on the disk, or in the user's share of it."""
+    return error.errno in _FULL
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Explain a full or read-only disk while a store is written."""
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_disk_full(error):
             raise FixInput(
                 "the disk is full; what was committed before is safe",
                 where=str(path),

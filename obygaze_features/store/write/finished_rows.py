@@ -84,9 +84,16 @@ def write_finished_rows(
     for piece in pieces:
         digest.update(piece)
     name = f"block-{block:05d}.{revision}.rows.{uuid.uuid4().hex}"
-    with (root / STAGING / name).open("xb") as stream:
-        stream.write(digest.hexdigest().encode("ascii") + b"\n")
-        stream.writelines(pieces)
+    path = root / STAGING / name
+    try:
+        with path.open("xb") as stream:
+            stream.write(digest.hexdigest().encode("ascii") + b"\n")
+            stream.writelines(pieces)
+    except OSError:
+        path.unlink(
+            missing_ok=True
+        )  # where the disk is full, half a file is in the way
+        raise
 
 
 def read_finished_rows(path: Path, plan: Plan) -> FinishedRows | None:
@@ -128,6 +135,17 @@ def remove_finished_rows(root: Path, block: int, revision: int) -> int:
             continue
         for path in paths:
             # Where another process reads it, Windows refuses; the next run removes it.
+            with suppress(PermissionError):
+                system.remove_file(path)
+            n_removed += 1
+    return n_removed
+
+
+def remove_all_finished_rows(root: Path) -> int:
+    """Remove what is kept of all blocks, to make room; return how many files there were."""
+    n_removed = 0
+    for paths in finished_files(root).values():
+        for path in paths:
             with suppress(PermissionError):
                 system.remove_file(path)
             n_removed += 1

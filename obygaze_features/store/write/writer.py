@@ -4,7 +4,6 @@ import hashlib
 import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.outside import safe_text
-from obygaze_features.store.format.limits import disk_errors
+from obygaze_features.store.format.limits import disk_errors, is_disk_full
 from obygaze_features.store.format.makers import Kind, Maker, Makers
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
@@ -41,6 +40,7 @@ from obygaze_features.store.write.finished_rows import (
     FinishedRows,
     finished_files,
     read_finished_rows,
+    remove_all_finished_rows,
     remove_finished_rows,
     write_finished_rows,
 )
@@ -171,9 +171,14 @@ class StoreWriter:
             commit.make_room(self.path)
             if self.sealed or self.next_revision(block) != revision:
                 return
-            # Another process may seal the store at this moment.
-            with suppress(FileNotFoundError):
+            try:
                 write_finished_rows(self.path, self.plan, block, revision, finished)
+            except FileNotFoundError:
+                return  # another process has sealed the store at this moment
+            except OSError as error:
+                # The block may still have room: that these rows are kept is not needed for it.
+                if not is_disk_full(error):
+                    raise
 
     def finished_rows(self, blocks: Collection[int]) -> Iterator[FinishedRows]:
         """Yield the rows that were kept of blocks, for their next revision."""
@@ -387,7 +392,7 @@ class StoreWriter:
             if self._is_there(marker, committed):
                 return False
             with disk_errors(self.path):
-                was_claimed = self._try(marker, data)
+                was_claimed = self._try_with_room(marker, data)
             committed = self._marker_after(marker)
             if was_claimed and committed == marker:
                 return True
@@ -407,6 +412,15 @@ class StoreWriter:
         # Another process was first, and a cache may still hide its marker.
         decided = commit.decided_marker(self.path, marker.block, marker.revision)
         return decided or committed
+
+    def _try_with_room(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
+        """Try once to commit; on a full disk once more, without the rows that were kept."""
+        try:
+            return self._try(marker, data)
+        except OSError as error:
+            if not is_disk_full(error) or not remove_all_finished_rows(self.path):
+                raise
+        return self._try(marker, data)
 
     def _try(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""

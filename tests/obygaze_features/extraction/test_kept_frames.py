@@ -17,6 +17,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import blocks
 from obygaze_features.extraction.decoding import find_kept_pictures, stores_of_pictures
 from obygaze_features.extraction.devices import extract_on_devices
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan
@@ -265,8 +266,18 @@ def test_plans_and_slurm_need_no_films(workspace: Path) -> None:
     assert array_bytes(workspace / "stores" / "slurm") == expected
 
 
-def test_a_full_disk_while_pictures_are_kept(films: Manifest, tmp_path: Path) -> None:
-    """A block of four clips is 12.6 MB: one fits. What is committed is used, the rest resumed."""
+@pytest.mark.parametrize("keep_every_s", [0.0, 1e9])
+def test_a_full_disk_while_pictures_are_kept(
+    films: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_every_s: float,
+) -> None:
+    """A block of four clips is 12.6 MB: one fits. What is committed is used, the rest resumed.
+
+    Rows that are kept for a stop are 12.6 MB too: they must not take the place of their block.
+    """
+    monkeypatch.setattr(blocks, "KEEP_EVERY_S", keep_every_s)
     keep_manifest(films, tmp_path)
     disk = tmp_path / "stores" / KEPT
     disk.parent.mkdir()
