@@ -485,7 +485,8 @@ def _read_segments(files: Tree, folder: Path) -> None:
 def _exchanged() -> list[Tree]:
     from fractions import Fraction
 
-    from obygaze.extensions.annotate.exchange import FilmSegments, export
+    from obygaze.extensions.annotate.exchange import export
+    from obygaze.extensions.annotate.film_segments import FilmSegments
     from obygaze.extensions.annotate.projection import Segment
 
     segments = [

@@ -7,7 +7,6 @@ seeks to one shows the frame; reading takes the nearest frame.
 
 import codecs
 import html
-import math
 import re
 import unicodedata
 from collections import defaultdict
@@ -16,9 +15,29 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from xml.etree import ElementTree
 
-from obygaze.extensions.annotate.projection import WATCHED, Segment
+from obygaze.extensions.annotate.elan import (
+    KEEP,
+    ElanDocument,
+    TierMapping,
+    TierReport,
+    check_names,
+    marks_of,
+    notes_of,
+    read_tier_mapping,
+    reports_of,
+    used_mapping,
+)
+from obygaze.extensions.annotate.elan_update import ElanChanges, put_into
+from obygaze.extensions.annotate.film_segments import (
+    FilmSegments,
+    Label,
+    Mark,
+    frames_between,
+    label_of,
+    plain,
+)
+from obygaze.extensions.annotate.projection import Segment
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -27,6 +46,7 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import SUFFIXES, Columns, write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.csv_table import write_mapping_file
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
@@ -37,7 +57,6 @@ from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import (
-    canonical_concept,
     canonical_level,
     concept_meaning,
     concepts,
@@ -51,6 +70,7 @@ FORMATS = {
     path.stem: path
     for path in sorted(Path(__file__).with_name("exchange_formats").iterdir())
 }
+ELAN = ".eaf"
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 SHOT_COLUMNS = {
     "Start Frame": "start_frame",
@@ -63,60 +83,8 @@ _CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TAG = re.compile(r"<[^>]*>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
-_MS = re.compile(r"-?[0-9]{1,12}")
 
-# A text of an annotation with its kind: level, concept, comment, or any other word.
-Text = tuple[str, str]
 Marked = tuple[str, str, str, tuple[str, ...], str]
-# Film and annotator, "" if the file does not name them; start and end in seconds; texts.
-Mark = tuple[str, str, Fraction, Fraction, Sequence[Text]]
-# Levels, concepts, comment.
-Label = tuple[list[str], tuple[str, ...], str]
-
-
-@dataclass(frozen=True)
-class FilmSegments:
-    """The segments of one film."""
-
-    movie_id: str
-    fps: Fraction
-    video: Path | None
-    segments: list[Segment] = field(default_factory=list)
-
-    def ms(self, frame: int) -> int:
-        """Return the first whole millisecond at which a frame is shown."""
-        return math.ceil(1000 * frame / self.fps)
-
-    def lanes(self) -> dict[str, list[Segment]]:
-        """Return the segments of each annotator in order; overlapping ones in further lanes."""
-        lanes: dict[str, list[Segment]] = {}
-        for segment in sorted(
-            self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)
-        ):
-            for number in range(1, len(self.segments) + 1):
-                name = (
-                    segment.annotator
-                    if number == 1
-                    else f"{segment.annotator} #{number}"
-                )
-                lane = lanes.setdefault(name, [])
-                if not lane or lane[-1].end_frame < segment.start_frame:
-                    lane.append(segment)
-                    break
-        return lanes
-
-
-def frames_between(
-    start_s: Fraction, end_s: Fraction, fps: Fraction
-) -> tuple[int, int]:
-    """Return the first and the last frame between two times, at least one frame."""
-    first = max(0, round(start_s * fps))
-    return first, max(first, round(end_s * fps) - 1)
-
-
-def plain(text: str) -> str:
-    """Return text on one line, without characters that cannot be printed."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def films_of(
@@ -310,24 +278,32 @@ class ExportedSegments:
     """The files of an export; `without_times` are the clips that are left out.
 
     `other_rates` are the films for which a rate was given although the manifest has another one.
+    `changes` says what changed in the ELAN files that segments were put into.
     """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...]
     other_rates: Mapping[str, Fraction] = field(default_factory=dict)
+    changes: tuple[ElanChanges, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the files, and the clips that are left out."""
+        """Return the files, the clips that are left out, and what changed."""
         written = [str(path) for path in self.files]
-        return {"written": written, "without_times": list(self.without_times)}
+        record: dict[str, Any] = {
+            "written": written,
+            "without_times": list(self.without_times),
+        }
+        if self.changes:
+            record["changes"] = [changes.to_json() for changes in self.changes]
+        return record
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.files))
 
     @property
     def warnings(self) -> list[str]:
-        """The films whose given rate is not used, and the clips that are left out."""
-        warnings = []
+        """Rates that are not used, clips that are left out, annotations that stay."""
+        warnings: list[str] = []
         if self.other_rates:
             rates = [
                 f"{movie_id} {frame_rate_text(rate)}"
@@ -337,10 +313,17 @@ class ExportedSegments:
                 "--fps is not used for films whose rate the manifest has (framerate):"
                 f" {few(rates, 5)}"
             )
+        for changes in self.changes:
+            warnings += changes.warnings
         if self.without_times:
             n_clips = count(len(self.without_times), "clip")
             warnings.append(f"{n_clips} without times: {few(self.without_times, 5)}")
         return warnings
+
+    @property
+    def notes(self) -> list[str]:
+        """What changed in each file."""
+        return [str(changes) for changes in self.changes]
 
 
 def export_segments(
@@ -350,6 +333,8 @@ def export_segments(
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
     frames: bool = False,
+    into: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     for_spreadsheets: bool = False,
     force: bool = False,
@@ -370,6 +355,9 @@ def export_segments(
         fps: Frames per second of clips: 25, 23.976, 24000/1001. A rate in the column framerate of
             the manifest takes precedence, with a warning.
         frames: csv: write the segments of each film in frames.
+        into: elan: put the segments into this .eaf, or the .eaf of each film in this folder; what
+            is not a segment there stays as it is.
+        mapping: elan: say what the tiers of these files are, as for `manifest import segments`.
         folder: The folder for the files; of csv also the file.
         for_spreadsheets: csv: put an apostrophe before text that a spreadsheet would run; the first
             line says so.
@@ -379,6 +367,7 @@ def export_segments(
     Commands:
         obygaze manifest export csv films -o films.csv
         obygaze manifest export elan mobygaze -o elan
+        obygaze manifest export elan corrected --into own.eaf -o elan
         obygaze manifest export vtt films --predictions predicted.csv -o subtitles
     """
     if kind not in FORMATS:
@@ -400,89 +389,61 @@ def export_segments(
     if for_spreadsheets:
         raise FixUsage("--for-spreadsheets is for the table of clips, csv")
     given_rate = None if fps is None else frame_rate(fps)
+    if kind != "elan" and (into is not None or mapping is not None):
+        raise FixUsage("--into and --mapping are for elan")
+    if mapping is not None and into is None:
+        raise FixUsage("--mapping is for --into: it says what the tiers there are")
     films, without_times = films_of(marked, table, fps=fps)
-    files = export(films, kind, Path(folder))
+    changes: tuple[ElanChanges, ...] = ()
+    if into is None:
+        files = export(films, kind, Path(folder))
+    else:
+        chosen = _tier_mapping(mapping)
+        files, changes = _put_into_files(films, Path(into), chosen, folder)
     write_all_new(files, force=force)
     other_rates = {}
     if given_rate is not None:
         other_rates = {
             film.movie_id: film.fps for film in films if film.fps != given_rate
         }
-    return ExportedSegments(tuple(files), tuple(without_times), other_rates)
+    return ExportedSegments(tuple(files), tuple(without_times), other_rates, changes)
 
 
-def read_elan(
-    data: bytes, path: Path, fps: Fraction, warnings: list[str]
-) -> Iterator[Mark]:
-    """Yield the annotations of an ELAN file that have times, each with those that refer to it.
-
-    A warning has the number of those without times.
-
-    Those of a tier called "watched" (or of that type) say what its annotator has seen.
-    """
-    root = _elan_document(data, path)
-    media = root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
-    origin = "0" if media is None else media.get("TIME_ORIGIN", "")
-    times = {
-        slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE", "")
-        for slot in root.iter("TIME_SLOT")
-    }
-    timed: list[tuple[str, str, list[str]]] = []
-    text_of: dict[str, Text] = {}
-    parent_of: dict[str, str] = {}
-    for tier in root.iterfind("TIER"):
-        tier_id = tier.get("TIER_ID") or ""
-        annotator = tier.get("ANNOTATOR") or tier_id
-        kind = tier.get("LINGUISTIC_TYPE_REF") or ""
-        is_watched = WATCHED in (kind.casefold(), *tier_id.casefold().split())
-        for annotation in tier.iterfind("ANNOTATION/*"):
-            name = annotation.get("ANNOTATION_ID", "")
-            slots = [times.get(annotation.get(f"TIME_SLOT_REF{n}"), "") for n in (1, 2)]
-            if all(_MS.fullmatch(text) for text in (*slots, origin)):
-                timed.append((name, annotator, slots))
-            value = annotation.findtext("ANNOTATION_VALUE") or ""
-            text_of[name] = ("comment", WATCHED) if is_watched else (kind, value)
-            parent_of[name] = annotation.get("ANNOTATION_REF", "")
-    texts = _texts_by_ancestor(text_of, parent_of)
-    n_without = len(texts.keys() - {name for name, _, _ in timed})
-    if n_without:
-        warnings.append(
-            f"{path}: left out, because they have no times: {count(n_without, 'annotation')}"
-        )
-    for name, annotator, slots in timed:
-        start_s, end_s = (Fraction(int(origin) + int(ms), 1000) for ms in slots)
-        yield "", annotator, start_s, end_s, texts[name]
-
-
-def _texts_by_ancestor(
-    text_of: Mapping[str, Text], parent_of: Mapping[str, str]
-) -> dict[str, list[Text]]:
-    """Return the texts of annotations by the first one that they refer to."""
-    texts: dict[str, list[Text]] = defaultdict(list)
-    for name, text in text_of.items():
-        texts[_first_ancestor(name, parent_of)].append(text)
-    return texts
-
-
-def _elan_document(data: bytes, path: Path) -> ElementTree.Element:
-    """Return the root of an ELAN file."""
-    try:
-        if b"<!DOCTYPE" in data:
-            # It could define entities.
-            raise ValueError("a document type is not allowed")
-        return ElementTree.fromstring(data)
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        problem = f"not a file of ELAN: {error}"
-        raise FixInput(problem, where=str(path), hint="save it again in ELAN") from None
-
-
-def _first_ancestor(name: str, parent_of: Mapping[str, str]) -> str:
-    """Return the annotation that one refers to, directly or through others."""
-    seen = set()
-    while parent_of.get(name) and name not in seen:
-        seen.add(name)
-        name = parent_of[name]
-    return name
+def _put_into_files(
+    films: Sequence[FilmSegments], into: Path, mapping: TierMapping, folder: PathLike
+) -> tuple[dict[Path, bytes], tuple[ElanChanges, ...]]:
+    """Return the ELAN files of films with their segments, and what has changed in them."""
+    paths = sorted(into.glob(f"*{ELAN}")) if into.is_dir() else [into]
+    path_of_film = {ascii_id(_film_name(path)): path for path in paths}
+    film_of = {film.movie_id: film for film in films}
+    if into.is_dir():
+        missing = [name for name in film_of if name not in path_of_film]
+        if missing:
+            names = few([name + ELAN for name in missing], 5)
+            raise FixInput(f"the folder has no {names}", where=str(into))
+    files: dict[Path, bytes] = {}
+    changes: list[ElanChanges] = []
+    documents: list[ElanDocument] = []
+    for movie_id, path in path_of_film.items():
+        film = film_of.get(movie_id)
+        if film is None:
+            if into.is_dir():
+                continue
+            names = few(list(film_of), 5)
+            raise FixInput(
+                f"the segments are of the film {names}, the file is called after {movie_id}",
+                where=str(path),
+                hint="a file has the name of its film",
+            )
+        with open_file(path) as stream:
+            data = stream.read()
+        document = ElanDocument(data, path, mapping)
+        documents.append(document)
+        written, changes_of_file = put_into(document, data, film)
+        files[Path(folder) / path.name] = written
+        changes.append(changes_of_file)
+    check_names(mapping, documents)
+    return files, tuple(changes)
 
 
 def read_vtt(
@@ -591,67 +552,52 @@ def _table_of_segments(data: bytes) -> tuple[bytes, int]:
 
 
 READERS = {
-    ".eaf": read_elan,
     ".vtt": read_vtt,
     ".csv": read_rows,
     **dict.fromkeys(WORKBOOKS, read_rows),
 }
 
 
-def label_of(texts: Iterable[Text]) -> Label:
-    """Return levels, concepts and comment; text of another kind is what its words say it is."""
-    levels: list[str] = []
-    names: list[str] = []
-    comments: list[str] = []
-    for kind, written in texts:
-        if not written.strip():
-            continue
-        text = plain(written)
-        level = canonical_level(text)
-        concept = canonical_concept(text)
-        if kind == "concept":
-            names.append(concept or text)
-        elif kind == "comment":
-            comments.append(text)
-        elif level:
-            levels.append(level)
-        elif concept:
-            names.append(concept)
-        else:
-            comments.append(text)
-    concepts_marked = dict.fromkeys(name.replace("|", "/") for name in names)
-    return list(dict.fromkeys(levels)), tuple(concepts_marked), " ".join(comments)
-
-
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
     fps: Annotated[float | str, Option("--fps", metavar="RATE")],
+    *,
+    mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
+    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
 
     FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
     or tables of segments as for `manifest project`, which may be spreadsheets too.
 
+    A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
+    it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
+    All other tiers are not used. The output says what each tier is, and a mapping changes it.
+
     Args:
         files: The files.
         name: The name of the manifest.
         fps: Frames per second: 25, 23.976.
+        mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
+        write_mapping: Write the mapping that was used to this file; --mapping reads it again.
 
     Commands:
         obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
         obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
+        obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     rate = frame_rate(fps)
     paths = [Path(file) for file in files]
+    tier_mapping = _tier_mapping(mapping)
+    documents: list[ElanDocument] = []
     clips: list[Clip] = []
     warnings: list[str] = []
     file_of: dict[str, Path] = {}
     for path in paths:
-        if path.suffix not in READERS:
-            raise FixUsage(
-                f"expected a file named {', '.join(READERS)}", where=str(path)
-            )
+        if path.suffix not in (ELAN, *READERS):
+            shown = ", ".join((ELAN, *READERS))
+            raise FixUsage(f"expected a file named {shown}", where=str(path))
         with open_file(path) as stream:
             data = stream.read()
         stem = ascii_id(_film_name(path))
@@ -662,7 +608,12 @@ def import_segments(
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
-        marks = READERS[path.suffix](data, path, rate, warnings)
+        if path.suffix == ELAN:
+            document = ElanDocument(data, path, tier_mapping)
+            documents.append(document)
+            marks = marks_of(document, warnings)
+        else:
+            marks = READERS[path.suffix](data, path, rate, warnings)
         for movie_id, annotator, start_s, end_s, texts in marks:
             label = label_of(texts)
             frames = frames_between(start_s, end_s, rate)
@@ -675,6 +626,20 @@ def import_segments(
                     f"{path}: {clip.clip_id} has the levels {shown}; it gets the first"
                 )
             clips.append(clip)
+    check_names(tier_mapping, documents)
+    reports: list[TierReport] = []
+    for document in documents:
+        reports += reports_of(document)
+    if write_mapping is not None:
+        used = used_mapping(tier_mapping, documents)
+        write_mapping_file(Path(write_mapping), used)
+    if not clips and any(report.role == KEEP for report in reports):
+        tiers = "; ".join(notes_of(reports))
+        raise FixInput(
+            f"no tier has annotations that are used: {tiers}",
+            where=", ".join(map(str, files)),
+            hint="--write-mapping FILE, change in it what the tiers are, then --mapping FILE",
+        )
     if not clips:
         hint = (
             "check that the program that wrote the file opens it and shows annotations"
@@ -689,7 +654,16 @@ def import_segments(
     sources = tuple(map(source_of, paths))
     header = Header(name, modality_of, unit="segment", sources=sources)
     manifest = Manifest(name, header, tuple(clips), EXTRA)
-    return ImportedManifest(manifest, tuple(warnings))
+    facts = {"tiers": [report.to_json() for report in reports]} if reports else {}
+    notes = tuple(notes_of(reports))
+    return ImportedManifest(manifest, tuple(warnings), notes, facts)
+
+
+def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
+    """Return a mapping of tiers; that of a file is read."""
+    if isinstance(mapping, str | Path):
+        return read_tier_mapping(Path(mapping))
+    return mapping or TierMapping()
 
 
 def _clip_of(

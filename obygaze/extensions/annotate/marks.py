@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze.extensions.annotate.exchange import plain
+from obygaze.extensions.annotate.film_segments import plain
 from obygaze.extensions.annotate.projection import (
     SEGMENT_COLUMNS,
     Segment,

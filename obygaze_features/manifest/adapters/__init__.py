@@ -5,8 +5,9 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import count
@@ -49,10 +50,15 @@ def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
 
 
 class ImportedManifest(NamedTuple):
-    """A manifest made from the files of a data set, and warnings about these files."""
+    """A manifest made from the files of a data set, and warnings about these files.
+
+    `notes` are sentences about how the files were read, `facts` the same for --json.
+    """
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = MappingProxyType({})
 
     def save(
         self,
@@ -92,7 +98,9 @@ class ImportedManifest(NamedTuple):
             links = keep_links(replaced, manifest)
             lost_columns = _lost_columns(replaced, links.manifest)
         write_manifest(links.manifest, path, force=force)
-        return SavedManifest(path, links, self.warnings, tuple(lost_columns))
+        return SavedManifest(
+            path, links, self.warnings, tuple(lost_columns), self.notes, self.facts
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,13 +108,15 @@ class SavedManifest:
     """A manifest that was written.
 
     `links` says which videos it has of the one that it replaced, `lost_columns` which columns of it
-    are gone.
+    are gone. `notes_of_files` and `facts_of_files` say how the files were read.
     """
 
     path: Path
     links: KeptLinks
     warnings_of_files: tuple[str, ...]
     lost_columns: tuple[str, ...]
+    notes_of_files: tuple[str, ...] = ()
+    facts_of_files: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def manifest(self) -> Manifest:
@@ -120,6 +130,7 @@ class SavedManifest:
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
             "warnings": list(self.warnings_of_files),
+            **self.facts_of_files,
             **compute_stats(self.manifest).to_json(),
         }
 
@@ -142,7 +153,7 @@ class SavedManifest:
     @property
     def notes(self) -> list[str]:
         """Return which videos were kept, and how to name a manifest outside the workspace."""
-        notes = []
+        notes = list(self.notes_of_files)
         if self.links.n_kept:
             notes.append(f"kept the videos of {count(self.links.n_kept, 'clip')}")
         if self.links.n_changed:

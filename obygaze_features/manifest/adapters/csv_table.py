@@ -353,8 +353,8 @@ def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     return list(dict.fromkeys(cell for cell in cells if cell))
 
 
-def write_mapping_file(path: Path, mapping: TableMapping) -> None:
-    """Write a mapping as the TOML file that `read_mapping` reads."""
+def write_mapping_file(path: Path, mapping: object) -> None:
+    """Write a mapping, a dataclass of texts, numbers and tables, as a TOML file."""
     lines = []
     tables = []
     for name, value in vars(mapping).items():

@@ -20,13 +20,16 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.servers import need_program
 
+from obygaze.extensions.annotate.elan import TierMapping
 from obygaze.extensions.annotate.exchange import (
-    FilmSegments,
     _span_in_film,
     export,
     films_of,
-    frames_between,
     import_segments,
+)
+from obygaze.extensions.annotate.film_segments import (
+    FilmSegments,
+    frames_between,
     label_of,
 )
 from obygaze.extensions.annotate.projection import Segment
@@ -243,6 +246,10 @@ def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
     # 3 s to 3.99 s at 25 frames per second; the second annotation has no end.
     assert (clip.extra["annotator"], clip.extra["start_frame"]) == ("Carla", "75")
     assert (clip.extra["end_frame"], clip.level) == ("99", "HN")
+    # The tier of notes is not used, unless a mapping says that it has comments.
+    assert clip.extra["comment"] == ""
+    mapping = TierMapping(tiers={"note": "comments"})
+    (clip,) = import_segments([path], "lake", 25, mapping=mapping).manifest.clips
     assert clip.extra["comment"] == "Wide shot"
 
 
@@ -616,8 +623,9 @@ def test_a_cue_may_be_empty(tmp_path: Path) -> None:
 def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(
     tmp_path: Path,
 ) -> None:
-    def tier(name: str, kind: str, annotation: str) -> str:
-        return f"""<TIER TIER_ID="{name}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{kind}">
+    def tier(name: str, kind: str, annotation: str, parent: str = "") -> str:
+        linked = f'PARENT_REF="{parent}"' if parent else ""
+        return f"""<TIER TIER_ID="{name}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{kind}" {linked}>
             <ANNOTATION>{annotation}</ANNOTATION></TIER>"""
 
     def reference(name: str, to: str, text: str) -> str:
@@ -636,8 +644,10 @@ def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(
             </ALIGNABLE_ANNOTATION>''',
         )
     }
-        {tier("concepts", "concept", reference("a2", "a1", "Look"))}
-        {tier("notes", "comment", reference("a3", "a2", "from the balcony"))}
+        {tier("concepts", "concept", reference("a2", "a1", "Look"), "levels")}
+        {
+        tier("notes", "comment", reference("a3", "a2", "from the balcony"), "concepts")
+    }
         </ANNOTATION_DOCUMENT>"""
     path = tmp_path / "lake.eaf"
     path.write_text(document)

@@ -455,24 +455,24 @@ def as_eaf(random: Random, marks: Any) -> bytes:
                 slots.append(
                     f'<TIME_SLOT TIME_SLOT_ID="{slot}" TIME_VALUE="{frame * 40}"/>'
                 )
-            tiers[voice, "mark", ""].append(
+            tiers[voice, "level", ""].append(
                 f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{number}"'
                 f' TIME_SLOT_REF1="{times[0]}" TIME_SLOT_REF2="{times[1]}">'
-                "<ANNOTATION_VALUE/></ALIGNABLE_ANNOTATION></ANNOTATION>"
+                f"<ANNOTATION_VALUE>{level}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>"
             )
-            texts = [("level", level), ("comment", comment)]
+            texts = [("comment", comment)]
             texts += [("concept", word) for word in words]
             for place, (kind, text) in enumerate(texts):
-                tiers[voice, kind, "mark"].append(
+                tiers[voice, kind, f' PARENT_REF="level {voice}"'].append(
                     f'<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="a{number}.{place}"'
                     f' ANNOTATION_REF="a{number}"><ANNOTATION_VALUE>{text}'
                     "</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>"
                 )
     body = "".join(
-        f'<TIER TIER_ID="{kind} {voice}" ANNOTATOR="{voice}" LINGUISTIC_TYPE_REF="{kind}">'
+        f'<TIER TIER_ID="{kind} {voice}" ANNOTATOR="{voice}" LINGUISTIC_TYPE_REF="{kind}"{parent}>'
         + "".join(own)
         + "</TIER>"
-        for (voice, kind, _), own in tiers.items()
+        for (voice, kind, parent), own in tiers.items()
     )
     head = '<HEADER TIME_UNITS="milliseconds"/>'
     order = "<TIME_ORDER>" + "".join(slots) + "</TIME_ORDER>"
