@@ -558,6 +558,24 @@ READERS = {
 }
 
 
+class ImportedSegments(ImportedManifest):
+    """A manifest of segments; `reports` says what became of each tier of ELAN files."""
+
+    reports: tuple[TierReport, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a line for each tier."""
+        return tuple(notes_of(self.reports))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what became of each tier."""
+        if not self.reports:
+            return {}
+        return {"tiers": [report.to_json() for report in self.reports]}
+
+
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
@@ -654,9 +672,9 @@ def import_segments(
     sources = tuple(map(source_of, paths))
     header = Header(name, modality_of, unit="segment", sources=sources)
     manifest = Manifest(name, header, tuple(clips), EXTRA)
-    facts = {"tiers": [report.to_json() for report in reports]} if reports else {}
-    notes = tuple(notes_of(reports))
-    return ImportedManifest(manifest, tuple(warnings), notes, facts)
+    imported = ImportedSegments(manifest, tuple(warnings))
+    imported.reports = tuple(reports)
+    return imported
 
 
 def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
