@@ -204,7 +204,7 @@ def test_manifest_show_takes_a_title_and_says_which_film_it_is(workspace: Path) 
         "-C", workspace, "manifest", "show", "films", "--film", "amelie"
     ).ok()
     assert by_id.stdout == said.stdout
-    assert by_id.stderr == ""
+    assert by_id.stderr == "selected: 2 of 14 clips\n"
     several = call_obygaze(
         "-C", workspace, "manifest", "show", "films", "--film", "psycho"
     )
