@@ -127,10 +127,13 @@ def test_the_program_without_papers_has_all_other_protocols(
 ) -> None:
     smaller = program_without("paper", tmp_path)
     assert smaller["schemes"] == ["none"]
+    folder = ROOT / "obygaze" / "extensions" / "paper" / "protocols"
+    of_papers = {path.stem for path in folder.glob("*.toml")}
     others = {
         name: scheme
         for name, scheme in whole_program["protocols"].items()
-        if not name.startswith("paper-")
+        if name not in of_papers
     }
+    assert len(of_papers) > 5 and of_papers <= whole_program["protocols"].keys()
     assert smaller["protocols"] == others
     assert set(others.values()) == {"none"}

@@ -134,7 +134,7 @@ def times_are_known(browser: Any, film: str) -> bool:
 
 def settled(browser: Any, want: int) -> int:
     """The picture that is shown in the end: the one wanted, if it comes at all."""
-    end, found = time.monotonic() + 6, -1
+    end, found = time.monotonic() + 20, -1
     while found != want and time.monotonic() < end:
         found = picture_shown(browser)
         time.sleep(0.01)
