@@ -359,10 +359,10 @@ def extract_rows(
         ]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         progress = progress or RowProgress()
-        all_rows = [
-            rows_of_block for _, rows, _ in work for rows_of_block in rows.values()
-        ]
-        finished_before = set[int]().union(*all_rows) - wanted
+        finished_before: set[int] = set()
+        for _, rows_of_blocks, _ in work:
+            finished_before.update(*rows_of_blocks.values())
+        finished_before -= wanted
         progress.begin(len(wanted) + len(finished_before))
         for row in sorted(finished_before):
             progress(row, False)

@@ -14,6 +14,7 @@ from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.file_names import composed, folded
 from obygaze_features.manifest.model import Clip, Manifest, Windows
 from obygaze_features.manifest.vocabulary import film_facts
+from obygaze_features.manifest.windows import Film
 
 BY_ID = "the id"
 SHOWN_CANDIDATES = 20
@@ -89,7 +90,10 @@ def films_of_clips(rows: Sequence[Clip]) -> list[NamedFilm]:
     """Return the films of clips, or of windows, with their titles and videos."""
     titles_of_film = _titles_of_columns(rows)
     videos_of_film: dict[str, dict[str, None]] = {}
-    for row in rows.films if isinstance(rows, Windows) else rows:
+    rows_with_videos: Iterable[Clip | Film] = rows
+    if isinstance(rows, Windows):
+        rows_with_videos = rows.films
+    for row in rows_with_videos:
         videos = videos_of_film.setdefault(row.movie_id, {})
         if row.video:
             videos[row.video] = None

@@ -82,8 +82,9 @@ def _clock(seconds: float | None) -> str | None:
 
 def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """Return the columns in which at least one row has a value, and the ids."""
-    return {
-        name: values
-        for name, values in columns.items()
-        if name in COLUMNS[:2] or any(value not in (None, "") for value in values)
-    }
+    filled = {}
+    for name, values in columns.items():
+        is_empty = all(value in (None, "") for value in values)
+        if name in COLUMNS[:2] or not is_empty:
+            filled[name] = values
+    return filled

@@ -149,7 +149,10 @@ class ComparedRuns(Listing):
                     row[f"difference_{name}"] = getattr(difference, name, None)
                 rows.append(row)
         names = rows[0] if rows else ()
-        return {name: [row[name] for row in rows] for name in names}
+        columns: dict[str, list[Any]] = {}
+        for name in names:
+            columns[name] = [row[name] for row in rows]
+        return columns
 
     def sorted(self, by: str) -> ComparedRuns:
         """Return the cells by best "value", by largest "difference", or as they are ("cell")."""

@@ -50,12 +50,14 @@ def named_cell(run: ReportRun) -> int | None:
     wanted = {name: value for name, value in facts.items() if value}
     if "model" not in wanted:
         return None
-    fitting = [
-        number
-        for number, cell in enumerate(cells)
-        if all(getattr(cell, name) == value for name, value in wanted.items())
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    fitting = []
+    for number, cell in enumerate(cells):
+        facts_of_cell = {name: getattr(cell, name) for name in wanted}
+        if facts_of_cell == wanted:
+            fitting.append(number)
+    if len(fitting) != 1:
+        return None
+    return fitting[0]
 
 
 def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:

@@ -285,7 +285,9 @@ class ElanDocument:
 
     def check_times(self, marks: Sequence[ElanMark]) -> list[str]:
         """Return a warning with the number of used annotations that have no times."""
-        dependents = {id(element) for mark in marks for _, element in mark.dependents}
+        dependents: set[int] = set()
+        for mark in marks:
+            dependents.update(id(element) for _, element in mark.dependents)
         n_without = sum(self.film_times_ms(mark) is None for mark in marks)
         for tier in self.tiers:
             if tier.belongs_to_parent:
@@ -481,7 +483,9 @@ def used_mapping(
 
 def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:
     """Raise an error if a mapping names a tier that is in no file."""
-    names = [tier.name for document in documents for tier in document.tiers]
+    names: list[str] = []
+    for document in documents:
+        names += [tier.name for tier in document.tiers]
     for table in ("tiers", "annotators"):
         for name in getattr(mapping, table):
             if name not in names:

@@ -298,8 +298,11 @@ def _perhaps_hours(rows: Sequence[TableRow], targets: Mapping[str, str]) -> list
     A person who types 1:10 for a minute and ten seconds gets a cell of 1:10:00.
     """
     columns = [targets.get(target, target) for target in TIMES]
-    cells = [row.cells.get(column, "").strip() for row in rows for column in columns]
-    times = {cell for cell in cells if cell}
+    times = set()
+    for row in rows:
+        for column in columns:
+            times.add(row.cells.get(column, "").strip())
+    times.discard("")
     if len(times) < 3 or not all(_WHOLE_MINUTES.fullmatch(time) for time in times):
         return []
     shown = few(sorted(times), 3)
