@@ -19,8 +19,11 @@ from obygaze_features.core.files import json_values
 STATIC = {
     "index.html": "text/html",
     "view.css": "text/css",
-    "view.js": "text/javascript",
 }
+# The scripts of the page share one scope, in the order of index.html. They are no modules: browsers
+# refuse modules in an exported page, which has no server.
+SCRIPTS = ("tools", "clips", "lanes", "player", "watched", "marks", "keys", "view")
+STATIC |= {f"{name}.js": "text/javascript" for name in SCRIPTS}
 DATA_FILE = "data.js"
 DATA_START = b"const EXPORTED = "
 Asked = Mapping[str, str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from support.film_pages import ask, film_clips, mark, segment, served, site, tab
 from support.runs import cell, write_run
 from support.videos import read_number, write_video
 
-from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.app import SCRIPTS, export
 from obygaze.extensions.annotate.decisions import (
     cell_facts,
     cells_of,
@@ -241,7 +242,12 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(
     page.marks.save(mark(1))
     export(page, target)
     names = sorted(file.name for file in target.rglob("*"))
-    assert names == ["data.js", "index.html", "thumb", "view.css", "view.js"]
+    scripts = [f"{name}.js" for name in SCRIPTS]
+    assert names == sorted(["data.js", "index.html", "thumb", "view.css", *scripts])
+    started = re.findall(
+        r'<script src="(.*?)" defer>', (target / "index.html").read_text("utf-8")
+    )
+    assert started == ["data.js", *scripts]
     text = (target / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
     assert json.loads(text)["film lake"]["pieces"] == []
     assert json.loads(text)["overview"]["annotator"] is None

@@ -1,0 +1,197 @@
+// The film page: the lanes of a film.
+"use strict";
+
+const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12 };
+const COLORS = { watched: "#9aa7b0", found: MODEL, gap: "#e6c9c9", concept: "#7d8f74" };
+const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
+const TOP = 20, GAP = 5; // above all lanes, for the time, and below each
+let film = null; // the document of the film that is shown, with its lanes and state
+
+// Start and end of frames in seconds: exact if the times of the pictures of its one video are known.
+function spanOf(first, last) {
+  const times = film.pieces.length === 1 && film.times.get(film.pieces[0].key);
+  if (!times) return [first / film.rate, (last + 1) / film.rate];
+  return [times[Math.min(first, times.length - 1)], times[Math.min(last + 1, times.length - 1)]];
+}
+
+function makeLanes() {
+  const lanes = [], groups = new Map();
+  const add = (kind, name, bars, label = name) => bars.length && lanes.push(laneOf(kind, name, bars, label));
+  const group = (name, bar) => (groups.get(name) ?? groups.set(name, []).get(name)).push(bar);
+  const framed = (one) => {
+    const [start, end] = spanOf(one.start_frame, one.end_frame);
+    return { ...one, start, end };
+  };
+  const clips = page.clips.filter((clip) => clip.film === film.id && film.spans[clip.id])
+    .map((clip) => ({ ...clip, start: film.spans[clip.id][0], end: film.spans[clip.id][1] }))
+    .sort((a, b) => a.start - b.start);
+  const [shots, segments, marks] = film.rate ? [film.shots, film.segments, film.marks] : [[], [], []];
+  for (const one of segments) group(one.annotator, framed(one));
+  for (const clip of clips) group(clip.annotator, clip);
+  add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })));
+  if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), "you watched");
+  add("level", "your marks", marks.map(framed), `${page.annotator} (you)`);
+  for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
+  add("level", "clips", groups.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
+  add("found", "found", inARow(clips), "found by the model");
+  add("score", "score", clips.filter((clip) => clip.score !== undefined), `score, line at ${model && cutOff()}`);
+  add("gap", "no features", clips.filter((clip) => clip.missing));
+  const source = conceptSource(lanes.filter((lane) => lane.kind === "level"));
+  for (const name of Object.keys(page.concepts)) {
+    const bars = (source?.bars ?? []).filter((bar) => bar.concepts.includes(name));
+    add("concept", name, bars.map((bar) => ({ ...bar, source: source.label })));
+  }
+  film.lanes = lanes;
+  film.end = Math.max(film.end, 1, ...lanes.map((lane) => lane.reach.at(-1)));
+  placeLanes();
+}
+
+// The lane whose concepts are shown: those of several annotators in one lane would look like agreement.
+function conceptSource(lanes) {
+  options($("concept-source"), lanes.map((lane) => [lane.name, lane.label]));
+  $("concept-source-label").hidden = lanes.length < 2;
+  return lanes.find((lane) => lane.name === $("concept-source").value);
+}
+
+function laneOf(kind, name, bars, label) {
+  let furthest = 0;
+  bars.sort((a, b) => a.start - b.start);
+  return { kind, name, label, bars, reach: bars.map((bar) => (furthest = Math.max(furthest, bar.end))) };
+}
+
+// The intervals of clips in a row that the model decided are positive.
+function inARow(clips) {
+  const runs = [];
+  let last = null;
+  for (const clip of clips) {
+    if (last && clip.start > last.end + LONGEST_GAP) last = null; // nobody looked at the time between
+    if (clip.positive && !last) runs.push((last = { start: clip.start, end: clip.end, n: 0 }));
+    if (clip.positive) [last.end, last.n] = [clip.end, last.n + 1];
+    else last = null;
+  }
+  return runs;
+}
+
+function placeLanes() {
+  const above = matchMedia("(max-width: 48rem)").matches ? 13 : 0; // else names are beside the lanes
+  film.height = TOP;
+  for (const lane of film.lanes) {
+    lane.y = film.height + above;
+    lane.height = HEIGHTS[lane.kind];
+    film.height = lane.y + lane.height + GAP;
+  }
+  fill($("lane-names"), ...film.lanes.map((lane) => {
+    const name = el("li", { title: page.concepts[lane.name] ?? lane.label }, lane.label);
+    name.style.top = `${above ? lane.y - above : lane.y + lane.height / 2 - 7}px`;
+    return name;
+  }));
+  options($("lane-choice"), film.lanes.filter((lane) => lane.kind !== "score").map((lane) => [lane.name, lane.label]));
+  const ratio = devicePixelRatio || 1, canvas = $("canvas"), width = $("scroll").clientWidth;
+  [canvas.width, canvas.height] = [width * ratio, film.height * ratio];
+  [canvas.style.width, canvas.style.height] = [`${width}px`, `${film.height}px`];
+  $("lane-names").style.minHeight = `${film.height}px`;
+  zoom(1);
+}
+
+function zoom(factor) {
+  const width = $("scroll").clientWidth, least = width / film.end;
+  // No browser lays out an element of more than some 30 million pixels.
+  film.scale = Math.max(Math.min((film.scale ?? 0) * factor, 400, 8e6 / film.end), least);
+  $("wide").style.width = `${film.end * film.scale}px`;
+  if (factor !== 1) $("scroll").scrollLeft = now() * film.scale - width / 2;
+  draw();
+}
+
+let isAsked = false;
+function drawSoon() {
+  if (!isAsked) requestAnimationFrame(() => ((isAsked = false), draw()));
+  isAsked = true;
+}
+
+function draw() {
+  if (!film?.lanes) return;
+  const g = $("canvas").getContext("2d"), ratio = devicePixelRatio || 1, width = $("scroll").clientWidth;
+  const from = $("scroll").scrollLeft / film.scale, to = from + width / film.scale;
+  const x = (time) => (time - from) * film.scale;
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  g.clearRect(0, 0, width, film.height);
+  g.font = "11px system-ui, sans-serif";
+  drawTimes(g, x, from, to);
+  for (const lane of film.lanes) {
+    let last = -9;
+    for (let i = countUpTo(lane.reach, from); i < lane.bars.length && lane.bars[i].start < to; i++) {
+      const left = Math.max(x(lane.bars[i].start), -2), right = Math.min(x(lane.bars[i].end), width + 2);
+      if (right < last + 0.5 && right - left < 1) continue; // within the pixel of the bar before
+      last = right;
+      const drawBar = { score: drawScore, level: drawLevel }[lane.kind] ?? drawPlain;
+      drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5), i);
+    }
+  }
+  g.fillStyle = INK;
+  g.fillRect(x(now()) - 0.75, 0, 1.5, film.height);
+}
+
+function drawTimes(g, x, from, to) {
+  const steps = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600];
+  const step = steps.find((seconds) => seconds * film.scale > 70) ?? 7200;
+  for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
+    g.fillStyle = LINE;
+    g.fillRect(x(time), 0, 1, film.height);
+    g.fillStyle = MUTED;
+    g.fillText(clock(time), x(time) + 3, 12);
+  }
+}
+
+function drawPlain(g, lane, bar, left, width, number) {
+  g.fillStyle = COLORS[lane.kind] ?? (number % 2 ? "#b9b5a9" : "#8d897d");
+  g.fillRect(left, lane.y, width, lane.height);
+}
+
+function drawLevel(g, lane, bar, left, width) {
+  const isChosen = bar.mark && bar.mark === mark.mark;
+  g.fillStyle = page.levels[bar.level]?.color ?? "#f0eee8";
+  g.fillRect(left, lane.y, width, lane.height);
+  g.strokeStyle = isChosen ? INK : "#8888";
+  g.lineWidth = isChosen ? 3 : 1;
+  if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
+  if (width < 26) return;
+  g.save();
+  g.beginPath();
+  g.rect(left, lane.y, width - 2, lane.height);
+  g.clip();
+  g.fillStyle = bar.level === "S" ? "#fff" : INK;
+  g.fillText(`${bar.level}  ${bar.concepts.join(", ")}`, left + 4, lane.y + lane.height / 2 + 4);
+  g.restore();
+}
+
+function drawScore(g, lane, bar, left, width) {
+  const [low, high] = model.scale;
+  const at = (value) => lane.y + lane.height * (1 - (value - low) / (high - low || 1));
+  g.fillStyle = LINE;
+  g.fillRect(left, at((low + high) / 2), width, 1);
+  g.fillStyle = bar.correct ? "#2f5d8a33" : "#a8324a33";
+  g.fillRect(left, at(bar.high), width, Math.max(at(bar.low) - at(bar.high), 1));
+  g.fillStyle = bar.correct ? MODEL : DIFFERS;
+  g.fillRect(left, at(bar.score) - 1, width, 2.5);
+  // A decision that differs has a mark, too: colour alone is not seen by everybody.
+  if (!bar.correct && width > 8) g.fillText("✕", left + width / 2 - 4, lane.y + lane.height - 2);
+}
+
+function barsAt(lane, time) {
+  const after = countUpTo(lane.bars, time, (bar) => bar.start);
+  return lane.bars.slice(countUpTo(lane.reach, time), after).filter((bar) => bar.end > time);
+}
+
+function describe(lane, bar) {
+  const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`];
+  const texts = {
+    watched: () => "you watched this",
+    shots: () => `shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
+    found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
+    score: () => scoreText(bar),
+    gap: () => `no features: ${bar.missing}`,
+    concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
+    level: () => `${bar.id ? `clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,
+  };
+  return texts[lane.kind]();
+}
