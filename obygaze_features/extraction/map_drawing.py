@@ -15,7 +15,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import MAPS, RANDOM, map_names
+from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.video.decoded_clip import contact_sheet
 
 COLOR = (255, 96, 0)
@@ -76,7 +76,9 @@ def map_sheets(
     These are all that are not random, and the first random one.
     """
     names = map_names(store)
-    maps = store.matrix(MAPS, clips=[clip]).values[0]
+    maps_of_clip = store.matrix(MAPS, clips=[clip])
+    real = real_steps(store, maps_of_clip.rows)[0]
+    maps = without_padding(maps_of_clip.values[0], real)
     drawn = drawn_directions(names)
     decoded = exact_pictures(workspace, store, clip)
     scale = max(highest(maps[names.index(name)]) for name in drawn)
@@ -86,6 +88,19 @@ def map_sheets(
             decoded, shared_pictures=pictures, rows=np.arange(len(pictures))
         )
         yield name, contact_sheet(shown)
+
+
+def without_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return maps with the mean of the real steps in all others, so that nothing is drawn there.
+
+    Args:
+        maps: The maps of a clip [direction, step, row, column].
+        real: Which steps are real.
+    """
+    drawn = maps.astype(np.float32)
+    for map_of_direction in drawn:
+        map_of_direction[~real] = map_of_direction[real].mean()
+    return drawn
 
 
 def drawn_directions(names: Sequence[str]) -> list[str]:

@@ -66,7 +66,8 @@ def beside_random(names: Sequence[str], maps: NDArray[Any]) -> dict[str, BesideR
 
     Args:
         names: The directions.
-        maps: The maps of one clip [direction, step, row, column].
+        maps: The maps of one clip [direction, step, row, column], without padding: a map whose mean
+            is not 0 would vary from step to step of the padding.
     """
     spread = maps.astype(np.float64).reshape(len(names), -1).std(axis=1)
     is_random = np.array([name.startswith(RANDOM) for name in names])
@@ -98,6 +99,19 @@ def map_names(store: Store) -> list[str]:
         hint = "obygaze explain concepts or obygaze explain model makes one"
         raise FixInput("this is not a store of maps", where=store.location, hint=hint)
     return list(facts["directions"])
+
+
+def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
+    n_steps = store.plan.array(MAPS).tail_shape[1]
+    masks = [
+        spec
+        for spec in store.plan.arrays
+        if (spec.name, spec.tail_shape) == (MASK, (n_steps,))
+    ]
+    if not masks:
+        return np.ones((len(rows), n_steps), dtype=np.bool_)
+    return store.arrays.read(masks[0], rows).astype(np.bool_)
 
 
 def write_maps(

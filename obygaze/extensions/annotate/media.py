@@ -31,7 +31,7 @@ from obygaze_features.extraction.map_drawing import drawn_directions, map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Store
-from obygaze_features.store.maps import MAPS, beside_random, map_names
+from obygaze_features.store.maps import MAPS, beside_random, map_names, real_steps
 from obygaze_features.video import DecodedClip, View, decode_clip
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.decoded_clip import contact_sheet
@@ -188,7 +188,8 @@ class Media:
         if not len(maps_of_clip):
             return []
         names = map_names(self.maps)
-        compared = beside_random(names, maps_of_clip.values[0])
+        real = real_steps(self.maps, maps_of_clip.rows)[0]
+        compared = beside_random(names, maps_of_clip.values[0][:, real])
         directions = []
         for name in drawn_directions(names):
             about = AT_RANDOM

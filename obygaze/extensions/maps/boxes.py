@@ -18,8 +18,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.format.schema import MASK
-from obygaze_features.store.maps import MAPS, RANDOM, map_names
+from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 
 Floats = NDArray[np.float64]
@@ -303,16 +302,3 @@ def _steps(frame: str, n_frames: int) -> slice:
     if not 0 <= number < n_frames:
         raise ValueError(f"frame must be from 0 to {n_frames - 1}, got {number}")
     return slice(number, number + 1)
-
-
-def real_steps(store: Store, rows: NDArray[np.int64]) -> Bools:
-    """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
-    n_steps = store.plan.array(MAPS).tail_shape[1]
-    masks = [
-        spec
-        for spec in store.plan.arrays
-        if (spec.name, spec.tail_shape) == (MASK, (n_steps,))
-    ]
-    if not masks:
-        return np.ones((len(rows), n_steps), dtype=np.bool_)
-    return store.arrays.read(masks[0], rows).astype(np.bool_)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from obygaze.extensions.maps.boxes import (
     NO_MAPS,
     notes_on,
-    real_steps,
     shares_in_boxes,
 )
 from obygaze_features.core.console import table
@@ -26,7 +25,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
-from obygaze_features.store.maps import MAPS, RANDOM, map_names
+from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import permutation_p
 

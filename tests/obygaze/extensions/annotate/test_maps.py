@@ -14,16 +14,18 @@ from PIL import Image
 from support.checkpoints import save_tiny, write_tiny_card
 from support.extraction import film_folder, keep_manifest
 from support.film_pages import ask, served
+from support.stores import a_recipe, fill_store, plan_store
 
 import obygaze as og
 from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.media import Media
 from obygaze.extensions.annotate.site import Site
 from obygaze.extensions.annotate.view import open_site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.map_drawing import overlay
+from obygaze_features.extraction.map_drawing import overlay, without_padding
 from obygaze_features.extraction.recipes import exact_pictures
-from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store import ArraySpec, RowStatus, open_store
 from obygaze_features.store.maps import grid_of, write_maps
 
 pytest.importorskip("transformers")
@@ -143,3 +145,44 @@ def test_the_blind_arm_has_no_maps(place: Path) -> None:
 def test_another_store_is_refused(place: Path) -> None:
     with pytest.raises(FixInput, match="not a store of maps"):
         open_site("films", maps="films.tiny-clip", workspace=place)
+
+
+def test_padding_of_a_short_clip_is_not_compared_with_random_maps(
+    tmp_path: Path,
+) -> None:
+    """A map whose mean is not 0 varied from step to step of the padding, which is 0."""
+    grid = (4, 2, 2)
+    plan_store(
+        tmp_path / "tokens",
+        recipe=a_recipe(backbone={"name": "toy", "geometry": {"grid": list(grid)}}),
+        clip_ids=["lake-000"],
+        movie_ids=["lake"],
+        arrays=(
+            ArraySpec("clip", (4,)),
+            ArraySpec("time_s", (4,), ("frame",), "float64"),
+            ArraySpec("mask", (4,), ("frame",), "bool"),
+        ),
+    )
+    real = np.array([True, True, False, False])
+    values = {"clip": np.ones((1, 4)), "time_s": np.arange(4.0)[None], "mask": [real]}
+    fill_store(
+        tmp_path / "tokens", {key: np.asarray(of) for key, of in values.items()}
+    ).seal()
+    places = np.arange(4.0).reshape(2, 2)
+    of_random = np.stack([(1 + n / 100) * places for n in range(20)])
+    maps = np.stack([9 + places / 100, *of_random])[:, None].repeat(4, axis=1)
+    maps[:, ~real] = 0
+    names = ["flat", *(f"random {n}" for n in range(20))]
+    source = open_store(tmp_path / "tokens")
+    write_maps(tmp_path / "maps", source, ["lake-000"], names, {}, [maps])
+    media = Media("", [], Workspace(tmp_path), open_store(tmp_path / "maps"))
+    (flat, _) = media.directions("lake-000")
+    assert flat["about"].startswith(
+        "It varies over the pictures more than 0 of 20 random directions"
+    )
+    drawn = without_padding(maps, real)
+    assert drawn[:, :2] == pytest.approx(maps[:, :2])
+    pictures = np.full((4, 8, 8, 3), 60, np.uint8)
+    # Below 0, the padding was above the mean, and orange.
+    below = overlay(pictures, without_padding(maps - 20 * real[:, None, None], real)[0])
+    assert (below[2:] == 60).all() and (below[:2] != 60).any()
