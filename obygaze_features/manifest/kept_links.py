@@ -50,7 +50,8 @@ def keep_links(before: Manifest, manifest: Manifest) -> KeptLinks:
             n_kept += 1
         else:
             n_changed += old is not None
-            clip = _without_file(clip)
+            if not manifest.header.video_root:
+                clip = _without_file(clip)
         clips.append(clip)
     if not n_kept:
         return KeptLinks(manifest, 0, n_changed)

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, few, table
@@ -74,6 +74,9 @@ CURES = {
         "split these cells (Merge Cells, again), or delete rows that are only headings"
     ),
     "of the cell": "correct the formulas with errors, or replace them with values",
+    "must be a path inside the folder": (
+        "--videos with a folder that all videos are in, at any depth"
+    ),
     IN_ONE_CELL: "save the table as CSV, or split its cells (Text to Columns)",
 }
 SEPARATORS = (",", ";", "/", "+", "&")
@@ -164,6 +167,7 @@ def read(
     encoding: str = "",
     sheet: Annotated[str, Option(metavar="NAME")] = "",
     header_row: Annotated[int | None, Option(least=1)] = None,
+    videos: Annotated[str | Path | None, Option(metavar="FOLDER")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
@@ -190,6 +194,7 @@ def read(
         encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         header_row: The row with the names of the columns. [default: the first row that has them]
+        videos: The folder that the paths in the column video begin in. [default: the table's]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
             Words of the table that are not known are in it, each with a ? to replace.
         name: The name of the manifest. By default that of the file.
@@ -198,6 +203,7 @@ def read(
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
+        obygaze manifest import csv mine.csv --videos /data/films -o mine
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
     csv = Path(csv)
@@ -246,6 +252,9 @@ def read(
         _keep_given_ids(table.rows, cells)
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
+    folder = csv.parent if videos is None else Path(videos)
+    for values in cells:
+        values["video"] = _path_in(folder, values.get("video", ""))
     changed = [column for column in NEEDED if _is_changed(column, cells)]
     extra = [target for target in plan if target not in COLUMNS]
     for column in changed:
@@ -274,15 +283,26 @@ def read(
     hint = "; ".join(cures) or "correct the cells that are listed above"
     totals = unknown.in_words()
     violations.raise_if_any("the table cannot be imported", hint, totals=totals)
+    names_of_videos = {clip.video for clip in clips if clip.video}
+    missing_videos = sorted(
+        name for name in names_of_videos if not _is_file(folder / name)
+    )
+    # Names of which none is a path wait for `manifest link`.
+    is_linked = videos is not None or len(missing_videos) < len(names_of_videos)
     header = Header(
         chosen.dataset or csv.stem,
         modality_of,
         chosen.unit,
         licence=chosen.licence,
         citation=chosen.citation,
+        video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
     warnings = list(table.warnings)
+    if is_linked and missing_videos:
+        names = few([repr(name) for name in missing_videos], 3)
+        n_missing = count(len(missing_videos), "video")
+        warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
     warnings += [_changed_ids(column, cells) for column in changed]
     warnings += _perhaps_hours(table.rows, targets)
     if write_mapping is not None:
@@ -290,6 +310,26 @@ def read(
         write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or csv.stem, header, clips, tuple(extra))
     return ImportedManifest(manifest, tuple(warnings))
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a file is there; False also for a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _path_in(folder: Path, video: str) -> str:
+    """Return the path of a video as seen from a folder; what is not a path in it is unchanged."""
+    path = PurePath(os.path.normpath(video))
+    for root in (folder.absolute(), folder.resolve()):
+        if path.is_absolute() and path.is_relative_to(root):
+            return path.relative_to(root).as_posix()
+    with_slashes = PureWindowsPath(video).as_posix()
+    if _is_file(folder / with_slashes):
+        return with_slashes
+    return video
 
 
 def _perhaps_hours(rows: Sequence[TableRow], targets: Mapping[str, str]) -> list[str]:

@@ -10,12 +10,20 @@ import pytest
 from support.cli import ROOT
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.manifest.adapters.csv_table import (
     TableMapping,
     read,
     read_mapping,
 )
+from obygaze_features.manifest.io import read_manifest, update_manifest
+from obygaze_features.manifest.link import link
 from obygaze_features.manifest.model import COLUMNS
 
 MAPPING = """
@@ -382,3 +390,54 @@ def test_names_without_ascii_letters_become_ids(tmp_path: Path) -> None:
     assert len({clip.movie_id for clip in clips}) == 2
     assert len(set(clips.clip_ids)) == 2
     assert {clip.extra["given_movie_id"] for clip in clips} == {"東京物語", "花样年华"}
+
+
+@pytest.mark.parametrize("named", ["lake.mp4", "films/lake.mp4", r"films\lake.mp4"])
+def test_videos_that_are_paths_are_linked(tmp_path: Path, named: str) -> None:
+    video = tmp_path / named.replace("\\", "/")
+    video.parent.mkdir(exist_ok=True)
+    video.touch()
+    table = tmp_path / "mine.csv"
+    table.write_text(f"clip_id,movie_id,video\na,lake,{named}\nb,lake,{named}\n")
+    manifest = read(table).manifest
+    assert manifest.header.video_root == tmp_path.resolve().as_posix()
+    assert {clip.video for clip in manifest} == {named.replace("\\", "/")}
+
+
+def test_videos_lie_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    films = tmp_path / "films"
+    films.mkdir()
+    (films / "lake.mp4").touch()
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        f"clip_id,movie_id,video\na,lake,{films / 'lake.mp4'}\nb,pier,pier.mp4\n"
+    )
+    imported = read(table, videos=films)
+    assert imported.manifest.header.video_root == films.resolve().as_posix()
+    assert [clip.video for clip in imported.manifest] == ["lake.mp4", "pier.mp4"]
+    (warning,) = imported.warnings
+    assert warning == f"1 video missing in {films.resolve()}: 'pier.mp4'"
+    with pytest.raises(ObygazeError) as refused:
+        read(table, videos=tmp_path / "others")
+    assert "--videos" in str(refused.value.hint)
+
+
+def test_names_that_are_no_paths_wait_for_link(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("clip_id,movie_id,video\na,lake,lake_scene_1.avi\n")
+    imported = read(table)
+    assert imported.manifest.header.video_root == "" and not imported.warnings
+
+
+def test_an_import_again_replaces_the_videos(tmp_path: Path) -> None:
+    (tmp_path / "lake.mp4").touch()
+    table = tmp_path / "mine.csv"
+    table.write_text("clip_id,movie_id,start_s,end_s\na,lake,1,2\n")
+    path = tmp_path / "lakes.toml"
+    read(table).save(path)
+    before = read_manifest(path)
+    update_manifest(before, link(before, tmp_path).manifest, path)
+    table.write_text("clip_id,movie_id,video,start_s,end_s\na,lake,lake.mp4,1,2\n")
+    read(table).save(path, force=True)
+    (clip,) = read_manifest(path)
+    assert clip.video == "lake.mp4"
