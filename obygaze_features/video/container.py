@@ -61,6 +61,7 @@ REASONS = {
     "truncated": "use another copy of the file; this one is incomplete",
     "outside": "use a start before the end of the video",
     "too-long": "use an end within the video, in seconds, or none",
+    "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
     "damaged": "use another copy of the file, or a higher --max-substituted",
     "too-large": "use a smaller --size or --count",
     "timeout": "use a longer time limit, or another copy of the file",

@@ -243,6 +243,15 @@ class _ClipDecoder:
         return not canvas.missing()
 
     def _canvas(self, index: FrameIndex) -> Canvas:
+        is_part = self.end_s is not None or (self.start_s or 0) > 0
+        if self.ranks is None and is_part and not index.has_clock:
+            raise BadVideo(
+                "the clock of the file is set back in it, so that the times of a part mean"
+                " nothing",
+                path=self.source.path,
+                stage="decode",
+                reason="clock",
+            )
         message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
             span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)

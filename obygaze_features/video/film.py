@@ -29,7 +29,7 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/4"
+SCHEMA = "obygaze-film-index/5"
 # Codecs of which every key frame is known as such from its packet.
 _KEYS_ARE_KNOWN = frozenset(
     {"mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vp8", "vp9", "av1"}
@@ -66,6 +66,7 @@ class VideoInfo:
             "container": self.container,
             "duration_s": self.index.duration_s,
             "times": "packets" if self.index.timed else "none",
+            "clock_jumps": not self.index.has_clock,
             "damaged": self.damaged,
             "sar": str(self.geometry.sar),
             "rate": self.index.rate,
@@ -82,6 +83,8 @@ class VideoInfo:
         times = "not reliable; pictures counted"
         if index.timed:
             times = "exact, from packets"
+        elif not index.has_clock:
+            times = f"set back after picture {index.jump}; pictures counted"
         lines = {
             "pictures": f"{index.frames}, {count(len(index.keys), 'key frame')}",
             "seconds": f"{index.duration_s:.3f}",

@@ -49,7 +49,9 @@ class FrameIndex:
     `order` lists the position of each picture in the order of showing. With `timed` it follows
     from the times of the packets and is exact; without, it is the order of packets until the
     stream has been decoded once (`counted` is then true), and only its length is reliable;
-    `clock_s` may still hold the times at which pictures change. `broken` marks packets that are
+    `clock_s` may still hold the times at which pictures change. `jump` is the first position at
+    which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
+    then the times of pictures are those of counting. `broken` marks packets that are
     damaged or follow a lost one. `pts_are_times` tells that the container stores when pictures are
     shown; in others the times of packets are guessed.
     """
@@ -67,6 +69,12 @@ class FrameIndex:
     broken: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
+    jump: int = -1
+
+    @property
+    def has_clock(self) -> bool:
+        """Return whether a picture can be found by its time."""
+        return self.timed or self.jump < 0
 
     @property
     def frames(self) -> int:

@@ -218,10 +218,14 @@ def _index_of(
     pts_are_times = any(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")
     )
+    jump = -1
     if pts_are_times:
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
-            clock_s = clock_of(pts[shown], tick, origin_s)
+            jump = _jump_back(table["dts"], reorder_depth(codec))
+            # Times that begin again say nothing of when pictures are shown.
+            if jump < 0:
+                clock_s = clock_of(pts[shown], tick, origin_s)
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
@@ -242,7 +246,25 @@ def _index_of(
         broken=np.array(damaged, dtype=np.bool_),
         clock_s=clock_s,
         pts_are_times=pts_are_times,
+        jump=jump,
     )
+
+
+def _jump_back(dts: Ints, reorder: int) -> int:
+    """Return the position of the first packet before which the clock was set back; -1 if none.
+
+    The times of decoding increase in an intact film. Small steps back are disorder: a clock that
+    was set back is behind by more pictures than a codec reorders.
+    """
+    (with_time,) = np.nonzero(dts != NO_PTS)
+    times = dts[with_time]
+    steps = np.diff(times)
+    if not (steps > 0).any():
+        return -1
+    back = np.maximum.accumulate(times) - times
+    allowed = (reorder + 2) * np.median(steps[steps > 0])
+    (behind,) = np.nonzero(back > allowed)
+    return int(with_time[behind[0]]) if len(behind) else -1
 
 
 def reorder_depth(codec: Any) -> int:

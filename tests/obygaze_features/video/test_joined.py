@@ -1,0 +1,104 @@
+"""Recordings that were joined: a clock that is set back finds no picture, and this is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.videos import read_numbers, remux, write_video
+
+from obygaze_features.video import View, decode_clip
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.film import probe
+
+RATE = 25
+CODECS = {
+    "mpeg2video": {"g": "12", "bf": "2"},
+    "libx264": {"g": "20", "preset": "veryfast"},
+}
+
+
+def joined(folder: Path, codec: str, first: int, second: int) -> Path:
+    """Two recordings of 60 pictures one behind the other, each with a clock that begins anew."""
+    parts = [
+        write_video(
+            folder / f"{numbers.start}.ts",
+            codec,
+            numbers=numbers,
+            ticks=[begin + number - numbers.start for number in numbers],
+            options=CODECS[codec],
+        )
+        for numbers, begin in ((range(60), first), (range(60, 120), second))
+    ]
+    film = folder / "joined.ts"
+    film.write_bytes(b"".join(part.read_bytes() for part in parts))
+    return film
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("second", [0, 30, 100, 140])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
+    tmp_path: Path, codec: str, second: int, indexed: bool
+) -> None:
+    film = joined(tmp_path, codec, 100, second)
+    indexes = tmp_path / "indexes" if indexed else None
+    for start_s, end_s in ((0.0, 1.0), (1.5, None), (None, 2.0), (3.0, 4.0)):
+        with pytest.raises(
+            BadVideo, match="the clock of the file is set back"
+        ) as caught:
+            decode_clip(film, View(4), start_s=start_s, end_s=end_s, indexes=indexes)
+        assert caught.value.reason == "clock"
+    info = probe(film)
+    assert not info.index.timed and info.index.jump == 60
+    assert "set back after picture 60; pictures counted" in str(info)
+    assert info.to_json()["clock_jumps"] is True
+    # All pictures are there, in the order of the file, at the times of counting.
+    assert info.index.duration_s == pytest.approx(120 / RATE)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_pictures_of_a_joined_film_have_numbers(
+    tmp_path: Path, codec: str, indexed: bool
+) -> None:
+    film = joined(tmp_path, codec, 100, 30)
+    indexes = tmp_path / "indexes" if indexed else None
+    whole = decode_clip(film, View(120), indexes=indexes, max_substituted=0.5)
+    wrong = [
+        (rank, number)
+        for rank, number in enumerate(read_numbers(whole.pictures))
+        if number != rank and not whole.substituted[rank]
+    ]
+    assert not wrong
+    part = decode_clip(
+        film, View(3), ranks=[3, 50, 110], indexes=indexes, max_substituted=0.5
+    )
+    assert read_numbers(part.pictures) == [3, 50, 110]
+
+
+def test_a_film_that_begins_late_keeps_its_clock(tmp_path: Path) -> None:
+    film = write_video(
+        tmp_path / "late.ts",
+        "mpeg2video",
+        ticks=range(500, 600),
+        options=CODECS["mpeg2video"],
+    )
+    assert probe(film).index.has_clock
+    assert read_numbers(
+        decode_clip(film, View(2), start_s=1.0, end_s=2.0).pictures
+    ) == [
+        25,
+        37,
+    ]
+
+
+def test_neighbours_in_disorder_are_no_jump(tmp_path: Path) -> None:
+    plain = write_video(tmp_path / "plain.mp4", options={"g": "30", "bf": "0"})
+
+    def repeat(number: int, packet: object) -> object:
+        packet.pts = packet.dts = number // 2 * 1024  # type: ignore[attr-defined]
+        return packet
+
+    index = probe(remux(plain, tmp_path / "twice.mkv", repeat)).index
+    assert not index.timed and index.has_clock
