@@ -182,10 +182,12 @@ class CostEstimate:
         if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
-                f" {_duration(hours['decode_hours'])} with {self.workers} workers"
+                f" {duration_of_hours(hours['decode_hours'])} with {self.workers} workers"
             )
         if hours["hours"] is not None:
-            pace += f"; about {_duration(hours['hours'])} in all on {self.device}"
+            pace += (
+                f"; about {duration_of_hours(hours['hours'])} in all on {self.device}"
+            )
         rows = [_cells(store) for store in self.stores]
         names = "store backbone arrays blocks done files size"
         headers = (*names.split(), "GFLOP a clip", "forward a clip", "weights")
@@ -205,7 +207,7 @@ class CostEstimate:
         return "\n".join(lines)
 
 
-def _duration(hours: float | None) -> str:
+def duration_of_hours(hours: float | None) -> str:
     """Return hours as `40 s`, `12 min` or `2.5 hours`."""
     seconds = (hours or 0.0) * 3600
     if seconds < 60:

@@ -19,6 +19,7 @@ from obygaze_features.extraction.planning import is_given
 if TYPE_CHECKING:
     from obygaze.extensions.cluster.slurm import SlurmArray
     from obygaze.extensions.cluster.submission import Submission
+    from obygaze_features.extraction.estimate import CostEstimate
 
 TASKS = "Tasks"
 SLURM = "Slurm"
@@ -200,13 +201,14 @@ def write_array(
         )
         if earlier is not None and written is not None:
             note(f"options of the last submission: {Submission.path_of(plan_file)}")
-    if written is None:
+    if written is None or written.array is None:
         nothing_left = "no clip to extract again" if again else "no clip is missing"
         return WrittenArray(script, nothing_left=nothing_left)
-    array, about = written
     job = submit_script(script) if submit else None
-    warnings = [IDLE_GPU] if leaves_gpu_idle(made, array) else []
-    return WrittenArray(script, array, about, bool(edited), job, warnings=warnings)
+    warnings = list(written.warnings)
+    if leaves_gpu_idle(made, written.array):
+        warnings.append(IDLE_GPU)
+    return replace(written, job=job, warnings=warnings)
 
 
 def bundle_plan(
@@ -282,7 +284,7 @@ def _script_as_edited(
     text: str,
     given: Mapping[str, Any],
     again: str,
-) -> tuple[SlurmArray, str] | None:
+) -> WrittenArray | None:
     """Change the tasks of an edited script; None if no task has anything to do."""
     from obygaze.extensions.cluster.slurm import array_for
     from obygaze.extensions.cluster.submission import with_other_tasks, workers_of
@@ -293,7 +295,7 @@ def _script_as_edited(
         return None
     changed = with_other_tasks(text, array.array, again, str(script))
     write_new(script, changed.encode("utf-8"), force=True)
-    return array, "as edited"
+    return WrittenArray(script, array, "as edited", is_edited=True)
 
 
 def _new_script(
@@ -305,10 +307,18 @@ def _new_script(
     resume: bool,
     again: str,
     force: bool,
-) -> tuple[SlurmArray, str] | None:
+) -> WrittenArray | None:
     """Write a script, and keep its options; None if no task has anything to do."""
-    from obygaze.extensions.cluster.slurm import SCRIPT_MARK, array_for, minutes_of
+    from obygaze.extensions.cluster.slurm import (
+        SCRIPT_MARK,
+        TIME_OPTIONS,
+        array_for,
+        asks_for,
+        asks_for_gpu,
+        cost_of_task,
+    )
     from obygaze.extensions.cluster.submission import Submission, joined_options
+    from obygaze.extensions.cluster.time_limit import minutes_of, time_limit_of
 
     options = {**DEFAULTS, **given}
     if earlier is not None:
@@ -328,7 +338,29 @@ def _new_script(
         n: options[n] for n in options if n not in ("workers", "walltime", "mem_gb")
     }
     folder = Path.cwd() if earlier is None else Path(earlier.folder)
-    array = replace(array, mem_gb=_memory(made, options), folder=folder, **of_array)
+    directives = options["directives"]
+    has_gpu = asks_for_gpu(options["gres"], directives)
+    cost = cost_of_task(made, options["cpus"])
+    limit = time_limit_of(
+        made,
+        cost,
+        minutes,
+        n_tasks=len(array.tasks),
+        again=bool(again),
+        on_gpu=has_gpu,
+        directives=directives,
+    )
+    # Another option of sbatch may give the limit that counts.
+    is_known = not asks_for(directives, TIME_OPTIONS)
+    if is_known:
+        limit.refuse_without_time()
+    array = replace(
+        array,
+        mem_gb=_memory(cost, options, has_gpu=has_gpu),
+        folder=folder,
+        minutes_that_would_do=limit.minutes_that_would_do,
+        **of_array,
+    )
     array.log_folder.mkdir(parents=True, exist_ok=True)
     data = array.script(made).encode("utf-8")
     # Resuming replaces the script of the run before, not any file of that name.
@@ -341,19 +373,17 @@ def _new_script(
         **options,
     )
     submission.write(plan)
-    text = f"{array.minutes} minutes each"
+    text = str(limit)
     text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
-    return array, text
+    warnings = [limit.warning] if is_known and limit.warning else []
+    return WrittenArray(script, array, text, warnings=warnings)
 
 
-def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
+def _memory(
+    cost: CostEstimate, options: Mapping[str, Any], *, has_gpu: bool
+) -> int | None:
     """Return the GB that a task asks for; None for no request."""
-    from obygaze.extensions.cluster.slurm import (
-        MEMORY_OPTIONS,
-        asks_for,
-        asks_for_gpu,
-        memory_gb,
-    )
+    from obygaze.extensions.cluster.slurm import MEMORY_OPTIONS, asks_for, memory_gb
 
     directives = options["directives"]
     mem_gb = options["mem_gb"]
@@ -361,5 +391,4 @@ def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
         return None
     if mem_gb is not None:
         return mem_gb or None
-    has_gpu = asks_for_gpu(options["gres"], directives)
-    return memory_gb(made, options["cpus"], gpu=has_gpu)
+    return memory_gb(cost, gpu=has_gpu)

@@ -16,26 +16,26 @@ from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
 
+from obygaze.extensions.cluster.time_limit import WARNING_S, hours_and_minutes
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.metadata import render
-from obygaze_features.extraction.estimate import estimate
+from obygaze_features.extraction.estimate import CostEstimate, estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.sources import units_again
 from obygaze_features.extraction.status import missing_units
+from obygaze_features.store.write.commit import STAGING
 
 SLACK = 1.5
 # An allowance for the libraries of CUDA in main memory; not measured.
 CUDA_BYTES = 4 * 2**30
-# Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
-WARNING_S = 60
 MAX_RESTARTS = 200
 
-# The options of sbatch that ask for GPUs, and for memory.
+# The options of sbatch that ask for GPUs, time and memory.
 GPU_OPTIONS = ("gpus", "G", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+TIME_OPTIONS = ("time", "t")
 MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
-WALLTIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 
@@ -48,6 +48,8 @@ class SlurmArray:
         workers: Among how many workers the units are divided.
         tasks: The workers to run.
         minutes: The time limit of a task; one that reaches it requeues itself.
+        minutes_that_would_do: The limit to name if two starts in a row finish no clip. None: twice
+            that of the task.
         at_once: Run at most this many tasks at a time.
         cpus: Cores of a task.
         mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
@@ -64,6 +66,7 @@ class SlurmArray:
     workers: int
     tasks: Sequence[int]
     minutes: int
+    minutes_that_would_do: int | None = None
     at_once: int | None = None
     cpus: int = 1
     mem_gb: int | None = None
@@ -116,6 +119,7 @@ class SlurmArray:
         if plan.device != "cpu" and device_option(self.run_options) is None:
             device = ["--device", _one_line(plan.device)]
         words = [*program, "extract", "run", str(plan_file), *device, *self.run_options]
+        would_do = self.minutes_that_would_do or 2 * self.minutes
         return render(
             "slurm.sh",
             "obygaze.extensions.cluster",
@@ -127,8 +131,21 @@ class SlurmArray:
             command=shlex.join(words),
             setup=[_one_line(line) for line in self.setup],
             again=self.again,
+            store_folders=shlex.join(self._store_folders(plan)),
+            log_folder=shlex.quote(str(self.log_folder)),
+            name=self.name,
+            limit=hours_and_minutes(self.minutes),
+            limit_that_would_do=hours_and_minutes(would_do),
             most_restarts=MAX_RESTARTS,
         )
+
+    def _store_folders(self, plan: ExtractPlan) -> list[str]:
+        """Return the folders in which each finished clip and block of a plan makes a file."""
+        folders = []
+        for target in plan.targets:
+            store = (self.folder / target.store).resolve()
+            folders += [str(store / "commits"), str(store / STAGING)]
+        return folders
 
     def _directives(self) -> list[str]:
         asked = {
@@ -182,21 +199,14 @@ def array_for(
     )
 
 
-def minutes_of(walltime: str) -> int:
-    """Return the minutes of HH:MM."""
-    found = WALLTIME.fullmatch(walltime)
-    minutes = 60 * int(found[1]) + int(found[2]) if found else 0
-    if not minutes:
-        raise FixUsage(
-            f"--time must have the form HH:MM, such as 04:00, got {walltime!r}"
-        )
-    return minutes
+def cost_of_task(plan: ExtractPlan, cpus: int) -> CostEstimate:
+    """Return the estimate of a plan for the cores of a task; one clip is decoded."""
+    return estimate(plan, [Resources(workers=cpus)], n_probed=1, timed=False)
 
 
-def memory_gb(plan: ExtractPlan, cpus: int, *, gpu: bool = False) -> int:
+def memory_gb(cost: CostEstimate, *, gpu: bool = False) -> int:
     """Return the memory of a task in GB: half as much again as the estimate for its decoders."""
-    peak = estimate(plan, [Resources(workers=cpus)], n_probed=1, timed=False).peak_bytes
-    return ceil((SLACK * peak + gpu * CUDA_BYTES) / 2**30)
+    return ceil((SLACK * cost.peak_bytes + gpu * CUDA_BYTES) / 2**30)
 
 
 def submit(script: Path) -> str:

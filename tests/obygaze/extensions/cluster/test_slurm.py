@@ -95,7 +95,7 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         f"run '{tmp_path}/the plan.json' --device cuda --weights 'a b' --worker" in call
     )
     assert call.endswith('--worker "$SLURM_ARRAY_TASK_ID/8"')
-    assert len(lines) < 45, "a script that a person reads"
+    assert len(lines) < 60, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
     assert checked.returncode == 0
 
@@ -169,30 +169,83 @@ def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
 def test_which_exit_codes_requeue_a_task(
     plan: ExtractPlan, tmp_path: Path, code: int, state: str, requeued: bool
 ) -> None:
-    """The script run by bash, with stand-ins for Slurm's programs."""
-    message = tmp_path / "message"
+    for restarts, again in (("0", requeued), ("200", False)):
+        message = run_script(plan, tmp_path, code, state, restarts=restarts)
+        # Never the job without its task: that would be the whole array.
+        assert message == ("requeue 17_3\n" if again else "")
+
+
+def run_script(
+    plan: ExtractPlan,
+    folder: Path,
+    code: int,
+    state: str = "RUNNING/None",
+    *,
+    restarts: str = "0",
+    finishes: str = "block-$$.json",
+    ends_with: int | None = None,
+) -> str:
+    """Run the script with stand-ins for Slurm's programs; return what Slurm was asked for.
+
+    The worker ends with `code`, after it made the file `finishes` in the folder of commits.
+    """
+    message = folder / "message"
+    message.unlink(missing_ok=True)
+    commits = Path(plan.targets[0].store) / "commits"
+    commits.mkdir(parents=True, exist_ok=True)
     for name, body in {
-        "srun": f"exit {code}",
+        "srun": f"[ -z '{finishes}' ] || touch {commits}/{finishes}; exit {code}",
         "squeue": f"echo {state}",
         "scontrol": f'echo "$@" >> {message}',
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    text = SlurmArray(tmp_path / "plan.json", 4, [3], 60, folder=tmp_path).script(plan)
-    variables = {
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    array = SlurmArray(folder / "plan.json", 4, [3], 60, 90, folder=folder)
+    array.log_folder.mkdir(exist_ok=True)
+    changes = {
         "SLURM_ARRAY_JOB_ID": "17",
         "SLURM_ARRAY_TASK_ID": "3",
         "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_RESTART_COUNT": restarts,
+        "PATH": f"{folder}:{os.environ['PATH']}",
     }
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    for restarts, again in (("0", requeued), ("200", False)):
-        message.unlink(missing_ok=True)
-        changes = {**variables, "PATH": path, "SLURM_RESTART_COUNT": restarts}
-        done = subprocess.run(["bash"], input=text, text=True, env=environment(changes))
-        assert done.returncode == code
-        # Never the job without its task: that would be the whole array.
-        assert (message.read_text() if message.exists() else "") == (
-            "requeue 17_3\n" if again else ""
+    done = subprocess.run(
+        ["bash"],
+        input=array.script(plan),
+        capture_output=True,
+        text=True,
+        env=environment(changes),
+    )
+    expected = code if ends_with is None else ends_with
+    assert done.returncode == expected, done.stderr
+    if expected != code:
+        return done.stdout.splitlines()[-1]
+    return message.read_text() if message.exists() else ""
+
+
+def test_two_starts_in_a_row_that_finish_no_clip_end_a_task(
+    plan: ExtractPlan, tmp_path: Path
+) -> None:
+    """They were repeated up to 200 times."""
+    requeued = "requeue 17_3\n"
+    for code in (138, 75):
+        assert run_script(plan, tmp_path, code, finishes="") == requeued
+        # What makes a file in the end makes the starts count anew; so does a row that is kept.
+        assert run_script(plan, tmp_path, 75) == requeued
+        kept_row = "../staging/block-00003.0.rows.$$"
+        (Path(plan.targets[0].store) / "staging").mkdir(exist_ok=True)
+        assert run_script(plan, tmp_path, code, finishes="") == requeued
+        assert run_script(plan, tmp_path, code, finishes=kept_row) == requeued
+        # What a start leaves that finished nothing is no clip.
+        unfinished = "../staging/trash.$$"
+        assert run_script(plan, tmp_path, code, finishes=unfinished) == requeued
+        # Slurm itself puts a task that is preempted back: that is no reason to end.
+        preempted = {"state": "PREEMPTED/None", "finishes": ""}
+        assert run_script(plan, tmp_path, 75, **preempted) == ""
+        said = run_script(plan, tmp_path, code, finishes="", ends_with=1)
+        assert said == (
+            "two starts in a row finished no clip in 01:00: submit it again with --resume"
+            " --time 01:30"
         )
 
 
