@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,8 +29,13 @@ DATA_START = b"const EXPORTED = "
 Asked = Mapping[str, str]
 
 
-def server_of(site: Site) -> PageServer:
-    """Return a server of the page, which does not run yet."""
+def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
+    """Return a server of the page, which does not run yet.
+
+    Args:
+        site: The page.
+        ports: Numbers of ports, of which the first free one is used; 0 is any.
+    """
     media = site.media
 
     def static(name: str, asked: Asked) -> Reply:
@@ -72,9 +77,11 @@ def server_of(site: Site) -> PageServer:
     post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
     if site.marks:
         post["api/mark"] = lambda sent: Reply.of(site.save_mark(sent))
+        post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
+        post["api/draft"] = lambda sent: Reply.of(site.save_draft(sent))
         post["api/set-aside"] = lambda sent: Reply.of(site.set_aside())
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
-    return PageServer(get, post)
+    return PageServer(get, post, ports)
 
 
 def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:

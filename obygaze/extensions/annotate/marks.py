@@ -7,8 +7,9 @@ is a line of JSON with the state before and after, written before the table is.
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,7 @@ from obygaze.extensions.annotate.projection import (
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
     csv_bytes,
-    json_values,
+    csv_line,
     locked,
     sha256_bytes,
     write_atomic,
@@ -71,6 +72,83 @@ class TableState:
     columns: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class MarkChange:
+    """A mark to be added, changed or (`deleted`) deleted.
+
+    Args:
+        wanted: The values of the columns. `mark` is an id that the caller makes, and `version`
+            the one that was changed, 0 for a new mark; `state` is that of the mark as it was
+            shown, so that a change by hand, which keeps the version, is seen.
+        rate: The pictures per second of the film.
+        span_s: Start and end of the mark in the film, in seconds.
+    """
+
+    wanted: Mapping[str, Any]
+    rate: Fraction | None = None
+    span_s: tuple[float, float] | None = None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the mark is to be deleted."""
+        return self.wanted.get("deleted") is True
+
+
+@dataclass(eq=False)
+class _Rows:
+    """The marks of a table as rows in their order, each with its line of CSV.
+
+    A save changes some rows and joins the lines: nothing else is made of the other marks.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+    lines: list[str]
+
+    @classmethod
+    def of(cls, marks: Mapping[str, Mark], columns: Sequence[str]) -> "_Rows":
+        """Return the rows of marks."""
+        rows = sorted(_row(mark, columns) for mark in marks.values())
+        return cls(tuple(columns), rows, [csv_line(row) for row in rows])
+
+    def remove(self, mark: Mark) -> None:
+        """Remove the row of a mark."""
+        number = bisect_left(self.rows, _row(mark, self.columns))
+        del self.rows[number]
+        del self.lines[number]
+
+    def add(self, mark: Mark) -> None:
+        """Add the row of a mark at its place."""
+        row = _row(mark, self.columns)
+        number = bisect_left(self.rows, row)
+        self.rows.insert(number, row)
+        self.lines.insert(number, csv_line(row))
+
+    def to_bytes(self) -> bytes:
+        """Return the table as CSV."""
+        return "".join([csv_line(self.columns), *self.lines]).encode("utf-8")
+
+
+@dataclass(frozen=True, eq=False)
+class _TableBytes:
+    """The bytes of a table, what is in it, and its rows if it was written here."""
+
+    data: bytes
+    state: TableState
+    rows: _Rows | None = None
+
+
+@dataclass(eq=False)
+class _LastTable:
+    """The table as it was last read or written.
+
+    It is used only while the file has these bytes, so a change by another program is always seen.
+    Threads replace it as a whole.
+    """
+
+    table: _TableBytes | None = None
+
+
 class Outdated(ObygazeError):
     """A mark was changed elsewhere since it was read; `facts` has its state, None if deleted."""
 
@@ -95,6 +173,7 @@ class MarkTable:
     arm: str
     films: Sequence[str]
     concepts: Sequence[str]
+    _last: _LastTable = field(default_factory=_LastTable, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.annotator) or self.annotator == SHOTS:
@@ -114,6 +193,15 @@ class MarkTable:
             return TableState({})
         with open_file(self.path) as stream:
             data = stream.read()
+        last = self._last.table
+        if last is None or last.data != data:
+            last = _TableBytes(data, self._parsed(data))
+            self._last.table = last
+        # A copy, so that a caller cannot change what the next one gets.
+        return replace(last.state, marks=dict(last.state.marks))
+
+    def _parsed(self, data: bytes) -> TableState:
+        """Return what is in the bytes of a table."""
         table = read_table(
             self.path,
             required=SEGMENT_COLUMNS,
@@ -121,8 +209,7 @@ class MarkTable:
             skip_blank=True,
             data=data,
         )
-        known = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-        other_columns = [name for name in table.filled_columns if name not in known]
+        other_columns = _other_columns(table.filled_columns)
         marks: dict[str, Mark] = {}
         bad_rows = []
         for row in table.rows:
@@ -131,7 +218,7 @@ class MarkTable:
             if segment is None or problems:
                 bad_rows.append(BadRow(row.line, row.cells, "; ".join(problems.lines)))
                 continue
-            mark = json_values(asdict(segment))
+            mark = _mark_of(segment)
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
             mark["more"] = {name: row.cells[name] for name in other_columns}
             mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
@@ -146,42 +233,64 @@ class MarkTable:
         rate: Fraction | None = None,
         span_s: tuple[float, float] | None = None,
     ) -> Mark:
-        """Add, change or (`deleted`) delete a mark, and return its new state.
+        """Add, change or delete one mark, and return its new state, as `save_all` does."""
+        (saved,) = self.save_all([MarkChange(wanted, rate, span_s)])
+        return saved
 
-        Args:
-            wanted: The values of the columns. `mark` is an id that the caller makes, and `version`
-                the one that was changed, 0 for a new mark; `state` is that of the mark as it was
-                shown, so that a change by hand, which keeps the version, is seen.
-            rate: The pictures per second of the film.
-            span_s: Start and end of the mark in the film, in seconds.
+    def save_all(self, changes: Sequence[MarkChange]) -> list[Mark]:
+        """Make all changes in one step, and return the new states of their marks.
 
         Raises:
-            Outdated: The mark was changed by now.
+            Outdated: A mark was changed by now; then nothing is saved.
             FixInput: A value is not valid.
         """
-        changed_mark = self._checked(wanted)
-        changed_mark["framerate"] = frame_rate_text(rate) if rate else ""
-        changed_mark["start_s"], changed_mark["end_s"] = (
-            (repr(time) for time in span_s) if span_s else ("", "")
-        )
-        deleted = wanted.get("deleted") is True
+        checked = [self._checked(change) for change in changes]
         with locked(self.path.parent):
             state = self.read()
             marks = state.marks
-            before = marks.pop(changed_mark["mark"], None)
-            _require_newest(wanted, before)
-            changed_mark["more"] = before["more"] if before else {}
-            changed_mark = _with_state(changed_mark)
-            if not deleted:
-                marks[changed_mark["mark"]] = changed_mark
-            line = {
-                "before": before,
-                "after": None if deleted else changed_mark,
-                "when": changed_mark["when"],
-            }
-            self._add_to_history(line)
-            self._write(marks, state.bad_rows)
-        return {**changed_mark, "deleted": deleted}
+            no_cells = dict.fromkeys(_other_columns(state.columns), "")
+            history = []
+            for change, changed_mark in zip(changes, checked, strict=True):
+                mark_id = changed_mark["mark"]
+                before = marks.pop(mark_id, None)
+                _require_newest(change.wanted, before)
+                changed_mark["more"] = before["more"] if before else no_cells
+                changed_mark |= _with_state(changed_mark)
+                after = None if change.deleted else changed_mark
+                if after:
+                    marks[mark_id] = after
+                when = changed_mark["when"]
+                history.append({"before": before, "after": after, "when": when})
+            self._add_to_history(history)
+            if state.bad_rows or not state.columns:
+                self._write(marks, state.bad_rows)
+            else:
+                self._write_changed(marks, history)
+        saved = []
+        for change, changed_mark in zip(changes, checked, strict=True):
+            saved.append({**changed_mark, "deleted": change.deleted})
+        return saved
+
+    def _write_changed(
+        self, marks: dict[str, Mark], history: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Write the table after some changes; the rows of the other marks are as they were."""
+        last = self._last.table
+        # While the rows are changed they are not those of the file.
+        self._last.table = None
+        if last is None or last.rows is None:
+            rows = _Rows.of(marks, _columns_of(marks))
+        else:
+            rows = last.rows
+            for line in history:
+                if line["before"]:
+                    rows.remove(line["before"])
+                if line["after"]:
+                    rows.add(line["after"])
+        data = rows.to_bytes()
+        write_atomic(self.path, data)
+        state = TableState(dict(marks), (), rows.columns)
+        self._last.table = _TableBytes(data, state, rows)
 
     def set_aside(self) -> Path:
         """Move the rows that are no marks into a table of their own, beside this one; its path."""
@@ -205,23 +314,21 @@ class MarkTable:
             write_atomic(aside, csv_bytes(names, rows))
             when = datetime.now(UTC).isoformat(timespec="seconds")
             moved = [row.cells for row in state.bad_rows]
-            self._add_to_history(
-                {"before": None, "after": None, "aside": moved, "when": when}
-            )
+            line = {"before": None, "after": None, "aside": moved, "when": when}
+            self._add_to_history([line])
             self._write(state.marks, ())
         return aside
 
-    def _add_to_history(self, line: Mapping[str, Any]) -> None:
+    def _add_to_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
         path = self.path.with_suffix(".history.jsonl")
+        # The line break comes first: the last line may have been cut off by a kill.
+        texts = [f"\n{json.dumps(line, ensure_ascii=False)}" for line in lines]
         with path.open("a", encoding="utf-8", newline="\n") as history:
-            # The line break comes first: the last line may have been cut off by a kill.
-            history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
+            history.write("".join(texts))
 
     def _write(self, marks: Mapping[str, Mark], bad_rows: Sequence[BadRow]) -> None:
         """Write the table: the marks in order, then the rows that are none, as they were."""
-        names = [*SEGMENT_COLUMNS, *MORE_COLUMNS]
-        for mark in marks.values():
-            names += mark["more"]
+        names = list(_columns_of(marks))
         for bad_row in bad_rows:
             names += [name for name, cell in bad_row.cells.items() if name or cell]
         columns = tuple(dict.fromkeys(names))
@@ -230,8 +337,9 @@ class MarkTable:
             rows.append([bad_row.cells.get(name, "") for name in columns])
         write_atomic(self.path, csv_bytes(columns, rows))
 
-    def _checked(self, wanted: Mapping[str, Any]) -> Mark:
+    def _checked(self, change: MarkChange) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
+        wanted = change.wanted
         names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
         own_id, version, film, level, start, end = (wanted.get(name) for name in names)
         concepts = wanted.get("concepts") or []
@@ -254,6 +362,8 @@ class MarkTable:
             raise FixInput("unknown concept")
         if len(comment) > MAX_COMMENT:
             raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
+        framerate = frame_rate_text(change.rate) if change.rate else ""
+        start_s, end_s = map(repr, change.span_s) if change.span_s else ("", "")
         return {
             "movie_id": film,
             "annotator": self.annotator,
@@ -262,6 +372,9 @@ class MarkTable:
             "level": level,
             "concepts": [name for name in self.concepts if name in concepts],
             "comment": plain(comment),
+            "framerate": framerate,
+            "start_s": start_s,
+            "end_s": end_s,
             "arm": self.arm,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
@@ -277,6 +390,25 @@ def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
         raise Outdated(before)
 
 
+def _mark_of(segment: Segment) -> Mark:
+    """Return the values of a segment as they are sent to the page."""
+    values = {name: getattr(segment, name) for name in SEGMENT_COLUMNS}
+    return {**values, "concepts": list(segment.concepts)}
+
+
+def _other_columns(columns: Sequence[str]) -> list[str]:
+    """Return the columns of a table that others added."""
+    return [name for name in columns if name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)]
+
+
+def _columns_of(marks: Mapping[str, Mark]) -> tuple[str, ...]:
+    """Return the columns of a table of marks."""
+    names = [*SEGMENT_COLUMNS, *MORE_COLUMNS]
+    for mark in marks.values():
+        names += mark["more"]
+    return tuple(dict.fromkeys(names))
+
+
 def _with_state(mark: Mark) -> Mark:
     """Return a mark with a hash of all its values, by which a change of any of them is seen."""
     values = {name: value for name, value in mark.items() if name != "state"}
@@ -290,6 +422,20 @@ def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:
     return [cells.get(name, "") for name in columns]
 
 
+def read_good_segments(path: Path, notes: list[str]) -> list[Segment]:
+    """Return the segments of a table; rows that are none are set aside, and a note says so."""
+    table = read_table(path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
+    segments = []
+    for row in table.rows:
+        problems = Violations(path.name)
+        segment = segment_of(replace(row, violations=problems))
+        if segment is None or problems:
+            notes.append(f"this row is left out: {'; '.join(problems.lines)}")
+        else:
+            segments.append(segment)
+    return segments
+
+
 def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
     """Return the arm in which each film was begun, and the marks as they were first saved in it."""
     path = table.with_suffix(".history.jsonl")
@@ -301,10 +447,9 @@ def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
     for line in lines:
         try:
             mark = json.loads(line)["after"]
-        except ValueError:
-            continue  # a line that was cut off
+            values = [mark[name] for name in SEGMENT_COLUMNS] if mark else []
+        except (ValueError, LookupError, TypeError):
+            continue  # a line that was cut off, or of another program
         if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
-            first.setdefault(
-                mark["mark"], Segment(*(mark[name] for name in SEGMENT_COLUMNS))
-            )
+            first.setdefault(mark["mark"], Segment(*values))
     return arms, list(first.values())

@@ -10,7 +10,7 @@ import mimetypes
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core import system
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.files import json_values, parse_json
 
 HOST = "127.0.0.1"
@@ -65,7 +66,9 @@ class Refused(ObygazeError):
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves functions to whoever opened the page by an address with a token, at a free port.
+    """Serves functions to whoever opened the page by an address with a token.
+
+    It takes the first of the `ports` that no other program uses; 0 is any free one.
 
     Each token opens the page once: whoever reads it later, in a list of processes or a history, has
     nothing. The browser that used it has a cookie.
@@ -76,13 +79,16 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    allow_reuse_address = system.TAKES_ENDED_PORTS
 
     def __init__(
         self,
         get: Mapping[str, Callable[[Mapping[str, str]], Reply]],
         post: Mapping[str, Callable[[Mapping[str, Any]], Reply]],
+        ports: Sequence[int] = (0,),
     ) -> None:
-        super().__init__((HOST, 0), _Handler)
+        super().__init__((HOST, 0), _Handler, bind_and_activate=False)
+        self._listen(ports)
         self.routes: dict[str, Mapping[str, Callable[[Any], Reply]]]
         self.routes = {"GET": get, "HEAD": get, "POST": post}
         self.secret = secrets.token_urlsafe(24)  # of the cookie
@@ -90,6 +96,19 @@ class PageServer(ThreadingHTTPServer):
         self.host = f"{HOST}:{self.server_port}"
         # Pages at all ports of a host see the same cookies.
         self.cookie = f"obygaze-{self.server_port}"
+
+    def _listen(self, ports: Sequence[int]) -> None:
+        for port in ports:
+            self.server_address = (HOST, port)
+            try:
+                self.server_bind()
+                self.server_activate()
+            except OSError:
+                continue
+            return
+        self.server_close()
+        hint = "--port with another number; without it, a free one is taken"
+        raise FixUsage(f"port {ports[-1]} is used by another program", hint=hint)
 
     def new_address(self) -> str:
         """Return an address that opens the page, once."""

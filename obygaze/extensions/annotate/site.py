@@ -25,7 +25,15 @@ from obygaze.extensions.annotate.decisions import (
     run_facts,
     scores_of,
 )
-from obygaze.extensions.annotate.marks import NAME, SHOTS, MarkTable, first_marks
+from obygaze.extensions.annotate.drafts import DraftTable
+from obygaze.extensions.annotate.marks import (
+    NAME,
+    SHOTS,
+    MarkChange,
+    MarkTable,
+    first_marks,
+    read_good_segments,
+)
 from obygaze.extensions.annotate.media import Media
 from obygaze.extensions.annotate.projection import (
     WATCHED,
@@ -50,6 +58,7 @@ from obygaze_features.store import Store
 from obygaze_models.report.lookup import ReportRun, grouped
 
 N_NEAREST = 12
+MAX_CHANGES = 200
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
 # What an axis counts.
 FILM = "time in the film"
@@ -171,18 +180,34 @@ class Site:
             "bad_rows": bad_rows,
             "cannot_mark": cannot_mark,
             "watched": watched,
+            "drafts": self.drafts.of_film(film) if self.drafts else [],
         }
 
     def save_mark(self, sent: Mapping[str, Any]) -> Document:
-        """Add, change or delete a mark of the annotator, as `MarkTable.save` does."""
+        """Add, change or delete a mark of the annotator, as `MarkTable.save_all` does."""
+        (saved,) = self._own_marks().save_all([self._mark_change(sent)])
+        return saved
+
+    def save_marks(self, sent: Mapping[str, Any]) -> list[Document]:
+        """Make several changes of marks in one step, all or none of them."""
         marks = self._own_marks()
+        changes = sent.get("changes")
+        if not isinstance(changes, list) or not 0 < len(changes) <= MAX_CHANGES:
+            raise FixInput(f"changes: expected a list of 1 to {MAX_CHANGES} marks")
+        if not all(isinstance(change, dict) for change in changes):
+            raise FixInput("changes: expected marks")
+        return marks.save_all([self._mark_change(change) for change in changes])
+
+    def _mark_change(self, sent: Mapping[str, Any]) -> MarkChange:
+        """Return a change that the page sent, with the rate and the times of its mark."""
         film = sent.get("movie_id")
         first = sent.get("start_frame")
         last = sent.get("end_frame")
+        # `MarkTable` says what is wrong with these.
         if not isinstance(film, str) or film not in self.films:
-            return marks.save(sent)  # which says what is wrong
+            return MarkChange(sent)
         if type(first) is not int or type(last) is not int:
-            return marks.save(sent)
+            return MarkChange(sent)
         rate = self._rate_for_marks(film)
         n_frames = self._n_frames(film, rate)
         # What a file says of its length may be a few pictures less than it shows.
@@ -190,7 +215,7 @@ class Site:
             raise FixInput(f"the last picture of {film} is {n_frames - 1}, not {last}")
         start_s = float(first / rate)
         end_s = float((last + 1) / rate)
-        return marks.save(sent, rate, (start_s, end_s))
+        return MarkChange(sent, rate, (start_s, end_s))
 
     def set_aside(self) -> Document:
         """Move the rows of the annotator's table that are no marks into a table of their own."""
@@ -202,13 +227,18 @@ class Site:
         return max(1, round(end_s * rate))
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[tuple[int, int]]:
-        """Add what the annotator watched of a film, and return all that was watched of it."""
+        """Add what the annotator watched of a film, and return all that was watched of it.
+
+        With `removed`, the stretches count as watched no more: they were added by mistake.
+        """
         self._own_marks()
         film = sent.get("movie_id")
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         rate = self._rate_for_marks(film)
         stretches = checked_stretches(sent, self._n_frames(film, rate))
+        if sent.get("removed") is True:
+            return self.watched.remove(film, stretches)
         return self.watched.add(film, stretches, rate)
 
     def _own_marks(self) -> MarkTable:
@@ -235,6 +265,22 @@ class Site:
         if self.marks is None:
             return None
         return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
+
+    @cached_property
+    def drafts(self) -> DraftTable | None:
+        """What the annotator wrote in the form and did not save yet."""
+        if self.marks is None:
+            return None
+        return DraftTable(self.marks.path.with_suffix(".drafts.json"))
+
+    def save_draft(self, sent: Mapping[str, Any]) -> Document:
+        """Keep what is in the form of a mark, or forget it if `form` is null."""
+        self._own_marks()
+        film = sent.get("movie_id")
+        if not isinstance(film, str) or film not in self.films or self.drafts is None:
+            raise FixUsage(f"the manifest has no film {film!r}")
+        self.drafts.save(film, sent.get("mark"), sent.get("form"))
+        return {}
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def scores(self, cell: int) -> Document:
@@ -264,11 +310,12 @@ class Site:
             document["notes"].append(error.message)
         return document
 
-    def agreement(self) -> list[Document]:
+    def agreement(self, notes: list[str]) -> list[Document]:
         """Return how far each annotator agrees with the out-of-fold decisions of the run's models.
 
         A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
-        they were first saved in that arm, "last" for the table as it is.
+        they were first saved in that arm, "last" for the table as it is. Rows and tables that
+        cannot be read are left out, and are added to `notes`.
         """
         models = self._models_of_levels()
         if not models:
@@ -279,14 +326,21 @@ class Site:
         spans = self._spans()
         rows = []
         for path in self._tables():
+            try:
+                last = read_good_segments(path, notes)
+                watched = WatchedTable(watched_path(path), "").segments()
+            except ObygazeError as error:
+                notes.append(f"{path.name} is left out: {_all_of(error)}")
+                continue
             arm_of, first = first_marks(path)
-            states = {"first": first, "last": read_segments(path)}
+            states = {"first": first, "last": last}
             arms = sorted(set(arm_of.values()))
             for arm, state in product(arms, states):
                 marks = [
                     mark for mark in states[state] if arm_of.get(mark.movie_id) == arm
                 ]
-                projected = project([*marks, *_watched_beside(path, marks)], spans)
+                seen = _watched_by_annotators(watched, marks)
+                projected = project([*marks, *seen], spans)
                 assumed = {annotator for _, annotator in projected.assumed}
                 for annotator, labels in projected.by_annotator.items():
                     levels = {row.clip_id: row.level for row in labels if row.labelled}
@@ -504,15 +558,14 @@ def _marked(segments: Iterable[Segment]) -> Iterator[Segment]:
             yield segment
 
 
-def _watched_beside(path: Path, marks: Sequence[Segment]) -> list[Segment]:
-    """Return what was watched of the films with marks, for each annotator who made them.
-
-    `path` is the table of the marks; what was watched is in the table beside it.
-    """
+def _watched_by_annotators(
+    stretches: Sequence[Segment], marks: Sequence[Segment]
+) -> list[Segment]:
+    """Return what was watched of the films with marks, for each annotator who made them."""
     annotators = {mark.annotator for mark in marks}
     films = {mark.movie_id for mark in marks}
     watched = []
-    for stretch in WatchedTable(watched_path(path), "").segments():
+    for stretch in stretches:
         if stretch.movie_id in films:
             watched += [replace(stretch, annotator=name) for name in annotators]
     return watched

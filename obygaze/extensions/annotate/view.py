@@ -18,6 +18,7 @@ import click
 from obygaze_features.core.commands import Session, command, option_group
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.value_types import TypedPath
@@ -183,6 +184,12 @@ def _options_of_site(function: F) -> F:
         "--agreement", is_flag=True, help="Only print how annotators and model agree."
     ),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
+    click.option(
+        "--port",
+        type=click.IntRange(1024, 65535),
+        help="Serve the page at this port.",
+        show_default="the usual one of the workspace, if it is free",
+    ),
 )
 def view(
     session: Session,
@@ -192,6 +199,7 @@ def view(
     thumbnails: bool,
     agreement: bool,
     no_browser: bool,
+    port: int | None,
     **inputs: Any,
 ) -> None:
     """Watch films, look at clips and scores, and mark segments, in the browser.
@@ -211,7 +219,10 @@ def view(
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
     site = open_site(**inputs, workspace=session.workspace.root)
     if agreement:
-        agreement_rows = site.agreement()
+        left_out: list[str] = []
+        agreement_rows = site.agreement(left_out)
+        for note in left_out:
+            session.console.warn(note)
         rows = [list(row.values()) for row in agreement_rows]
         headers = (
             "annotator",
@@ -228,7 +239,8 @@ def view(
             if rows
             else "no marks yet: obygaze view --annotate NAME"
         )
-        session.console.show({"agreement": agreement_rows}, text)
+        document = {"agreement": agreement_rows, "left_out": left_out}
+        session.console.show(document, text)
         return
     if proxy:
         site.media.make_proxies(session.console.progress)
@@ -238,7 +250,8 @@ def view(
             {"page": str(folder / "index.html")}, f"{folder / 'index.html'}"
         )
         return
-    with server_of(site) as server, ExitStack() as opened:
+    ports = (port,) if port else (usual_port(session.workspace.root), 0)
+    with server_of(site, ports) as server, ExitStack() as opened:
         address = server.new_address()
         session.console.show({"address": address}, address)
         if not no_browser:
@@ -249,6 +262,15 @@ def view(
             server.serve_forever()
         except KeyboardInterrupt:
             session.console.note("stopped")
+
+
+def usual_port(folder: Path) -> int:
+    """Return the port of a folder, always the same, so that open windows find a new server.
+
+    It is below those that Linux gives to other programs.
+    """
+    digest = sha256_bytes(str(folder.absolute()).encode("utf-8", "surrogateescape"))
+    return 20000 + int(digest[:8], 16) % 10000
 
 
 @contextmanager

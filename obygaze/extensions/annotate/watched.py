@@ -6,7 +6,7 @@ level `watched`, as `obygaze manifest project` and `agree` read it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,16 +73,38 @@ class WatchedTable:
                 WatchedRow(first, last, text, _joined_cells(before, first, last))
                 for first, last in watched
             ]
-            further_columns = _further_columns(rows)
-            lines = []
-            for film, of_film in sorted(rows.items()):
-                for row in of_film:
-                    line = [film, self.annotator, row.first, row.last, WATCHED, ""]
-                    line.append(row.framerate)
-                    line += [row.other_cells.get(name, "") for name in further_columns]
-                    lines.append(line)
-            write_atomic(self.path, csv_bytes((*COLUMNS, *further_columns), lines))
+            self._write(rows)
         return watched
+
+    def remove(self, movie_id: str, stretches: Sequence[Stretch]) -> list[Stretch]:
+        """Remove stretches of a film, and return all that was watched of it."""
+        with locked(self.path.parent):
+            rows = self._read()
+            for start, end in stretches:
+                rows_left = []
+                for row in rows.get(movie_id, ()):
+                    if row.last < start or row.first > end:
+                        rows_left.append(row)
+                        continue
+                    if row.first < start:
+                        rows_left.append(replace(row, last=start - 1))
+                    if row.last > end:
+                        rows_left.append(replace(row, first=end + 1))
+                rows[movie_id] = rows_left
+            self._write(rows)
+        return [(row.first, row.last) for row in rows[movie_id]]
+
+    def _write(self, rows: Mapping[str, Sequence[WatchedRow]]) -> None:
+        """Write the table, with the columns that others added."""
+        further_columns = _further_columns(rows)
+        lines = []
+        for film, of_film in sorted(rows.items()):
+            for row in of_film:
+                line = [film, self.annotator, row.first, row.last, WATCHED, ""]
+                line.append(row.framerate)
+                line += [row.other_cells.get(name, "") for name in further_columns]
+                lines.append(line)
+        write_atomic(self.path, csv_bytes((*COLUMNS, *further_columns), lines))
 
     def _read(self) -> dict[str, list[WatchedRow]]:
         if not self.path.exists():

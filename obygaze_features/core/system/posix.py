@@ -24,6 +24,7 @@ __all__ = [
     "NO_LINKS",
     "PRIVATE_MODE",
     "STOP_SIGNALS",
+    "TAKES_ENDED_PORTS",
     "allow_open_files",
     "block_signals",
     "end_with_parent",
@@ -62,6 +63,8 @@ CAN_FORK: bool = sys.platform.startswith("linux")
 HAS_DECODE_WORKERS: bool = True
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+# A server may take the port of one that has just ended; it never gets that of a running one.
+TAKES_ENDED_PORTS: bool = True
 # The permissions of a folder that only its user can read.
 PRIVATE_MODE: int = 0o700
 # Clusters send the first three before they take the machine away.

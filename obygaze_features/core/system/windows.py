@@ -33,6 +33,7 @@ __all__ = [
     "NO_LINKS",
     "PRIVATE_MODE",
     "STOP_SIGNALS",
+    "TAKES_ENDED_PORTS",
     "allow_open_files",
     "block_signals",
     "end_with_parent",
@@ -73,6 +74,8 @@ NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EIN
 # Not 0o700: Python gives such a folder an access list of its own, which what is made in it inherits
 # and keeps when it is moved out, so that nobody else could read a finished store.
 PRIVATE_MODE: int = 0o777
+# With this right, a server would get the port of a running one as well.
+TAKES_ENDED_PORTS: bool = False
 # SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -32,7 +33,13 @@ from support.runs import cell, write_run
 from support.videos import write_video
 
 from obygaze.extensions.annotate import marks as marks_module
-from obygaze.extensions.annotate.marks import MarkTable, Outdated, first_marks
+from obygaze.extensions.annotate.drafts import MAX_DRAFTS, DraftTable
+from obygaze.extensions.annotate.marks import (
+    MarkChange,
+    MarkTable,
+    Outdated,
+    first_marks,
+)
 from obygaze.extensions.annotate.projection import read_segments
 from obygaze.extensions.annotate.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -269,6 +276,140 @@ def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
     ]
 
 
+def split(number: int, version: int) -> list[MarkChange]:
+    """The changes that split a mark: its end is moved, and another one starts there."""
+    first = mark(number, version=version, end_frame=14)
+    second = mark(number + 100, start_frame=15)
+    return [MarkChange(first), MarkChange(second)]
+
+
+def test_changes_are_saved_together_or_not_at_all(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    saved = marks.save_all(split(1, 1))
+    assert [one["version"] for one in saved] == [2, 1]
+    spans = [(row["start_frame"], row["end_frame"]) for row in rows_of(marks.path)]
+    assert spans == [("10", "14"), ("15", "20")]
+    before = marks.path.read_bytes()
+    marks.save(mark(7))
+    marks.save(mark(7, version=1, deleted=True))
+    with pytest.raises(Outdated):
+        marks.save_all([MarkChange(mark(8)), MarkChange(mark(1, version=1))])
+    with pytest.raises(FixInput):
+        marks.save_all([MarkChange(mark(8)), MarkChange(mark(9, level="T"))])
+    assert marks.path.read_bytes() == before
+
+
+def test_a_kill_during_a_split_leaves_both_marks_or_none(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    own = table(tmp_path, films, "ada")
+    own.save(mark(1))
+
+    def look() -> None:
+        found = table(tmp_path, films, "ada")
+        spans = [(row["start_frame"], row["end_frame"]) for row in rows_of(found.path)]
+        assert spans in ([("10", "20")], [("10", "14"), ("15", "20")])
+        by_id = found.read().marks
+        version = by_id[mark(1)["mark"]]["version"]
+        changes = [MarkChange(mark(1, version=version))]
+        if len(spans) == 2:
+            changes.append(MarkChange(mark(101, version=1, deleted=True)))
+        found.save_all(changes)
+
+    def split_it() -> None:
+        found = table(tmp_path, films, "ada")
+        version = found.read().marks[mark(1)["mark"]]["version"]
+        found.save_all(split(1, version))
+
+    assert kill_everywhere(split_it, look) >= 4
+
+
+def test_random_saves_equal_a_table_that_is_read_anew(tmp_path: Path) -> None:
+    """Saves change some rows of what was read before: nothing of it may differ from the file."""
+    films = manifest(tmp_path, CLIPS)
+    one, other = (table(tmp_path, films, "ada") for _ in range(2))
+    one.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,mine\n"
+        "lake,ada,5,9,EN,,x1\n",
+        "utf-8",
+    )
+    draw = random.Random(5)
+    model: dict[str, tuple[int, int, str]] = {}
+    for _ in range(300):
+        window = draw.choice((one, other))
+        number = draw.randrange(40)
+        known = window.read().marks.get(mark(number)["mark"])
+        first, level = draw.randrange(200), draw.choice(("EN", "HN", "S"))
+        version = known["version"] if known else 0
+        values = {"start_frame": first, "end_frame": first + 5, "level": level}
+        wanted = mark(number, version=version, comment=f'"{first}", é', **values)
+        if known and draw.random() < 0.3:
+            window.save({**wanted, "deleted": True})
+            del model[wanted["mark"]]
+        else:
+            saved = window.save(wanted)
+            model[wanted["mark"]] = (first, first + 5, level)
+            del saved["deleted"]
+            assert window.read().marks[wanted["mark"]] == saved
+        if (
+            draw.random() < 0.1
+        ):  # a change with an editor, which keeps the length of the file
+            text = one.path.read_text("utf-8")
+            one.path.write_text(text.replace(",x1", ",x2"), "utf-8")
+        fresh = table(tmp_path, films, "ada").read()
+        assert window.read() == fresh
+        spans = {
+            mark_id: (found["start_frame"], found["end_frame"], found["level"])
+            for mark_id, found in fresh.marks.items()
+            if mark_id in model
+        }
+        assert spans == model
+        assert len(fresh.marks) == len(model) + 1
+    assert sorted(row["mine"] for row in rows_of(one.path))[-1] == "x2"
+
+
+def test_a_draft_outlives_the_server(tmp_path: Path) -> None:
+    form = {"start_frame": 3, "level": "HN", "concepts": ["Look"], "comment": "tbc"}
+    sent = {"movie_id": "lake", "mark": mark(1)["mark"], "form": form}
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        assert ask(server, "/api/draft", method="POST", sent=sent).status == 200
+        bad = {**sent, "form": {**form, "start_frame": "3"}}
+        assert ask(server, "/api/draft", method="POST", sent=bad).status == 400
+        other_film = {**sent, "movie_id": "pond"}
+        assert ask(server, "/api/draft", method="POST", sent=other_film).status == 400
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        (draft,) = ask(server, "/api/film?film=lake").json()["drafts"]
+        assert {name: draft["form"][name] for name in form} == form
+        assert draft["form"]["end_frame"] is None
+        forgotten = {**sent, "form": None}
+        assert ask(server, "/api/draft", method="POST", sent=forgotten).status == 200
+        assert ask(server, "/api/film?film=lake").json()["drafts"] == []
+
+
+def test_many_drafts_and_a_damaged_file(tmp_path: Path) -> None:
+    drafts = DraftTable(tmp_path / "films.ada.drafts.json")
+    for number in range(MAX_DRAFTS + 5):
+        drafts.save("lake", mark(number)["mark"], {"comment": str(number)})
+    comments = [draft["form"]["comment"] for draft in drafts.of_film("lake")]
+    assert comments == [str(n) for n in range(MAX_DRAFTS + 4, 4, -1)]
+    for text in ("", "{", "[1]", '{"a": 1}', "\xff"):
+        drafts.path.write_text(text, "latin-1")
+        assert drafts.of_film("lake") == []
+    drafts.save("lake", mark(1)["mark"], {})
+    assert len(drafts.of_film("lake")) == 1
+
+
+def test_what_was_called_watched_by_mistake_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "films.ada.watched.csv"
+    watched = WatchedTable(path, "ada")
+    watched.add("lake", [(0, 99)], Fraction(25))
+    watched.add("pond", [(0, 9)], Fraction(25))
+    assert watched.remove("lake", [(10, 19), (50, 200)]) == [(0, 9), (20, 49)]
+    assert watched.stretches("pond") == [(0, 9)]
+    assert {row["framerate"] for row in rows_of(path)} == {"25"}
+    assert watched.remove("lake", [(0, 99)]) == []
+    assert watched.remove("sea", [(0, 99)]) == []
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     words = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path)]
@@ -405,6 +546,17 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
         ("assisted", "first"): (2, 0.5, 0.0),
         ("assisted", "last"): (2, 0.5, 0.0),
     }
+    # A row that is no mark, and a table that is none, stopped the command.
+    with blind.path.open("a", encoding="utf-8") as stream:
+        stream.write("lake,ada,9,5,S,,,,,,,,,\n")
+    (tmp_path / "segments" / "films.ben.csv").write_text("mine\n1\n", "utf-8")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert done.json()["agreement"] == rows
+    ada, ben = done.json()["left_out"]
+    assert ada.startswith("this row is left out: films.ada.csv:")
+    assert ben.startswith("films.ben.csv is left out: ")
+    assert ada in done.stderr
+    assert "films.ben.csv is left out" in done.stderr
     done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
     assert (
         done.code == 2 and "agreement needs a run with a model of levels" in done.stderr

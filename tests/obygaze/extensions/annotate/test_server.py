@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from support.film_pages import Answer, ask, film_clips, mark, save, served, site
 
+from obygaze.extensions.annotate.app import server_of
 from obygaze.extensions.annotate.server import PageServer, byte_range
+from obygaze.extensions.annotate.view import usual_port
+from obygaze_features.core.errors import FixUsage
 
 VIDEO = bytes(range(256)) * 40
 
@@ -226,3 +229,24 @@ def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"].strip() == "obygaze"
+
+
+def test_a_workspace_has_a_usual_port(tmp_path: Path) -> None:
+    page = site(tmp_path, film_clips("lake", ""))
+    usual = usual_port(tmp_path)
+    assert 20000 <= usual < 30000
+    assert usual == usual_port(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with server_of(page, (taken, 0)) as server:
+            assert server.server_port != taken
+            assert server.host == f"127.0.0.1:{server.server_port}"
+        with pytest.raises(FixUsage, match=f"port {taken} is used"):
+            server_of(page, (taken,))
+    # A server that ended gives its port to the next one, at once.
+    with served(page) as first:
+        assert ask(first, "/api/overview").status == 200
+    with server_of(page, (first.server_port,)) as second:
+        assert second.server_port == first.server_port
