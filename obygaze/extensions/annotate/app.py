@@ -22,11 +22,22 @@ STATIC = {
 }
 # The scripts of the page share one scope, in the order of index.html. They are no modules: browsers
 # refuse modules in an exported page, which has no server.
-SCRIPTS = ("tools", "clips", "lanes", "player", "watched", "marks", "keys", "view")
+SCRIPTS = (
+    "tools",
+    "clips",
+    "lanes",
+    "player",
+    "watched",
+    "marks",
+    "queue",
+    "keys",
+    "view",
+)
 STATIC |= {f"{name}.js": "text/javascript" for name in SCRIPTS}
 DATA_FILE = "data.js"
 DATA_START = b"const EXPORTED = "
 Asked = Mapping[str, str]
+NUMBERS = ("cell", "position")  # parameters that are whole numbers
 
 
 def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
@@ -43,7 +54,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
 
     def document(make: Callable[..., Any], asked: Asked) -> Reply:
         return Reply.of(
-            make(**{k: int(v) if k == "cell" else v for k, v in asked.items()})
+            make(**{k: int(v) if k in NUMBERS else v for k, v in asked.items()})
         )
 
     def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
@@ -66,6 +77,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         "api/clip": partial(document, site.clip),
         "api/where": partial(document, site.where),
         "api/search": partial(document, site.search),
+        "api/queue": partial(document, site.queued),
         "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
         "sheet/": partial(of_clip, media.sheet, "image/png"),
         "map/": partial(of_clip, media.map_sheet, "image/png"),
@@ -80,6 +92,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
         post["api/draft"] = lambda sent: Reply.of(site.save_draft(sent))
         post["api/set-aside"] = lambda sent: Reply.of(site.set_aside())
+        post["api/judge"] = lambda sent: Reply.of(site.judge(sent))
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
     return PageServer(get, post, ports)
 
@@ -92,7 +105,7 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         folder: The new folder; an exported page there is replaced, if nothing was added to it.
         thumbnails: Write a small picture of each clip, and its maps, too.
     """
-    site = replace(site, marks=None, maps=site.maps if thumbnails else None)
+    site = replace(site, marks=None, queue=(), maps=site.maps if thumbnails else None)
     pictures = dict[str, bytes]()
     media = site.media
     for clip in site.shown.values() if thumbnails else ():

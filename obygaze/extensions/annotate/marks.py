@@ -82,11 +82,13 @@ class MarkChange:
             shown, so that a change by hand, which keeps the version, is seen.
         rate: The pictures per second of the film.
         span_s: Start and end of the mark in the film, in seconds.
+        more: Cells of further columns.
     """
 
     wanted: Mapping[str, Any]
     rate: Fraction | None = None
     span_s: tuple[float, float] | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def deleted(self) -> bool:
@@ -250,11 +252,14 @@ class MarkTable:
             marks = state.marks
             no_cells = dict.fromkeys(_other_columns(state.columns), "")
             history = []
+            new_columns: set[str] = set()
             for change, changed_mark in zip(changes, checked, strict=True):
                 mark_id = changed_mark["mark"]
                 before = marks.pop(mark_id, None)
                 _require_newest(change.wanted, before)
-                changed_mark["more"] = before["more"] if before else no_cells
+                other_cells = before["more"] if before else no_cells
+                changed_mark["more"] = {**other_cells, **change.more}
+                new_columns |= change.more.keys() - set(state.columns)
                 changed_mark |= _with_state(changed_mark)
                 after = None if change.deleted else changed_mark
                 if after:
@@ -262,7 +267,7 @@ class MarkTable:
                 when = changed_mark["when"]
                 history.append({"before": before, "after": after, "when": when})
             self._add_to_history(history)
-            if state.bad_rows or not state.columns:
+            if state.bad_rows or not state.columns or new_columns:
                 self._write(marks, state.bad_rows)
             else:
                 self._write_changed(marks, history)
@@ -437,19 +442,26 @@ def read_good_segments(path: Path, notes: list[str]) -> list[Segment]:
 
 
 def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
-    """Return the arm in which each film was begun, and the marks as they were first saved in it."""
+    """Return the arm in which each film was begun, and the marks as they were first saved in it.
+
+    Films with clips of a queue are left out: there, each clip has an arm (`arms.py`).
+    """
     path = table.with_suffix(".history.jsonl")
     # A kill may have cut off the last line inside a letter, and values may hold signs other than
     # these at which text is split into lines.
     lines = path.read_bytes().split(b"\n") if path.is_file() else []
     arms: dict[str, str] = {}
     first: dict[str, Segment] = {}
+    films_of_queues = set()
     for line in lines:
         try:
             mark = json.loads(line)["after"]
             values = [mark[name] for name in SEGMENT_COLUMNS] if mark else []
         except (ValueError, LookupError, TypeError):
             continue  # a line that was cut off, or of another program
+        if mark and mark.get("more", {}).get("order"):
+            films_of_queues.add(mark["movie_id"])
         if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
             first.setdefault(mark["mark"], Segment(*values))
-    return arms, list(first.values())
+    arms = {film: arm for film, arm in arms.items() if film not in films_of_queues}
+    return arms, [mark for mark in first.values() if mark.movie_id in arms]

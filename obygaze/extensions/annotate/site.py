@@ -16,6 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
+from obygaze.extensions.annotate.arms import (
+    anchoring,
+    first_judgements,
+    labels_by_arm,
+)
 from obygaze.extensions.annotate.decisions import (
     Explainer,
     Score,
@@ -43,10 +48,12 @@ from obygaze.extensions.annotate.projection import (
     read_segments,
     watched_path,
 )
+from obygaze.extensions.annotate.queue import ASSISTED, QueuedClip
 from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.frame_rate import known_frame_rate
@@ -59,6 +66,7 @@ from obygaze_models.report.lookup import ReportRun, grouped
 
 N_NEAREST = 12
 MAX_CHANGES = 200
+MOST_SECONDS = 86_400  # nobody looks at a clip for longer than a day
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
 # What an axis counts.
 FILM = "time in the film"
@@ -82,7 +90,9 @@ class ModelOfLevels:
 class Site:
     """The inputs of the page, and the documents made of them.
 
-    With `blind`, no document has predictions, or what others marked.
+    With `blind`, no document has predictions, or what others marked. With a `queue`, its clips are
+    judged one after another, and only the documents of its clips in the arm `assisted` have what
+    the model suggests.
     """
 
     workspace: Workspace
@@ -95,6 +105,7 @@ class Site:
     segments: Sequence[Segment] = ()
     marks: MarkTable | None = None
     blind: bool = False
+    queue: Sequence[QueuedClip] = ()
 
     def overview(self) -> Document:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
@@ -122,6 +133,7 @@ class Site:
             "annotator": annotator,
             "marks": marks,
             "blind": self.blind,
+            "queue": len(self.queue),
         }
 
     def film(self, film: str) -> Document:
@@ -200,6 +212,10 @@ class Site:
 
     def _mark_change(self, sent: Mapping[str, Any]) -> MarkChange:
         """Return a change that the page sent, with the rate and the times of its mark."""
+        if self.queue:
+            raise FixUsage(
+                "clips of a queue are judged whole", hint="--annotate without --queue"
+            )
         film = sent.get("movie_id")
         first = sent.get("start_frame")
         last = sent.get("end_frame")
@@ -217,6 +233,90 @@ class Site:
         end_s = float((last + 1) / rate)
         return MarkChange(sent, rate, (start_s, end_s))
 
+    def queued(self, position: int | None = None) -> Document:
+        """Return a clip of the queue with its state; without a position, the first not judged yet.
+
+        A position counts from 0. Clips after the first that is not judged cannot be looked at.
+        """
+        if not self.queue:
+            raise FixUsage("there is no queue", hint="--queue random")
+        saved = self._own_marks().read().marks
+        judged = [_id_of_judgement(clip) in saved for clip in self.queue]
+        n_judged = sum(judged)
+        next_one = len(judged)
+        if n_judged < len(judged):
+            next_one = judged.index(False)
+        state: Document = {"clips": len(judged), "judged": n_judged, "position": None}
+        at = next_one if position is None else position
+        if not 0 <= at <= next_one:
+            raise FixUsage(f"the next clip of the queue is number {next_one}, not {at}")
+        if at == len(judged):
+            return state
+        clip = self.queue[at]
+        span = self.spans_by_id.get(clip.clip_id)
+        if span is None:
+            raise FixUsage(f"{clip.clip_id} has no place in its film any more")
+        mark = saved.get(_id_of_judgement(clip))
+        suggestion = None
+        if clip.arm == ASSISTED:
+            suggestion = {
+                "levels": clip.suggested.split("|"),
+                "model": clip.model,
+                "score": float(clip.score),
+            }
+        rate = self._rate_for_marks(clip.movie_id)
+        return {
+            **state,
+            "position": at,
+            "clip_id": clip.clip_id,
+            "film": clip.movie_id,
+            "start": float(span.start_frame / rate),
+            "end": float((span.end_frame + 1) / rate),
+            "suggestion": suggestion,
+            "mark": mark,
+        }
+
+    def judge(self, sent: Mapping[str, Any]) -> Document:
+        """Save the label of a clip of the queue as a mark over all of it; return the next clip."""
+        position = sent.get("position")
+        seconds = sent.get("seconds")
+        if type(position) is not int:
+            raise FixInput("position: expected a whole number")
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= float(seconds or 0) <= MOST_SECONDS:
+            raise FixInput("seconds: expected the time that it took")
+        facts = self.queued(position)
+        clip = self.queue[position]
+        span = self.spans_by_id[clip.clip_id]
+        rate = self._rate_for_marks(clip.movie_id)
+        wanted = {
+            "mark": _id_of_judgement(clip),
+            "movie_id": clip.movie_id,
+            "start_frame": span.start_frame,
+            "end_frame": span.end_frame,
+        }
+        for name in ("version", "state", "level", "concepts", "comment"):
+            wanted[name] = sent.get(name)
+        more = {
+            "clip_id": clip.clip_id,
+            "order": clip.order,
+            "suggested": clip.suggested,
+            "otherwise": clip.otherwise,
+            "seconds": f"{seconds:.1f}",
+        }
+        table = replace(self._own_marks(), arm=clip.arm)
+        change = MarkChange(wanted, rate, (facts["start"], facts["end"]), more)
+        table.save_all([change])
+        if self.watched is not None:
+            stretch = (span.start_frame, span.end_frame)
+            self.watched.add(clip.movie_id, [stretch], rate)
+        return self.queued()
+
+    @cached_property
+    def spans_by_id(self) -> dict[str, ClipSpan]:
+        """The pictures of the film that each clip has."""
+        return {span.clip_id: span for span in self._spans()}
+
     def set_aside(self) -> Document:
         """Move the rows of the annotator's table that are no marks into a table of their own."""
         return {"path": str(self._own_marks().set_aside())}
@@ -232,6 +332,8 @@ class Site:
         With `removed`, the stretches count as watched no more: they were added by mistake.
         """
         self._own_marks()
+        if self.queue:
+            raise FixUsage("of a queue, what is judged counts as watched")
         film = sent.get("movie_id")
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
@@ -351,6 +453,17 @@ class Site:
                         rows.append({**row, "model": model.text, **agreed})
         return rows
 
+    def arms(self) -> Document:
+        """Return labels, times and the shift towards suggestions, by the arms of the queues."""
+        judgements = []
+        for path in self._tables():
+            judgements += first_judgements(path)
+        annotated = {clip.clip_id: clip.level for clip in self.manifest}
+        return {
+            "labels": labels_by_arm(judgements),
+            "anchoring": anchoring(judgements, annotated),
+        }
+
     def _models_of_levels(self) -> list[ModelOfLevels]:
         """Return the models of the run that tell levels apart and are tested on their own task."""
         if self.run is None:
@@ -435,7 +548,7 @@ class Site:
         return reasons
 
     @cached_property
-    def _features(self) -> tuple[list[str], NDArray[np.float64]]:
+    def features(self) -> tuple[list[str], NDArray[np.float64]]:
         """The clips with features, and a row of length 1 for each."""
         if self.store is None:
             return [], np.empty((0, 0))
@@ -455,7 +568,7 @@ class Site:
 
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
-        clips, vectors = self._features
+        clips, vectors = self.features
         if clip_id not in clips:
             return []
         cosines = vectors @ vectors[clips.index(clip_id)]
@@ -549,6 +662,11 @@ class Site:
 def _all_of(error: ObygazeError) -> str:
     """Return the message of an error with the places that it lists."""
     return "; ".join([error.message, *error.details])
+
+
+def _id_of_judgement(clip: QueuedClip) -> str:
+    """Return the id of the mark of a clip of a queue, which is always the same."""
+    return sha256_bytes(f"queue {clip.clip_id}".encode())[:32]
 
 
 def _marked(segments: Iterable[Segment]) -> Iterator[Segment]:

@@ -6,7 +6,7 @@ What the page shows is described by `open_site` alone; the command adds what to 
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +42,18 @@ def open_site(
     segments: Annotated[PathLike | None, Option(exists="file")] = None,
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
     blind: Annotated[bool, Option(group="Annotate")] = False,
+    queue: Annotated[
+        str | Sequence[str],
+        Option(metavar="ORDER", is_repeated=True, group="Annotate"),
+    ] = (),
+    suggest: Annotated[
+        str | None,
+        Option(
+            metavar="MODEL",
+            group="Annotate",
+            shown_default="the protocol's first question",
+        ),
+    ] = None,
     workspace: PathLike | None = None,
 ) -> Site:
     """Return the page of a manifest, for `server_of` or `export`.
@@ -56,14 +68,28 @@ def open_site(
         segments: Show the segments of this CSV, too.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others.
+        queue: Judge clips one by one: random, uncertain, disagreed, diverse, or several of these.
+        suggest: --queue: the model of --run whose decisions are shown for a random half.
         workspace: The workspace, if it is not the current one.
     """
     from obygaze.extensions.annotate.marks import MarkTable
+    from obygaze.extensions.annotate.queue import ORDERS
     from obygaze.extensions.annotate.site import Site
+    from obygaze.extensions.annotate.site_queue import queue_of
     from obygaze_models.protocols import read_run
     from obygaze_models.protocols.experiments import named_manifest
     from obygaze_models.report.lookup import ReportRun
 
+    orders = [queue] if isinstance(queue, str) else list(queue)
+    unknown = sorted(set(orders) - set(ORDERS))
+    if unknown:
+        raise FixUsage(
+            f"--queue must be one of {', '.join(ORDERS)}, got {unknown[0]!r}"
+        )
+    if orders and annotate is None:
+        raise FixUsage("--queue needs --annotate", hint="--annotate NAME with it")
+    if suggest is not None and not orders:
+        raise FixUsage("--suggest needs --queue", hint="--queue random with it")
     opened_workspace = Workspace.of(workspace)
     scored = None
     if run:
@@ -80,11 +106,11 @@ def open_site(
         concepts = tuple(clips.header.concepts)
         marks = MarkTable(path, annotate, arm, clips.films, concepts)
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
-    if blind:
+    if blind and not orders:
         return site
     if store is None and scored:
         store = _store_of(scored, opened_workspace)
-    return _with_predictions(
+    complete = _with_predictions(
         site,
         scored,
         store=store,
@@ -93,6 +119,10 @@ def open_site(
         maps=maps,
         segments=segments,
     )
+    if not orders:
+        return complete
+    drawn = queue_of(complete, orders, suggest)
+    return replace(site, blind=True, queue=drawn)
 
 
 def _with_predictions(
@@ -210,6 +240,7 @@ def view(
         obygaze view films --run honest
         obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
         obygaze view films --annotate ada --blind
+        obygaze view films --annotate ada --run honest --queue random --queue uncertain
         obygaze view films --run honest --agreement
         obygaze view films --run honest --export page --thumbnails
     """
@@ -219,28 +250,10 @@ def view(
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
     site = open_site(**inputs, workspace=session.workspace.root)
     if agreement:
-        left_out: list[str] = []
-        agreement_rows = site.agreement(left_out)
-        for note in left_out:
+        documents, text = agreement_texts(site)
+        for note in documents["left_out"]:
             session.console.warn(note)
-        rows = [list(row.values()) for row in agreement_rows]
-        headers = (
-            "annotator",
-            "arm",
-            "marks",
-            "watched",
-            "model",
-            "clips",
-            "agreement",
-            "kappa",
-        )
-        text = (
-            table(headers, rows)
-            if rows
-            else "no marks yet: obygaze view --annotate NAME"
-        )
-        document = {"agreement": agreement_rows, "left_out": left_out}
-        session.console.show(document, text)
+        session.console.show(documents, text)
         return
     if proxy:
         site.media.make_proxies(session.console.progress)
@@ -271,6 +284,31 @@ def usual_port(folder: Path) -> int:
     """
     digest = sha256_bytes(str(folder.absolute()).encode("utf-8", "surrogateescape"))
     return 20000 + int(digest[:8], 16) % 10000
+
+
+def agreement_texts(site: Site) -> tuple[dict[str, Any], str]:
+    """Return how annotators and models agree, and what the arms of queues show, also as text.
+
+    Without a run only the arms are known.
+    """
+    from obygaze.extensions.annotate.arms import anchoring_rows, arms_rows
+
+    arms = site.arms()
+    left_out: list[str] = []
+    documents: dict[str, Any] = {"agreement": [], "left_out": left_out}
+    texts = []
+    if site.run is not None or not arms["labels"]:
+        documents["agreement"] = site.agreement(left_out)
+    if documents["agreement"]:
+        rows = [list(row.values()) for row in documents["agreement"]]
+        headers = ("annotator", "arm", "marks", "watched", "model", "clips")
+        texts.append(table((*headers, "agreement", "kappa"), rows))
+    if arms["labels"]:
+        documents["arms"] = arms
+        texts.append(table(*arms_rows(arms["labels"])))
+    if arms["anchoring"]:
+        texts.append(table(*anchoring_rows(arms["anchoring"])))
+    return documents, "\n\n".join(texts) or "no marks yet: obygaze view --annotate NAME"
 
 
 @contextmanager

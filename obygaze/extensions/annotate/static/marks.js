@@ -15,12 +15,13 @@ function edit(bar) {
   if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
 }
 
+const choice = (type, name, value, text, title, checked) =>
+  el("label", { title }, el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`);
+
 function fillForm(wanted) {
   mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };
   nextStart = undefined;
   isUnsaved = false;
-  const choice = (type, name, value, text, title, checked) =>
-    el("label", { title }, el("input", { type, name, value, checked }), ` ${text}`);
   fill($("mark-levels"), el("legend", {}, "Level"), ...Object.keys(page.levels).map((level) =>
     choice("radio", "level", level, levelText(level), "", level === mark.level)));
   fill($("mark-concepts"), el("legend", {}, "Concepts"), ...Object.entries(page.concepts).map(([name, meaning]) =>
@@ -112,7 +113,7 @@ async function refuse(newer) {
 
 // The form, if marks have a place and the table can be read; and the rows of the table that are no marks.
 function showMarking() {
-  const canMark = page.annotator && film.rate && film.unknown.length === 0 && !film.cannot_mark;
+  const canMark = page.annotator && !page.queue && film.rate && film.unknown.length === 0 && !film.cannot_mark;
   $("mark").hidden = $("watched").hidden = !canMark;
   if (canMark) showWatched();
   const badRows = page.annotator ? film.bad_rows ?? [] : [];

@@ -3,6 +3,9 @@
 
 async function route() {
   const asked = new URLSearchParams(location.hash.slice(1));
+  const isQueue = asked.has("queue");
+  judgeForm.hidden = !isQueue;
+  if (isQueue) for (const [key, value] of Object.entries(await placeInQueue())) asked.set(key, value);
   const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
   const isLeft = film && name === "film" && asked.get("film") !== film.id;
   if (isLeft && isUnsaved && !confirm("Your mark is not saved. Leave it?")) return history.back();
@@ -78,6 +81,8 @@ addEventListener("hashchange", () => guarded(route));
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 guarded(async () => {
   page = await load("overview");
+  $("to-queue").hidden = !page.queue;
+  if (page.queue && !location.hash) history.replaceState(null, "", address({ queue: "" }));
   await chooseModel(page.run?.named ?? null);
   await readPage();
   await route();

@@ -6,7 +6,7 @@ let unsent = [];
 let lastWatched = null; // the film and the number of the last picture that was watched
 
 function noteWatched(number) {
-  if (!page.annotator || !film.rate) return;
+  if (!page.annotator || page.queue || !film.rate) return; // of a queue, what is judged is watched
   const before = lastWatched;
   lastWatched = { film: film.id, number };
   // A browser that is busy leaves pictures out; a seek is a longer way.

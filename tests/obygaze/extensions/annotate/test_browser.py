@@ -10,7 +10,7 @@ import os
 import random
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from support.browsers import go, open_page, resize, text, wait
 from support.cli import call_obygaze
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
-from support.servers import need_program
 from support.stores import a_recipe, fill_store, plan_store
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
@@ -44,70 +44,7 @@ pytestmark = [
 # 40 seeks here; the number for all kinds together can be raised by hand.
 N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
 SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9", "avi_packed_b")
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-    *(
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ),
-    *(
-        "--no-first-run",
-        "--disable-extensions",
-        "--mute-audio",
-        "--force-device-scale-factor=1",
-    ),
-    "--autoplay-policy=no-user-gesture-required",
-)
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    driver = need_program("chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = need_program("chromium")
-    for flag in FLAGS:
-        options.add_argument(flag)
-    logs = {"browser": "ALL", "performance": "ALL"}
-    options.set_capability("goog:loggingPrefs", logs)
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    made.set_script_timeout(60)
-    yield made
-    made.quit()
-
-
-def resize(browser: Any, width: int) -> None:
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    """What a condition returns once it holds."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "the page did not get there in time"
-        time.sleep(0.03)
-    return found
-
-
-def text(browser: Any, selector: str) -> str:
-    found: str = browser.execute_script(
-        "return document.querySelector(arguments[0]).innerText", selector
-    )
-    return found
-
-
-def open_page(browser: Any, address: str, title: str) -> None:
-    browser.get("about:blank")
-    browser.get(address)
-    wait(lambda: title in browser.title)
-
-
-def go(browser: Any, **place: Any) -> None:
-    """Follow a link within the page."""
-    script = "location.hash = new URLSearchParams(arguments[0])"
-    browser.execute_script(script, {key: str(value) for key, value in place.items()})
 
 
 def picture_shown(browser: Any) -> int:
@@ -181,11 +118,6 @@ def films(folder: Path, **more: Any) -> Site:
     return site(
         folder, clips, "eva", segments=read_segments(folder / "segments.csv"), **more
     )
-
-
-def press(browser: Any, *keys: str) -> None:
-    for key in keys:
-        browser.switch_to.active_element.send_keys(key)
 
 
 def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
