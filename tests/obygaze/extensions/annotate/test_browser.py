@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from support.browsers import go, open_page, resize, text, wait
+from support.browsers import browser, go, open_page, resize, text, wait
 from support.cli import call_obygaze
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
@@ -35,7 +35,8 @@ from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 
-webdriver = pytest.importorskip("selenium.webdriver")
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
 pytestmark = [
     pytest.mark.check("drives a browser"),
     pytest.mark.timeout(240),
