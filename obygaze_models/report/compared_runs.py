@@ -24,6 +24,7 @@ from obygaze_models.evaluation.metrics import (
     installed_metric,
     ranking_metric,
 )
+from obygaze_models.evaluation.permutation import p_text
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.comparisons import (
@@ -458,7 +459,7 @@ def _row_of(cell: CellOfRuns) -> tuple[str, ...]:
         if difference is None:
             values += [MISSING] * 3
             continue
-        p = MISSING if difference.p is None else f"{difference.p:.3f}"
+        p = MISSING if difference.p is None else p_text(difference.p)
         values += [str(difference.n_clips), str(difference.n_films), p]
     return tuple(values)
 

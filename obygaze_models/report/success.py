@@ -138,7 +138,7 @@ def _draw_panels(
     with figures.draw(kind, f"films-{key}", height, layout, name=title) as (_, grid):
         panels = list(np.ravel(grid))
         for axes, record in zip(panels, records, strict=False):
-            film = textwrap.fill(_film_or_all(run, record), 24)
+            film = textwrap.fill(_film_or_all(run, record), 20)
             axes.set_title(f"{film}\n{_counts(record)}", fontsize=6.5)
             _finish(axes, names, limit, fontsize=6)
             if record.factors:

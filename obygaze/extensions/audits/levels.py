@@ -23,7 +23,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import sign_flip
-from obygaze_models.evaluation.permutation import p_equals
+from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import View
 
@@ -141,7 +141,7 @@ class LevelAudit(Audit):
                         *step.interval,
                         step.n_rising,
                         step.n_films,
-                        step.p,
+                        None if step.p is None else p_text(step.p),
                     )
                 rows.append((annotator.annotator, level.level, *numbers, *change))
         title = f"Concepts by level: {self.source}, {self.view.replace('_', ' ')} view"

@@ -20,6 +20,7 @@ from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
+from obygaze_models.evaluation.permutation import p_text
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -59,7 +60,8 @@ class BoxAudit(list[dict[str, Any]]):
         rows = []
         reasons = []
         for direction in self:
-            rows.append([direction[name] for name in SHOWN])
+            shown = {**direction, "p_holm": p_text(direction["p_holm"])}
+            rows.append([shown[name] for name in SHOWN])
             reasons.append(f"{direction['x']}: {direction['why']}")
         return "\n".join([table(SHOWN, rows), "", *reasons])
 

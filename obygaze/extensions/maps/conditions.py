@@ -27,7 +27,7 @@ from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.compare import holm
-from obygaze_models.evaluation.permutation import permutation_p
+from obygaze_models.evaluation.permutation import p_text, permutation_p
 
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to count them
@@ -105,7 +105,9 @@ class ConditionAudit:
         rows = []
         for item in self.directions:
             x, y = item.shares or (None, None)
-            rows.append((item.direction, x, y, item.difference, item.p, item.p_holm))
+            p = None if item.p is None else p_text(item.p)
+            p_holm = None if item.p_holm is None else p_text(item.p_holm)
+            rows.append((item.direction, x, y, item.difference, p, p_holm))
         headers = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
         lines += ["", table(headers, rows), ""]
         methods = sorted({item.method for item in self.directions if item.method})

@@ -10,6 +10,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.plugins import label_of
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import (
     CHOSEN,
@@ -261,7 +262,7 @@ def _contrast(record: Contrast) -> str:
         difference = _short_difference(record.difference)
     p = ""
     if record.p is not None:
-        p = f", p {record.p:.3f}"
+        p = f", {p_equals(record.p)}"
     higher = f"higher in {record.n_films_higher} of {record.n_films} films"
     leaked = ""
     if record.leaked:
@@ -353,7 +354,7 @@ def _factor(factor: FactorRecord) -> list[object]:
         interval = f"{factor.low:+.2f} to {factor.high:+.2f}"
     p = MISSING
     if factor.p is not None:
-        p = f"{factor.p:.3f}" if factor.p >= 0.0005 else "<0.001"
+        p = p_text(factor.p)
     return [factor.name, factor.n, f"{factor.log_odds:+.2f}", interval, p]
 
 
