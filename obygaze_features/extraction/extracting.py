@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, overload
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.console import ProgressBars, count, progress_bars, silent
 from obygaze_features.core.docstrings import described_as_in
-from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
+from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
 from obygaze_features.extraction.planning import (
     Arrays,
     Attention,
     Backbones,
     Batch,
+    BlockClips,
     Compile,
     Compressor,
     MaxSubstituted,
@@ -166,6 +167,7 @@ def extract(
     tf32: Switch = False,
     compiled: Compile = False,
     compressor: Compressor = None,
+    block_clips: BlockClips = None,
     licence: Terms = "",
     citation: Terms = "",
     timeout: Timeout = None,
@@ -236,6 +238,7 @@ def extract(
             tf32=tf32,
             compiled=compiled,
             compressor=compressor,
+            block_clips=block_clips,
             licence=licence,
             citation=citation,
             timeout=timeout,
@@ -286,20 +289,32 @@ def extraction_status(
     """Show the progress of stores.
 
     It also shows the seconds by stage and the reasons of failures. The status can be read during a
-    run.
+    run. The file of a plan stands for its stores, also before a run makes them.
 
     Args:
-        stores: The names or the folders of stores.
+        stores: The names or the folders of stores, or files of plans.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze extract status obygaze12.xclip-b16-k600-zs
         obygaze extract status stores/* --json
+        obygaze extract status plan.json
     """
-    from obygaze_features.extraction.status import store_status
+    from obygaze_features.extraction.status import status_of_plan, store_status
 
-    locations = [Workspace.of(workspace).existing_store(name) for name in stores]
-    return StatusOfStores([store_status(location) for location in locations])
+    states = []
+    for name in stores:
+        if name.endswith(".json"):
+            states += status_of_plan(read_plan_file(Path(name)))
+            continue
+        try:
+            location = Workspace.of(workspace).existing_store(name)
+        except NotFound as error:
+            plan = "obygaze extract status PLAN.json"
+            error.hint = f"{plan} shows the stores of a plan before a run makes them"
+            raise
+        states.append(store_status(location))
+    return StatusOfStores(states)
 
 
 def _needs_torch(plan: ExtractPlan) -> bool:

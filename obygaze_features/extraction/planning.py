@@ -66,6 +66,7 @@ Compile: TypeAlias = Annotated[bool, Option("--compile", group=ADVANCED)]
 Compressor: TypeAlias = Annotated[
     Literal["zstd", "blosc"] | None, Option(group=ADVANCED)
 ]
+BlockClips: TypeAlias = Annotated[int | None, Option(least=1, group=ADVANCED)]
 Terms: TypeAlias = Annotated[str, Option(group=ADVANCED)]
 Timeout: TypeAlias = Annotated[
     float | None, Option(group=ADVANCED, shown_default="300.0")
@@ -86,7 +87,15 @@ Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
 
 
 # Which of them are settings of each target, and the names of the others in a plan.
-_OF_TARGETS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
+_OF_TARGETS = {
+    "sampling": "sampling",
+    "dtype": "dtype",
+    "attention": "attention",
+    "tf32": "tf32",
+    "compiled": "compiled",
+    "compressor": "compressor",
+    "block_clips": "block_rows",
+}
 _OF_PLAN = {
     "timeout": "timeout_s",
     "max_substituted": "max_substituted",
@@ -108,7 +117,7 @@ def chosen_plan(
         manifest: The clips, or the plan.
         backbones: The names of backbones.
         workspace: The workspace, if it is not the current one.
-        settings: Those of `plan_extraction` about features.
+        settings: Those of `plan_extraction` about features, and `tasks`.
     """
     names = [backbones] if isinstance(backbones, str) else list(backbones)
     given_settings = {"backbones": names, **settings}
@@ -161,7 +170,9 @@ def _new_plan(
     backbones = given_settings.get("backbones", [])
     stores = given_settings.get("stores", {})
     of_targets = {
-        name: given_settings[name] for name in _OF_TARGETS if name in given_settings
+        _OF_TARGETS[name]: given_settings[name]
+        for name in _OF_TARGETS
+        if name in given_settings
     }
     of_plan = {
         _OF_PLAN[name]: given_settings[name]
@@ -175,6 +186,7 @@ def _new_plan(
         stores={name: fspath(store) for name, store in stores.items()},
         weights=_weights_by_name(given_settings.get("weights", {}), backbones),
         arrays=tuple(given_settings.get("arrays", ())),
+        n_tasks=given_settings.get("tasks", 1),
         **of_targets,
     )
     return make_plan(clips, targets, workspace=workspace.root, **of_plan)
@@ -216,6 +228,7 @@ def plan_extraction(
     tf32: Switch = False,
     compiled: Compile = False,
     compressor: Compressor = None,
+    block_clips: BlockClips = None,
     licence: Terms = "",
     citation: Terms = "",
     timeout: Timeout = None,
@@ -223,6 +236,7 @@ def plan_extraction(
     device: PlanDevice = None,
     workers: Workers = None,
     batch: Batch = None,
+    tasks: Annotated[int | None, Option("-k --tasks", least=1, group=MACHINE)] = None,
     probe: Annotated[int, Option(least=0)] = 3,
     out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
@@ -247,6 +261,7 @@ def plan_extraction(
         tf32: Allow TF32 on a GPU.
         compiled: Use torch.compile.
         compressor: Compress the store. [default: none]
+        block_clips: Clips of a block, a power of two. [default: 64; tokens 16, windows 256]
         licence: The licence of the features. [default: the manifest's]
         citation: What to cite for them. [default: the manifest's]
         timeout: Seconds to decode one clip.
@@ -254,6 +269,7 @@ def plan_extraction(
         device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
+        tasks: Choose blocks so small that each of this many tasks has some.
         probe: Decode this many clips, and time each backbone; 0 times nothing.
         out: Write the plan to a file, for workers.
         force: Replace the output if it exists.
@@ -264,6 +280,7 @@ def plan_extraction(
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
         obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
         obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
+        obygaze extract plan obygaze12 -b descriptors --tasks 40 -o plan.json
     """
     from obygaze_features.extraction.devices import devices_of
     from obygaze_features.extraction.estimate import estimate
@@ -280,10 +297,12 @@ def plan_extraction(
         tf32=tf32,
         compiled=compiled,
         compressor=compressor,
+        block_clips=block_clips,
         licence=licence,
         citation=citation,
         timeout=timeout,
         max_substituted=max_substituted,
+        tasks=tasks,
         workspace=workspace,
     )
     plan = replace(plan, device=device or plan.device)

@@ -21,6 +21,7 @@ from obygaze_features.extraction.sources import check_sources, clips_of_store
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import (
     MASK,
     PICTURES,
@@ -33,6 +34,7 @@ from obygaze_features.store.write.create import (
     BLOCK_ROWS,
     BLOCK_ROWS_LARGE,
     LARGE_ROW_BYTES,
+    read_plan,
 )
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
@@ -50,6 +52,8 @@ SAMPLING_RULES = {
 }
 # Blocks of windows are longer than those of clips: a block is one sweep.
 BLOCK_WINDOWS = 256
+# With fewer, the last tasks would compute much longer than the first.
+BLOCKS_A_TASK = 4
 # In stores of pictures: whether a clip has no damage, so that its pictures are those of the film.
 CLEAN = "clean"
 # Arrays of features that are stored only on request.
@@ -79,9 +83,13 @@ def targets_for(
     *,
     stores: Mapping[str, str],
     weights: Mapping[str, str],
+    n_tasks: int = 1,
     **settings: Any,
 ) -> list[Target]:
-    """Return the targets of backbones; `stores` and `weights` are by their names."""
+    """Return the targets of backbones; `stores` and `weights` are by their names.
+
+    Blocks are so small that each of `n_tasks` has some, unless `settings` say their size.
+    """
     for option, value_of_backbone in (("--store", stores), ("--weights", weights)):
         for name in sorted(value_of_backbone.keys() - set(backbones)):
             raise FixUsage(
@@ -91,14 +99,15 @@ def targets_for(
     targets = []
     for name in backbones:
         target = Target(stores.get(name, ""), name, weights.get(name), **settings)
-        targets.append(complete_target(target, manifest, workspace))
+        targets.append(complete_target(target, manifest, workspace, n_tasks=n_tasks))
     return targets
 
 
-def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
+def complete_target(
+    target: Target, manifest: Manifest, workspace: Workspace, *, n_tasks: int = 1
+) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
-    block_rows = _block_rows(target, card, manifest)
     backbone, name = _absolute_backbone(target.backbone, card)
     store = target.store or f"{manifest.name}.{name}"
     weights = target.weights
@@ -107,13 +116,52 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
         weights = Path(weights).expanduser().absolute().as_posix()
     path = Path(workspace.store(store)).resolve()
     check_new_name(path)
+    if target.block_rows is not None:
+        _check_block_rows(target.block_rows)
+        block_rows = target.block_rows
+    elif (path / Plan.FILE).is_file():
+        block_rows = read_plan(path).block_rows
+    else:
+        largest = _largest_block_rows(target, card, manifest)
+        block_rows = block_rows_for(len(manifest), n_tasks, largest)
     return replace(
         target,
         backbone=backbone,
         store=path.as_posix(),
         weights=weights,
-        block_rows=target.block_rows or block_rows,
+        block_rows=block_rows,
     )
+
+
+def _check_block_rows(block_rows: int) -> None:
+    """Raise an error unless a number of rows is a power of two, as those of batches are."""
+    if block_rows.bit_count() != 1:
+        raise FixUsage(
+            f"--block-clips must be a power of two, got {block_rows}",
+            hint=f"--block-clips {1 << (block_rows.bit_length() - 1)}",
+        )
+
+
+def block_rows_for(n_clips: int, n_tasks: int, largest: int) -> int:
+    """Return the rows of a block with which each of several tasks has some blocks.
+
+    Args:
+        n_clips: The rows of the store.
+        n_tasks: The tasks that share the blocks.
+        largest: The rows of a block for one task, a power of two.
+
+    Example:
+        >>> block_rows_for(1914, 1, 64)
+        64
+        >>> block_rows_for(1914, 100, 64)
+        4
+    """
+    block_rows = largest
+    if n_tasks == 1:
+        return block_rows
+    while block_rows > 1 and n_clips / block_rows < BLOCKS_A_TASK * n_tasks:
+        block_rows //= 2
+    return block_rows
 
 
 def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
@@ -134,8 +182,8 @@ def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
     return backbone, backbone.replace("@", "-")
 
 
-def _block_rows(target: Target, card: Card, manifest: Manifest) -> int:
-    """Return the default number of rows of a block."""
+def _largest_block_rows(target: Target, card: Card, manifest: Manifest) -> int:
+    """Return the number of rows of a block for one task."""
     arrays = chosen_arrays(card, target.arrays).values()
     if any(array.n_bytes > LARGE_ROW_BYTES for array in arrays):
         return BLOCK_ROWS_LARGE

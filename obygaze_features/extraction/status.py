@@ -10,9 +10,10 @@ import numpy as np
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.write.create import BLOCK_ROWS
 from obygaze_features.store.write.writer import StoreWriter, kept_rows
 
 # The stages of the main process; they add up to its time. `decode` runs beside them.
@@ -42,6 +43,8 @@ class StoreStatus:
     sealed: bool
     # Clips that are missing, and kept until their block is committed.
     in_unfinished_blocks: int = 0
+    # Whether a run has made the store.
+    exists: bool = True
 
     @property
     def done(self) -> bool:
@@ -78,6 +81,8 @@ class StoreStatus:
             line += f", about {self.seconds_to_go:.0f} s to go for one worker"
         if self.sealed:
             line += ", sealed"
+        if not self.exists:
+            line += ", no run has begun"
         counts = {"ok": self.ok, "failed": self.failed, "missing": self.missing}
         if self.in_unfinished_blocks:
             counts["of these kept"] = self.in_unfinished_blocks
@@ -216,6 +221,38 @@ def status_of_stores(
     """Return the status of the stores of a plan that exist, that of `rows` if given."""
     stores = [target.store for target in plan.targets]
     return [store_status(store, rows) for store in stores if Path(store).exists()]
+
+
+def status_of_plan(plan: ExtractPlan) -> list[StoreStatus]:
+    """Return the status of all stores of a plan; of those that do not exist, all is missing."""
+    states = []
+    for target in plan.targets:
+        if (Path(target.store) / Plan.FILE).is_file():
+            states.append(store_status(target.store))
+        else:
+            states.append(_status_of_new(plan, target))
+    return states
+
+
+def _status_of_new(plan: ExtractPlan, target: Target) -> StoreStatus:
+    """Return the status of a store that does not exist yet."""
+    n_clips = len(plan.rows)
+    n_blocks = -(-n_clips // (target.block_rows or BLOCK_ROWS))
+    return StoreStatus(
+        store=target.store,
+        backbone=target.backbone,
+        clips=n_clips,
+        ok=0,
+        failed=0,
+        missing=n_clips,
+        blocks=n_blocks,
+        blocks_done=0,
+        reasons={},
+        failures={},
+        seconds={},
+        sealed=False,
+        exists=False,
+    )
 
 
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,8 +72,15 @@ class WrittenArray:
     def __str__(self) -> str:
         if self.array is None:
             return f"{self.nothing_left}; nothing to submit"
-        tasks = f"array {self.array.array} of {self.array.workers} workers"
-        then = f"to submit it: sbatch {self.script}"
+        from obygaze.extensions.cluster.slurm import sbatch_words
+
+        arrays = self.array.arrays
+        name = "array" if len(arrays) == 1 else f"{len(arrays)} arrays,"
+        tasks = f"{name} {', '.join(arrays.values())} of {self.array.workers} workers"
+        calls = sbatch_words(self.script, self.array.arrays)
+        then = (
+            f"to submit it: {'; '.join(f'sbatch {shlex.join(call)}' for call in calls)}"
+        )
         if self.job:
             then = f"submitted as job {self.job}"
         separator = "," if self.job else ";"
@@ -160,6 +168,7 @@ def write_array(
         obygaze extract slurm plan.json --resume --submit
         obygaze extract slurm plan.json --retry-failed --submit
     """
+    from obygaze.extensions.cluster.run_options import check_run_options
     from obygaze.extensions.cluster.slurm import IDLE_GPU, leaves_gpu_idle
     from obygaze.extensions.cluster.slurm import submit as submit_script
     from obygaze.extensions.cluster.submission import Submission
@@ -179,6 +188,7 @@ def write_array(
     given = {name: value for name, value in options.items() if is_given(value)}
     plan_file = Path(plan)
     made = read_plan_file(plan_file)
+    check_run_options(made, run_options)
     again = ""
     if changed:
         again = "--changed"
@@ -204,7 +214,7 @@ def write_array(
     if written is None or written.array is None:
         nothing_left = "no clip to extract again" if again else "no clip is missing"
         return WrittenArray(script, nothing_left=nothing_left)
-    job = submit_script(script) if submit else None
+    job = submit_script(script, written.array.arrays) if submit else None
     warnings = list(written.warnings)
     if leaves_gpu_idle(made, written.array):
         warnings.append(IDLE_GPU)
@@ -286,13 +296,19 @@ def _script_as_edited(
     again: str,
 ) -> WrittenArray | None:
     """Change the tasks of an edited script; None if no task has anything to do."""
-    from obygaze.extensions.cluster.slurm import array_for
-    from obygaze.extensions.cluster.submission import with_other_tasks, workers_of
+    from obygaze.extensions.cluster.slurm import array_for, max_array_size
+    from obygaze.extensions.cluster.submission import (
+        is_of_several_arrays,
+        with_other_tasks,
+        workers_of,
+    )
 
     workers = given.get("workers") or workers_of(text) or 1
     array = array_for(made, plan, workers, resume=True, again=again)
     if array is None:
         return None
+    if is_of_several_arrays(text):
+        array = replace(array, max_array_size=max_array_size())
     changed = with_other_tasks(text, array.array, again, str(script))
     write_new(script, changed.encode("utf-8"), force=True)
     return WrittenArray(script, array, "as edited", is_edited=True)
@@ -310,15 +326,19 @@ def _new_script(
 ) -> WrittenArray | None:
     """Write a script, and keep its options; None if no task has anything to do."""
     from obygaze.extensions.cluster.slurm import (
+        FEW_TASKS,
         SCRIPT_MARK,
+        STAGGER_S,
         TIME_OPTIONS,
         array_for,
         asks_for,
         asks_for_gpu,
         cost_of_task,
+        max_array_size,
+        shared_environment_warning,
     )
     from obygaze.extensions.cluster.submission import Submission, joined_options
-    from obygaze.extensions.cluster.time_limit import minutes_of, time_limit_of
+    from obygaze.extensions.cluster.time_limit import START_S, minutes_of, time_limit_of
 
     options = {**DEFAULTS, **given}
     if earlier is not None:
@@ -341,6 +361,7 @@ def _new_script(
     directives = options["directives"]
     has_gpu = asks_for_gpu(options["gres"], directives)
     cost = cost_of_task(made, options["cpus"])
+    is_spread = len(array.tasks) > FEW_TASKS
     limit = time_limit_of(
         made,
         cost,
@@ -348,6 +369,7 @@ def _new_script(
         n_tasks=len(array.tasks),
         again=bool(again),
         on_gpu=has_gpu,
+        start_s=START_S + is_spread * STAGGER_S,
         directives=directives,
     )
     # Another option of sbatch may give the limit that counts.
@@ -358,6 +380,7 @@ def _new_script(
         array,
         mem_gb=_memory(cost, options, has_gpu=has_gpu),
         folder=folder,
+        max_array_size=max_array_size(),
         minutes_that_would_do=limit.minutes_that_would_do,
         **of_array,
     )
@@ -376,7 +399,21 @@ def _new_script(
     text = str(limit)
     text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
     warnings = [limit.warning] if is_known and limit.warning else []
+    if made.n_units < workers:
+        warnings.append(_too_few_units(made, workers))
+    if array.container is None:
+        warnings.append(shared_environment_warning(len(array.tasks)))
+    warnings = [warning for warning in warnings if warning]
     return WrittenArray(script, array, text, warnings=warnings)
+
+
+def _too_few_units(made: ExtractPlan, workers: int) -> str:
+    """Return the warning of a plan in which not every worker has a unit."""
+    return (
+        f"{count(made.n_units, 'task')} of {workers} can work: the {count(len(made.rows), 'clip')}"
+        f" are {count(made.n_units, 'unit')}; for smaller ones, write the plan of a new store with"
+        f" obygaze extract plan --tasks {workers}"
+    )
 
 
 def _memory(

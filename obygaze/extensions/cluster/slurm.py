@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
+from types import MappingProxyType
 
 from obygaze.extensions.cluster.time_limit import WARNING_S, hours_and_minutes
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import CostEstimate, estimate
@@ -30,12 +32,42 @@ SLACK = 1.5
 # An allowance for the libraries of CUDA in main memory; not measured.
 CUDA_BYTES = 4 * 2**30
 MAX_RESTARTS = 200
+# Of more tasks than these, the starts are spread over these seconds.
+FEW_TASKS = 8
+STAGGER_S = 60
+# How long Slurm may take to say what its limits are.
+SCONTROL_S = 20
 
 # The options of sbatch that ask for GPUs, time and memory.
 GPU_OPTIONS = ("gpus", "G", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 TIME_OPTIONS = ("time", "t")
 MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
+# As Linux names them.
+SHARED_FILE_SYSTEMS = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "fuse.beegfs",
+        "fuse.ceph",
+        "fuse.cvmfs2",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "gpfs",
+        "lustre",
+        "nfs",
+        "nfs4",
+        "panfs",
+        "smb3",
+        "wekafs",
+    }
+)
+
+# Of a script with one array, which it names itself.
+NO_ARRAYS: Mapping[int, str] = MappingProxyType({})
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 
@@ -60,6 +92,7 @@ class SlurmArray:
         directives: More options for sbatch, which override the others.
         run_options: Options for `extract run`.
         folder: The working folder.
+        max_array_size: The number of tasks that an array may have. None: any number.
     """
 
     plan_file: Path
@@ -77,6 +110,7 @@ class SlurmArray:
     directives: Sequence[str] = ()
     run_options: Sequence[str] = ()
     folder: Path = field(default_factory=Path.cwd)
+    max_array_size: int | None = None
 
     @property
     def name(self) -> str:
@@ -85,18 +119,23 @@ class SlurmArray:
 
     @property
     def array(self) -> str:
-        """The tasks as Slurm writes them: `0-3,7%2`."""
-        # Within a run of consecutive tasks, the difference to the position is the same.
-        runs = groupby(enumerate(sorted(self.tasks)), lambda pair: pair[1] - pair[0])
-        spans = []
-        for _, run in runs:
-            tasks = [task for _, task in run]
-            if len(tasks) == 1:
-                spans.append(str(tasks[0]))
-            else:
-                spans.append(f"{tasks[0]}-{tasks[-1]}")
-        limit = f"%{self.at_once}" if self.at_once else ""
-        return ",".join(spans) + limit
+        """The tasks as Slurm writes them: `0-3,7%2`; of several arrays, those of the first."""
+        return next(iter(self.arrays.values()))
+
+    @property
+    def arrays(self) -> dict[int, str]:
+        """The tasks of each array, by the worker that is its task 0: a cluster limits the index."""
+        size = self.max_array_size or self.workers
+        tasks_of_array: dict[int, list[int]] = {}
+        for task in sorted(self.tasks):
+            first = task // size * size
+            tasks_of_array.setdefault(first, []).append(task - first)
+        limit = ""
+        if self.at_once:
+            limit = f"%{max(1, self.at_once // len(tasks_of_array))}"
+        return {
+            first: f"{_spans(tasks)}{limit}" for first, tasks in tasks_of_array.items()
+        }
 
     @property
     def log_folder(self) -> Path:
@@ -127,6 +166,8 @@ class SlurmArray:
             n_units=plan.n_units,
             unit_rows=plan.unit_rows,
             workers=self.workers,
+            n_arrays=len(self.arrays),
+            stagger_s=STAGGER_S if len(self.tasks) > FEW_TASKS else 0,
             folder=shlex.quote(folder),
             command=shlex.join(words),
             setup=[_one_line(line) for line in self.setup],
@@ -156,7 +197,8 @@ class SlurmArray:
             "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
             "signal": f"USR1@{WARNING_S}",
-            "output": self.log_folder / "%x-%A_%a.log",
+            # Slurm replaces what follows a single % in the name of a folder too.
+            "output": f"{str(self.log_folder).replace('%', '%%')}/%x-%A_%a.log",
             "open-mode": "append",
         }
         lines = [
@@ -209,29 +251,63 @@ def memory_gb(cost: CostEstimate, *, gpu: bool = False) -> int:
     return ceil((SLACK * cost.peak_bytes + gpu * CUDA_BYTES) / 2**30)
 
 
-def submit(script: Path) -> str:
-    """Submit a script to Slurm and return the job id."""
+def submit(script: Path, arrays: Mapping[int, str] = NO_ARRAYS) -> str:
+    """Submit a script to Slurm and return the job ids of its arrays, with commas between them."""
     program = shutil.which("sbatch")
     if program is None:
         raise NotFound(
             "sbatch is not on the PATH",
             hint=f"run sbatch {script} on a machine that can submit jobs",
         )
-    done = subprocess.run(
-        [program, "--parsable", str(script)],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=_submit_environment(os.environ),
-        check=False,
-    )
-    if done.returncode:
-        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        hint = f"correct the options, or edit the script and: sbatch {script}"
-        raise ObygazeError(
-            f"sbatch rejected the script: {reason}", where=str(script), hint=hint
+    jobs: list[str] = []
+    for words in sbatch_words(script, arrays):
+        done = subprocess.run(
+            [program, "--parsable", *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=_submit_environment(os.environ),
+            check=False,
         )
-    return done.stdout.strip().partition(";")[0]
+        if done.returncode:
+            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            before = f" (submitted before: {', '.join(jobs)})" if jobs else ""
+            hint = f"correct the options, or edit the script and: sbatch {script}"
+            raise ObygazeError(
+                f"sbatch rejected the script: {reason}{before}",
+                where=str(script),
+                hint=hint,
+            )
+        jobs.append(done.stdout.strip().partition(";")[0])
+    return ",".join(jobs)
+
+
+def sbatch_words(script: Path, arrays: Mapping[int, str]) -> list[list[str]]:
+    """Return the words after `sbatch` for each array; the first one is that of the script."""
+    calls = [[str(script)]]
+    for first, array in list(arrays.items())[1:]:
+        calls.append([f"--array={array}", str(script), str(first)])
+    return calls
+
+
+def max_array_size() -> int | None:
+    """Return how many tasks an array may have on this cluster; None if that is not known."""
+    program = shutil.which("scontrol")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "show", "config"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SCONTROL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"^MaxArraySize\s*=\s*([1-9]\d*)", done.stdout, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def _submit_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -300,6 +376,32 @@ def obygaze_command() -> list[str]:
         return [str(called.absolute())]
     beside = Path(sys.executable).with_name("obygaze")
     return [str(beside)] if beside.is_file() else ["obygaze"]
+
+
+def shared_environment_warning(n_tasks: int) -> str:
+    """Return a warning if many tasks start from a shared file system, else ""."""
+    kind = system.file_system_of(Path(sys.prefix))
+    if n_tasks <= FEW_TASKS or kind not in SHARED_FILE_SYSTEMS:
+        return ""
+    return (
+        f"the Python of obygaze is on a shared file system ({kind}), from which each of"
+        f" {n_tasks} tasks loads thousands of small files ({sys.prefix}): --container IMAGE"
+        " loads one file"
+    )
+
+
+def _spans(tasks: Sequence[int]) -> str:
+    """Return numbers in order as Slurm writes them: `0-3,7`."""
+    # Within a run of consecutive tasks, the difference to the position is the same.
+    runs = groupby(enumerate(tasks), lambda pair: pair[1] - pair[0])
+    spans = []
+    for _, run in runs:
+        numbers = [task for _, task in run]
+        if len(numbers) == 1:
+            spans.append(str(numbers[0]))
+        else:
+            spans.append(f"{numbers[0]}-{numbers[-1]}")
+    return ",".join(spans)
 
 
 def _plain(value: object) -> str:

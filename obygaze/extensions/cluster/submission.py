@@ -18,7 +18,7 @@ SCHEMA = "obygaze-slurm/1"
 # The lines of a script that a later submission changes, whatever else a person edited.
 _ARRAY = re.compile(r"^(#SBATCH --array=)[0-9,-]+(.*)$", re.MULTILINE)
 _WORKER = re.compile(
-    r'(--worker "\$SLURM_ARRAY_TASK_ID/(\d+)")(?: --retry-failed| --changed)?'
+    r'(--worker "\$(?:SLURM_ARRAY_TASK_ID|worker)/(\d+)")(?: --retry-failed| --changed)?'
 )
 
 
@@ -123,6 +123,11 @@ def workers_of(script: str) -> int | None:
     """Return among how many workers a script divides the units; None if it cannot be found."""
     numbers = {match[2] for match in _WORKER.finditer(script)}
     return int(numbers.pop()) if len(numbers) == 1 else None
+
+
+def is_of_several_arrays(script: str) -> bool:
+    """Return whether a script can be submitted again for the tasks of further arrays."""
+    return any("$worker/" in match[1] for match in _WORKER.finditer(script))
 
 
 def with_other_tasks(script: str, array: str, again: str, where: str) -> str:

@@ -32,6 +32,7 @@ class TimeLimit:
             a clip on this machine, without the model.
         n_clips: The clips that are left for each task.
         n_at_once: The clips that are computed at once, so that none is finished before the others.
+        start_s: Seconds until a task begins its clips.
     """
 
     minutes: int
@@ -40,6 +41,7 @@ class TimeLimit:
     is_measured: bool = False
     n_clips: int = 0
     n_at_once: int = 1
+    start_s: int = START_S
 
     @property
     def usable_s(self) -> int:
@@ -50,7 +52,7 @@ class TimeLimit:
     def least_minutes(self) -> int:
         """The shortest limit in which a task should finish clips: twice what these may need."""
         batch_s = self.n_at_once * (self.clip_s or 0.0)
-        return ceil((self.warning_s + START_S + 2 * batch_s) / 60)
+        return ceil((self.warning_s + self.start_s + 2 * batch_s) / 60)
 
     @property
     def minutes_that_would_do(self) -> int:
@@ -84,7 +86,7 @@ class TimeLimit:
         if not self.clip_s or not self.n_clips:
             return text
         work_s = self.clip_s * self.n_clips
-        n_starts = ceil(work_s / max(1, self.usable_s - START_S))
+        n_starts = ceil(work_s / max(1, self.usable_s - self.start_s))
         kind = "at the speed so far" if self.is_measured else "for decoding alone"
         starts = f", {n_starts} starts" if n_starts > 1 else ""
         return f"{text} ({kind} a task needs about {duration_of_hours(work_s / 3600)}{starts})"
@@ -98,6 +100,7 @@ def time_limit_of(
     n_tasks: int,
     again: bool = False,
     on_gpu: bool = False,
+    start_s: int = START_S,
     directives: Sequence[str] = (),
 ) -> TimeLimit:
     """Return the time limit of the tasks of a plan, with what is known of their work.
@@ -109,6 +112,7 @@ def time_limit_of(
         n_tasks: The tasks that share the clips that are left.
         again: Whether they extract clips again, whose number is not known here.
         on_gpu: Whether a task computes on a GPU.
+        start_s: Seconds until a task begins its clips.
         directives: Options of sbatch, of which one may be the signal before the limit.
     """
     states = status_of_stores(plan)
@@ -128,6 +132,7 @@ def time_limit_of(
         is_measured=is_measured,
         n_clips=ceil(n_left / n_tasks),
         n_at_once=MAX_BATCH if on_gpu else 1,
+        start_s=start_s,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from support.cli import call_obygaze
-from support.extraction import film_folder, keep_manifest
+from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 from support.stores import block_of, plan_store, some_values
 
 from obygaze_features.extraction.status import StoreStatus, joint_status, store_status
@@ -101,3 +101,23 @@ def test_what_limits_the_speed() -> None:
     assert "decoding 62 %" in who_waits(wait=62, forward=30, preprocess=8)
     assert "computed 70 %" in who_waits(wait=30, forward=60, preprocess=10)
     assert "nothing" in who_waits()
+
+
+def test_the_stores_of_a_plan_have_a_status_before_they_exist(tmp_path: Path) -> None:
+    plan = a_plan(
+        film_folder(tmp_path, 9), tmp_path, "descriptors", "frames:descriptors"
+    )
+    path = plan_file(plan, tmp_path / "plan.json")
+    done = call_obygaze("extract", "status", path).ok()
+    assert "descriptors (descriptors): 0 of 3 blocks, no run has begun" in done.stdout
+    (first, second) = call_obygaze("extract", "status", path, "--json").json()["stores"]
+    counts = ("clips", "ok", "failed", "missing", "blocks", "blocks_done", "exists")
+    assert [first[key] for key in counts] == [9, 0, 0, 9, 3, 0, False]
+    one = a_plan(film_folder(tmp_path, 9), tmp_path, "descriptors")
+    call_obygaze("extract", "run", plan_file(one, tmp_path / "one.json")).ok()
+    (first, second) = call_obygaze("extract", "status", path, "--json").json()["stores"]
+    assert [first[key] for key in counts] == [9, 9, 0, 0, 3, 3, True]
+    assert not second["exists"]
+    done = call_obygaze("extract", "status", "films.other", cwd=tmp_path)
+    assert done.code == 1
+    assert "obygaze extract status PLAN.json" in done.stderr

@@ -6,6 +6,14 @@ cd {{ folder }} || exit 1
 {% for line in setup %}
 {{ line }}
 {% endfor %}
+{% if n_arrays > 1 %}
+# A cluster limits the index of a task; `sbatch --array=TASKS SCRIPT FIRST` is a further array.
+worker=$((${1:-0} + SLURM_ARRAY_TASK_ID))
+{% endif %}
+{% if stagger_s %}
+# Not all at once: each start loads thousands of files.
+sleep $((SLURM_ARRAY_TASK_ID % {{ stagger_s }}))
+{% endif %}
 task="${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
 echo "$task on $(hostname), start ${SLURM_RESTART_COUNT:-0}, $(date)"
 
@@ -16,7 +24,7 @@ before=$(finished)
 
 # srun passes signals on to Python, but needs the number of cores as an option.
 srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \
-  {{ command }} --worker "$SLURM_ARRAY_TASK_ID/{{ workers }}"{{ " " ~ again if again }}
+  {{ command }} --worker "{{ "$worker" if n_arrays > 1 else "$SLURM_ARRAY_TASK_ID" }}/{{ workers }}"{{ " " ~ again if again }}
 code=$?
 
 # 75: stopped cleanly. 138 and 143: stopped while starting. Slurm then runs this task again, unless

@@ -20,7 +20,12 @@ from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 from support.slurm import Slurm, running_slurm
 
-from obygaze.extensions.cluster.slurm import SlurmArray
+from obygaze.extensions.cluster.slurm import (
+    SlurmArray,
+    sbatch_words,
+    shared_environment_warning,
+)
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import ExtractPlan, make_plan
 from obygaze_features.extraction.run import load_targets
@@ -98,6 +103,109 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
     assert len(lines) < 60, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
     assert checked.returncode == 0
+
+
+def test_a_percent_sign_in_a_folder_is_no_pattern_of_slurm(
+    plan: ExtractPlan, tmp_path: Path
+) -> None:
+    """The log was in another folder, or nowhere."""
+    array = SlurmArray(Path("plan.json"), 1, [0], 60, folder=tmp_path / "50% of")
+    script = array.script(plan)
+    assert f"#SBATCH --output='{tmp_path}/50%% of/logs/%x-%A_%a.log'" in script
+    assert f"cd '{tmp_path}/50% of' || exit 1" in script
+
+
+def test_more_tasks_than_an_array_may_have(plan: ExtractPlan, tmp_path: Path) -> None:
+    tasks = [*range(900, 1002), 1500, 2000, 2001]
+    array = SlurmArray(
+        Path("plan.json"),
+        2500,
+        tasks,
+        60,
+        at_once=30,
+        folder=tmp_path,
+        max_array_size=1000,
+    )
+    assert array.arrays == {0: "900-999%10", 1000: "0-1,500%10", 2000: "0-1%10"}
+    script = array.script(plan)
+    assert "#SBATCH --array=900-999%10" in script
+    assert '--worker "$worker/2500"' in script
+    assert sbatch_words(Path("a b.sbatch"), array.arrays) == [
+        ["a b.sbatch"],
+        ["--array=0-1,500%10", "a b.sbatch", "1000"],
+        ["--array=0-1%10", "a b.sbatch", "2000"],
+    ]
+    one = replace(array, max_array_size=2002)
+    assert one.arrays == {0: "900-1001,1500,2000-2001%30"}
+    assert '--worker "$SLURM_ARRAY_TASK_ID/2500"' in one.script(plan)
+    assert replace(one, max_array_size=None).arrays == one.arrays
+
+
+def test_each_array_is_submitted(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With stand-ins for Slurm's programs: sbatch runs the script at once, for each task."""
+    monkeypatch.chdir(tmp_path)
+    plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    programs = {
+        "scontrol": "echo 'MaxArraySize            = 5'",
+        "srun": f'shift 2; echo "$*" >> {tmp_path}/calls',
+        "squeue": "echo RUNNING/None",
+        "sbatch": """shift
+            spec=$(sed -n 's/^#SBATCH --array=//p' plan.sbatch)
+            case "$1" in --array=*) spec=${1#--array=}; shift ;; esac
+            shift
+            for task in $(seq ${spec%-*} ${spec#*-}); do
+              SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$task bash plan.sbatch "$@"
+            done > /dev/null
+            echo "7$1" """,
+        "sleep": "exit 0",
+    }
+    (tmp_path / "bin").mkdir()
+    for name, body in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    words = ("extract", "slurm", "plan.json", "-k", "12", "--submit")
+    done = run_obygaze(*words, cwd=tmp_path).ok()
+    assert "3 arrays, 0-4, 0-4, 0-1 of 12 workers" in done.stdout
+    assert "submitted as job 7,75,710" in done.stdout
+    calls = (tmp_path / "calls").read_text().splitlines()
+    workers = [call.partition("--worker ")[2] for call in calls]
+    assert workers == [f"{task}/12" for task in range(12)]
+    # An edited script keeps its edits, and is submitted in several arrays too.
+    script = (tmp_path / "plan.sbatch").read_text()
+    (tmp_path / "plan.sbatch").write_text(script.replace("task=", "# mine\ntask="))
+    (tmp_path / "calls").unlink()
+    run_obygaze(*words, "--resume", cwd=tmp_path).ok()
+    assert "# mine" in (tmp_path / "plan.sbatch").read_text()
+    assert len((tmp_path / "calls").read_text().splitlines()) == 12
+
+
+def test_many_tasks_do_not_start_at_once(plan: ExtractPlan, tmp_path: Path) -> None:
+    few = SlurmArray(Path("plan.json"), 8, range(8), 60, folder=tmp_path)
+    assert "sleep" not in few.script(plan)
+    many = SlurmArray(Path("plan.json"), 9, range(9), 60, folder=tmp_path)
+    assert "sleep $((SLURM_ARRAY_TASK_ID % 60))\n" in many.script(plan)
+
+
+def test_an_environment_on_a_shared_file_system_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for kind, warned in {
+        "nfs4": True,
+        "lustre": True,
+        "ext4": False,
+        "": False,
+    }.items():
+        monkeypatch.setattr(system, "file_system_of", lambda path, kind=kind: kind)
+        warning = shared_environment_warning(100)
+        assert bool(warning) == warned
+        if warned:
+            assert (
+                f"on a shared file system ({kind}), from which each of 100" in warning
+            )
+        assert shared_environment_warning(8) == ""
 
 
 def test_tasks_run_in_a_container(plan: ExtractPlan, tmp_path: Path) -> None:

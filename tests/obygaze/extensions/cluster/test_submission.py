@@ -125,6 +125,43 @@ def test_an_option_of_the_tasks_takes_the_place_of_the_earlier_one(
     assert "--share --device=cuda:1 --workers 3 --batch 4 --worker" in calls()[0]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--devise", "cuda"], "no option '--devise' (did you mean '--device'?)"),
+        (["--workers", "0"], "--workers must be a whole number from 1 to 1024, got 0"),
+        (["--workers"], "--workers needs a value"),
+        (["--batch", "2", "--batch", "3"], "--batch takes one value"),
+        (["films"], "unexpected argument: films"),
+        (["-b", "descriptors"], "-b cannot be used with a plan file"),
+        (["--block-clips", "8"], "--block-clips cannot be used with a plan file"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
+        (["--worker", "0/2"], "--worker after --"),
+        (["--retry-failed"], "--retry-failed after --"),
+    ],
+)
+def test_options_of_tasks_are_checked_before_they_are_submitted(
+    plan: ExtractPlan, words: list[str], expected: str
+) -> None:
+    """Each task refused them, after its time in the queue."""
+    assert expected in slurm("-k", "2", "--", *words, code=2)
+    assert not Path("plan.sbatch").exists()
+
+
+def test_options_that_tasks_take(plan: ExtractPlan) -> None:
+    words = ["-q", "--device", "cuda:all", "--workers=2", "--no-seal", "--timeout", "9"]
+    slurm("-k", "2", "--", *words)
+    assert calls()[0].endswith(f'{" ".join(words)} --worker "$SLURM_ARRAY_TASK_ID/2"')
+
+
+def test_more_tasks_than_units_are_a_warning(plan: ExtractPlan) -> None:
+    call = ("extract", "slurm", "plan.json", "-k")
+    done = call_obygaze(*call, "8").ok()
+    assert "2 tasks of 8 can work: the 8 clips are 2 units" in done.stderr
+    assert "obygaze extract plan --tasks 8" in done.stderr
+    assert "can work" not in call_obygaze(*call, "2", "--force").ok().stderr
+
+
 def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
     slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
     edited = (
