@@ -38,11 +38,27 @@ MAX_NAME_BYTES = 250
 # At the end of a location, before the sha256 that the seal of the store must have.
 EXPECTED = "#sha256="
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_VERSION = re.compile(r"(?P<location>.+)@(?P<number>[1-9][0-9]{0,6})", re.DOTALL)
 
 
 def is_url(name: str) -> bool:
     """Return whether a name is a URL rather than a path."""
     return _SCHEME.match(name) is not None
+
+
+def split_version(location: str) -> tuple[str, int | None]:
+    """Return a location without its `@2`, and that number; None for the newest version.
+
+    A file or folder whose name has such an ending is that one, and what follows the first @ of an
+    hf:// address is its revision.
+    """
+    match = _VERSION.fullmatch(location)
+    if match is None:
+        return location, None
+    is_revision = location.startswith("hf://") and "@" not in match["location"]
+    if is_revision or (not is_url(location) and os.path.lexists(location)):
+        return location, None
+    return match["location"], int(match["number"])
 
 
 def last_part(location: str) -> str:
@@ -142,6 +158,11 @@ class Workspace:
                 f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
                 hint="another name for the new store",
             )
+        if _VERSION.fullmatch(name):
+            raise FixUsage(
+                f"invalid name {name!r}: its end stands for a version of a store to read",
+                hint="another name for the new store",
+            )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(
@@ -193,7 +214,7 @@ class Workspace:
     def existing_store(self, name: str) -> str:
         """Return where a store is, as `store`; if a name is missing, the error lists the others.
 
-        What a location states behind `#sha256=` stays at its end.
+        What a location states behind `#sha256=` stays at its end, and so does its version (`@2`).
         """
         if not is_url(name):
             name = system.typed_path(name)
@@ -203,6 +224,9 @@ class Workspace:
         location = self.store(name)
         if is_url(name) or not self._is_bare(name) or os.path.lexists(location):
             return location
+        without_version, version = split_version(name)
+        if version is not None:
+            return f"{self.existing_store(without_version)}@{version}"
         raise self._missing("stores", name, Path(location))
 
     def existing(self, kind: str, name: PathLike) -> Path:

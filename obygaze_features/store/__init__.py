@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     )
     from obygaze_features.store.read.diff import Diff as Diff
     from obygaze_features.store.read.diff import diff_stores as diff_stores
+    from obygaze_features.store.read.log import StoreLog as StoreLog
+    from obygaze_features.store.read.log import store_log as store_log
     from obygaze_features.store.read.overview import describe_store as describe_store
     from obygaze_features.store.read.overview import list_stores as list_stores
     from obygaze_features.store.read.reader import Matrix as Matrix
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.edit import subset as subset
     from obygaze_features.store.write.licence import state_licence as state_licence
     from obygaze_features.store.write.licence import store_licence as store_licence
+    from obygaze_features.store.write.withdraw import NewVersion as NewVersion
+    from obygaze_features.store.write.withdraw import withdraw as withdraw
     from obygaze_features.store.write.writer import StoreWriter as StoreWriter
 else:
     _EXPORTS = {
@@ -64,6 +68,7 @@ else:
             "import_store",
         ),
         "obygaze_features.store.read.diff": ("Diff", "diff_stores"),
+        "obygaze_features.store.read.log": ("StoreLog", "store_log"),
         "obygaze_features.store.read.overview": ("describe_store", "list_stores"),
         "obygaze_features.store.read.reader": (
             "Matrix",
@@ -78,6 +83,7 @@ else:
         "obygaze_features.store.write.create": ("create_store",),
         "obygaze_features.store.write.edit": ("merge", "subset"),
         "obygaze_features.store.write.licence": ("state_licence", "store_licence"),
+        "obygaze_features.store.write.withdraw": ("NewVersion", "withdraw"),
         "obygaze_features.store.write.writer": ("StoreWriter",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

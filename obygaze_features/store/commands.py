@@ -22,6 +22,11 @@ COMMANDS = {
         f"{_HERE}.read.diff:diff_stores",
         "Compare two stores: recipes, clips, films, numbers and their formats.",
     ),
+    "log": (f"{_HERE}.read.log:store_log", "List the versions of a store."),
+    "withdraw": (
+        f"{_HERE}.write.withdraw:withdraw",
+        "Withdraw clips or films, as a new version.",
+    ),
     "subset": (
         f"{_HERE}.write.edit:subset",
         "Make a store of some clips or arrays of another.",

@@ -128,6 +128,20 @@ class Makers:
         )
         return Makers(tuple(run for run in cut if run.first < run.after))
 
+    def with_rows(self, makers: Mapping[int, Maker | None]) -> "Makers":
+        """Return the same with other makers of some rows; None where it is not known."""
+        runs: list[MadeRows] = []
+        first = 0
+        for row in sorted(makers):
+            runs += self.between(first, row).runs
+            maker = makers[row]
+            if maker is not None:
+                runs.append(MadeRows(row, row + 1, maker))
+            first = row + 1
+        last = max((run.after for run in self.runs), default=0)
+        runs += self.between(first, max(first, last)).runs
+        return Makers(_joined(runs))
+
     def clips(self, not_ok: Iterable[int] = ()) -> dict[Maker, int]:
         """Return how many rows each maker made, without those that are not ok."""
         counts: Counter[Maker] = Counter()

@@ -195,6 +195,86 @@ class Origin:
     films: tuple[str, ...] | None
 
 
+# What a version changes; the first one is `created`.
+CHANGES = ("created", "clips", "levels", "rows", "withdrawn")
+# Upper bounds; larger numbers mean a corrupt file.
+MAX_VERSIONS = 1_000_000
+MAX_ENTRY_BYTES = 4_000_000
+
+
+@dataclass(frozen=True)
+class StoreVersion:
+    """Which version of a store this is, and why it was made.
+
+    Args:
+        number: The number of the version; the first is 1.
+        change: What it changes, one of `CHANGES`.
+        reason: Why it was made.
+        author: Who made it; "" where that was not stated.
+        date: When it was made.
+        numbers: How many clips, films, levels or rows were changed.
+        rows: The rows that it changed or added, as runs: the first row, and the one after the last.
+        previous: The mark of the entry of the version before it; None for the first.
+    """
+
+    number: int
+    change: str
+    reason: str
+    author: str
+    date: str
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    rows: tuple[tuple[int, int], ...] = ()
+    previous: FileMark | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the version as in a seal and in the entry of an earlier version."""
+        previous = None
+        if self.previous is not None:
+            previous = list(self.previous)
+        rows = [list(run) for run in self.rows]
+        return {
+            **vars(self),
+            "numbers": dict(self.numbers),
+            "rows": rows,
+            "previous": previous,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return a version as read; keys of later versions of this program are ignored."""
+        number = value["number"]
+        if type(number) is not int or not 1 <= number <= MAX_VERSIONS:
+            raise ValueError(f"invalid number of a version: {number!r}")
+        texts = {key: value[key] for key in ("change", "reason", "author", "date")}
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise ValueError(f"version {number} has values that are not text")
+        numbers = value.get("numbers", {})
+        if not all(type(count) is int for count in numbers.values()):
+            raise ValueError(f"version {number} has counts that are not whole numbers")
+        rows = tuple(map(_row_range, value.get("rows", ())))
+        previous = value.get("previous")
+        if (previous is None) != (number == 1):
+            raise ValueError(f"version {number} has no place after another one")
+        if previous is not None:
+            previous = _mark("previous", previous)
+        return cls(number, **texts, numbers=dict(numbers), rows=rows, previous=previous)
+
+    def changes_row(self, row: int) -> bool:
+        """Return whether this version changed or added a row."""
+        return any(first <= row < after for first, after in self.rows)
+
+
+def runs_of_rows(rows: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return rows as runs: the first row of each, and the one after its last."""
+    runs: list[tuple[int, int]] = []
+    for row in sorted(set(rows)):
+        if runs and runs[-1][1] == row:
+            runs[-1] = (runs[-1][0], row + 1)
+        else:
+            runs.append((row, row + 1))
+    return tuple(runs)
+
+
 @dataclass(frozen=True)
 class LicenceStatement:
     """A licence and a citation that were stated for a store: when, and by which software."""
@@ -238,6 +318,9 @@ _RULES: Mapping[Any, Converted | Rows] = {
     tuple[ArraySpec, ...]: Converted(_arrays, _array_list),
     Recipe: Converted(Recipe.from_json, Recipe.to_json),
     Makers: Converted(Makers.from_json, Makers.to_json),
+    StoreVersion: Converted(StoreVersion.from_json, StoreVersion.to_json),
+    StoreVersion | None: Converted(StoreVersion.from_json, StoreVersion.to_json),
+    FileMark: Converted(lambda mark: _mark("a file", mark), list),
     Mapping[int, RowStatus]: _sorted_mapping(_statuses, RowStatus.to_json),
     Mapping[int, RowSource]: _sorted_mapping(_sources, RowSource.to_json),
     Mapping[str, FileMark]: _sorted_mapping(_marks, list),
@@ -260,7 +343,9 @@ _KEYS = {
     "films": ("movies",),
 }
 # Fields that are left out of the file where they are empty. Those without a default must be there.
-_OPTIONAL = frozenset(("sources", "plan", "plan_id", "origins", "crc32c", "makers"))
+_OPTIONAL = frozenset(
+    ("sources", "plan", "plan_id", "origins", "crc32c", "makers", "store_version")
+)
 
 
 def _make_table(kind: Any) -> Table:
@@ -601,6 +686,26 @@ class Seal(Record):
     files: Mapping[str, FileMark]
     # By array, the CRC32C values of each block, separated by spaces.
     crc32c: Mapping[str, str] = field(default_factory=dict)
+    # None for the first version.
+    store_version: StoreVersion | None = None
+
+    @property
+    def version_number(self) -> int:
+        """The number of this version of the store."""
+        return 1 if self.store_version is None else self.store_version.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionEntry(Record):
+    """versions/files/SHA256: an earlier version of a store, and where the one before it is.
+
+    The seal of the newest version has the mark of the entry of the one before, and each entry that
+    of the next earlier one: nothing can be changed in the past without another newest seal.
+    """
+
+    seal: FileMark
+    store: FileMark
+    store_version: StoreVersion
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,18 @@ DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 # An upper bound; a larger number means a corrupt file.
 MAX_ROW_BYTES = 10**30
+# The files of earlier versions of a store, each under its sha256.
+VERSIONS_FOLDER = "versions"
+KEPT_FOLDER = f"{VERSIONS_FOLDER}/files"
 # The texts that go with a store: their folder, and what is known of each besides its embedding.
 TEXT_FOLDER = "data.zarr/text"
 WORDS = ("prompt", "template", "attribute")
 # Pictures of films (uint8). A store with this array is private: it is not sent, packed or exported.
 PICTURES = "pictures"
 
-State = Literal["ok", "failed", "no-video", "missing"]
+State = Literal["ok", "failed", "no-video", "withdrawn", "missing"]
 # A missing row is in no file.
-STORED_STATES = ("ok", "failed", "no-video")
+STORED_STATES = ("ok", "failed", "no-video", "withdrawn")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -149,6 +152,8 @@ class RowStatus:
     stage: str = ""
     error: str = ""
     message: str = ""
+    # Of a clip that was withdrawn: when.
+    date: str = ""
 
     @classmethod
     def failed(cls, stage: str, error: str, message: str) -> Self:
@@ -159,6 +164,16 @@ class RowStatus:
     def no_video(cls, message: str = "") -> Self:
         """Return the status of a clip whose video does not exist."""
         return cls("no-video", message=message)
+
+    @classmethod
+    def withdrawn(cls, reason: str, date: str) -> Self:
+        """Return the status of a clip whose features were taken away."""
+        return cls("withdrawn", message=reason, date=date)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether the features were taken away; they are never made again."""
+        return self.state == "withdrawn"
 
     @property
     def is_ok(self) -> bool:
@@ -183,6 +198,8 @@ class RowStatus:
     def __str__(self) -> str:
         """Return the status in one line."""
         words: list[str] = [self.state]
+        if self.date:
+            words[0] += f" on {self.date}"
         if self.stage or self.error:
             words.append(f"{self.stage} {self.error}".strip())
         return one_line(": ".join([*words, self.message] if self.message else words))
@@ -269,6 +286,11 @@ class FileMark(NamedTuple):
     def of(cls, data: bytes) -> Self:
         """Return the mark of a file with these bytes."""
         return cls(len(data), sha256_bytes(data))
+
+    @property
+    def kept_name(self) -> str:
+        """The name of this file in a store, where a later version has another one in its place."""
+        return f"{KEPT_FOLDER}/{self.sha256}"
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,25 @@ from obygaze_features.store.remote.files import (
     read_or_none,
     read_record,
 )
+from obygaze_features.store.remote.versions import earlier_versions, seal_of_plan
 
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
 # Where the files of a block are between its claim and its marker.
 _CLAIMED = ("staging", "staging.sealing")
+
+
+def _store_of(seal: Seal) -> str:
+    """Return the sha256 of the store.json that a seal lists."""
+    return seal.files.get(Plan.FILE, FileMark(0, "")).sha256
+
+
+def made_by_of(seal: Seal, n_clips: int) -> MadeBy:
+    """Return how the clips with features of a sealed store were made."""
+    not_ok = [row for row, status in seal.status_of_row.items() if not status.is_ok]
+    clips = seal.makers.clips(not_ok)
+    n_ok = n_clips - len(not_ok)
+    return MadeBy(clips, n_ok - sum(clips.values()), seal.versions)
 
 
 class Expected(NamedTuple):
@@ -117,26 +131,49 @@ class Commits:
         if data is None:
             return
         where = f"{self.files.location}/{Seal.FILE}"
-        sha256 = sha256_bytes(data)
+        seal = self._seal_of_plan(data, where)
+        sha256 = self._seal_sha256
         if self.expect and sha256 != self.expect:
-            raise Mismatch(
-                f"this is not the expected store: its seal has the sha256 {sha256}",
-                where=self.files.location,
-                hint=f"a copy of the store whose seal has {self.expect}",
-            )
-        seal = Seal.from_bytes(data, where)
+            raise self._not_expected(seal)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
-        if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
-            raise Corrupt(
-                f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where
-            )
         self.plan.names.require(seal.files, where)
         self._check_rows(seal.status_of_row, (0, self.plan.n_clips), where)
         self._check_makers(seal.makers, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
         self._seal = seal
-        self._seal_sha256 = sha256
+
+    def _seal_of_plan(self, data: bytes, where: str) -> Seal:
+        """Return the seal of the version with this store.json, which is mostly seal.json."""
+        seal = Seal.from_bytes(data, where)
+        if _store_of(seal) != self.plan.sha256:
+            of_plan = seal_of_plan(self.files, data, self.plan)
+            if of_plan is not None:
+                data = of_plan
+                seal = Seal.from_bytes(data, where)
+        if _store_of(seal) != self.plan.sha256:
+            raise Corrupt(
+                f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where
+            )
+        self._seal_sha256 = sha256_bytes(data)
+        return seal
+
+    def _not_expected(self, seal: Seal) -> Mismatch:
+        """Return the error for another store, or another version, than the expected one."""
+        location = self.files.location
+        for entry in earlier_versions(self.files, seal):
+            if entry.seal.sha256 == self.expect:
+                number = entry.store_version.number
+                return Mismatch(
+                    f"this is version {seal.version_number} of the expected store",
+                    where=location,
+                    hint=f"{location}@{number}, the version whose seal has {self.expect}",
+                )
+        return Mismatch(
+            f"this is not the expected store: its seal has the sha256 {self._seal_sha256}",
+            where=location,
+            hint=f"a copy of the store whose seal has {self.expect}",
+        )
 
     @property
     def seal_sha256(self) -> str:
@@ -274,14 +311,7 @@ class Commits:
     def made_by(self) -> MadeBy:
         """Return how the clips with features were made, of those that are committed."""
         if self.seal is not None:
-            not_ok = [
-                row
-                for row, status in self.seal.status_of_row.items()
-                if not status.is_ok
-            ]
-            clips = self.seal.makers.clips(not_ok)
-            n_ok = self.plan.n_clips - len(not_ok)
-            return MadeBy(clips, n_ok - sum(clips.values()), self.seal.versions)
+            return made_by_of(self.seal, self.plan.n_clips)
         counts: Counter[Maker] = Counter()
         versions: dict[str, set[str]] = {}
         unrecorded = 0

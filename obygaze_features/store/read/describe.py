@@ -255,6 +255,7 @@ def _summary(store: Store) -> dict[str, Any]:
         **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,
+        "store_version": store.version,
         "not_ok": {clip: reason.to_json() for clip, reason in not_ok.items()},
         "seconds": {} if seal is None else dict(seal.seconds),
     }
@@ -320,7 +321,7 @@ def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
     rows = [
         row
         for row in sorted(status_of_row)
-        if status_of_row[row].state in ("failed", "no-video")
+        if status_of_row[row].state in ("failed", "no-video", "withdrawn")
     ]
     ids = store.clip_ids[rows].tolist() if rows else []
     return {clip: status_of_row[row] for clip, row in zip(ids, rows, strict=True)}

@@ -15,7 +15,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
@@ -49,6 +55,11 @@ from obygaze_features.store.read.index import Index
 from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, read_record
+from obygaze_features.store.remote.versions import (
+    FilesOfVersion,
+    files_of_version,
+    stores_of_versions,
+)
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -156,15 +167,18 @@ def open_store(
     *,
     workspace: str | os.PathLike[str] | None = None,
     expect: str | None = None,
+    version: int | None = None,
 ) -> Store:
     """Open a feature store; only one small file is read, whatever the size of the store.
 
     Args:
         store: A name in the workspace, a folder, a packed zip, an https://, s3:// or hf:// URL, or
-            an object with the methods of `Files`. `#sha256=...` at its end is the same as `expect`.
-            A store that is open already is returned as it is.
+            an object with the methods of `Files`. `#sha256=...` at its end is the same as `expect`,
+            and `@2` before that the same as `version`. A store that is open already is returned as
+            it is.
         workspace: The workspace, if it is not the current one.
         expect: The sha256 of its seal, from its publisher. Another store is an error.
+        version: The version of the store, by default the newest; `obygaze store log` lists them.
 
     Example:
         >>> store = og.open_store("mine")
@@ -173,7 +187,7 @@ def open_store(
     """
     location: str | Path | Files
     if isinstance(store, Store):
-        if expect is None:
+        if expect is None and version is None:
             return store
         location = store._opened
     elif isinstance(store, str):
@@ -189,6 +203,10 @@ def open_store(
     elif expect is not None:
         _, sha256 = split_expected("", expect)
     files = open_files(location)
+    if version is not None:
+        files = _files_of_version(files, version)
+        if not isinstance(location, str | Path):
+            location = files
     plan = read_record(files, Plan)
     if plan is None:
         raise NotFound(
@@ -199,6 +217,18 @@ def open_store(
     opened = Store(files, plan, sha256, location)
     opened.commits.require_expected()
     return opened
+
+
+def _files_of_version(files: Files, version: int) -> Files:
+    """Return the files of a version; an error where the files are of another one already."""
+    if not isinstance(files, FilesOfVersion):
+        return files_of_version(files, version)
+    if files.number == version:
+        return files
+    raise FixUsage(
+        f"two versions of one store are asked for: {files.number} and {version}",
+        where=files.location,
+    )
 
 
 class Store:
@@ -296,6 +326,12 @@ class Store:
         return self.commits.seal_sha256
 
     @property
+    def version(self) -> int:
+        """The number of this version of the store; the first is 1, also before it is sealed."""
+        seal = self.commits.seal
+        return 1 if seal is None else seal.version_number
+
+    @property
     def n_clips(self) -> int:
         """The number of rows."""
         return self.plan.n_clips
@@ -379,7 +415,10 @@ class Store:
     def licence_history(self) -> LicenceHistory | None:
         """What was stated about the licence after the store was planned; None for nothing."""
         history = read_record(self.files, LicenceHistory)
-        if history is not None and history.plan != self.plan.sha256:
+        if history is None or history.plan == self.plan.sha256:
+            return history
+        stores = stores_of_versions(self.files) if self.sealed else set()
+        if not stores.issuperset((history.plan, self.plan.sha256)):
             raise Corrupt(
                 f"{LicenceHistory.FILE} is of another store",
                 where=self.location,

@@ -36,7 +36,12 @@ from obygaze_features.store.format.records import (
     Seal,
     marker_key,
 )
-from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
+from obygaze_features.store.format.schema import (
+    ID_ARRAYS,
+    KEPT_FOLDER,
+    VERSIONS_FOLDER,
+    FileMark,
+)
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.index import FilmIndex
@@ -45,6 +50,11 @@ from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
+from obygaze_features.store.remote.versions import (
+    NEXT_VERSION,
+    FilesOfVersion,
+    kept_marks,
+)
 from obygaze_features.store.write.writer import unfinished_extraction
 
 # These packages import this one, so they are imported by name, when they are needed.
@@ -56,7 +66,7 @@ SHOWN_CHANGED = 20
 HASHES = "hashes"  # how a verification compares every byte
 # What is there besides the listed files, and only in a copy, or until the store is sealed.
 _WORK = re.compile(
-    r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json|kind\.json)"
+    r"partial\.json|versions|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json|kind\.json)"
 )
 
 # Given clip ids, extracts them again: for each clip that could be, its arrays.
@@ -68,6 +78,7 @@ STATES = {
     "ok": "with features",
     "failed": "could not be extracted",
     "no-video": "without a video",
+    "withdrawn": "withdrawn",
     "missing": "not extracted yet",
 }
 
@@ -100,6 +111,10 @@ class VerifyReport:
     warnings: list[str] = field(default_factory=list)
     n_files: int = 0
     n_bytes: int = 0
+    # Which version this is, and the files that are kept for earlier ones.
+    store_version: int = 1
+    n_files_kept: int = 0
+    n_bytes_kept: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     # What an extraction has still to do, and the command that continues it.
     unfinished: str = ""
@@ -146,6 +161,11 @@ class VerifyReport:
             size = f"{self.n_files} files, {human(self.n_bytes)}"
             lines.append(f"{extent}: {size} ({self.how}); clips: {counts}")
             lines += [f"made by {line}" for line in self.made_by]
+            if self.store_version > 1:
+                kept = f"{count(self.n_files_kept, 'file')}, {human(self.n_bytes_kept)}"
+                lines.append(
+                    f"version {self.store_version}; kept for earlier versions: {kept}"
+                )
             lines.append(self._consistency())
             if self.unfinished:
                 lines.append(self.unfinished)
@@ -331,13 +351,15 @@ def _report(
     progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
     for name in sorted(marks):
         with report.collecting(name):
-            _check_file(store, name, marks[name], hashes)
+            report.warnings += _check_file(store, name, marks[name], hashes)
         report.n_files += 1
         report.n_bytes += marks[name].n_bytes
         progress.advance(marks[name].n_bytes)
     with report.collecting(LicenceHistory.FILE):
         _ = store.licence_history
     _check_folders(files, store.plan, marks, report)
+    if report.sealed and not isinstance(files, FilesOfVersion):
+        _check_versions(store, report, hashes)
     if not report.problems:
         _check_arrays(store, report)
     if not report.problems:
@@ -406,6 +428,34 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
             _check_index(store, commits.seal)
 
 
+def _check_versions(store: Store, report: VerifyReport, hashes: bool) -> None:
+    """Check the files that are kept for earlier versions, as the other files."""
+    seal = store.commits.seal
+    if seal is None:
+        return
+    files = store.files
+    report.store_version = seal.version_number
+    marks: dict[str, FileMark] = {}
+    with report.collecting(VERSIONS_FOLDER):
+        marks = kept_marks(files, seal)
+    for name, mark in sorted(marks.items()):
+        with report.collecting(name):
+            problem = _problem(files, name, Expected(mark), None, hashes)
+            if problem:
+                raise Corrupt(problem)
+        report.n_files_kept += 1
+        report.n_bytes_kept += mark.n_bytes
+    for name in files.names(KEPT_FOLDER) or ():
+        path = f"{KEPT_FOLDER}/{name}"
+        if path not in marks:
+            report.warnings.append(f"{path} is not part of the store")
+    if NEXT_VERSION in (files.names(VERSIONS_FOLDER) or ()):
+        report.warnings.append(
+            "the publication of a version is not finished: the next command that changes this "
+            "store finishes it"
+        )
+
+
 def _array_names(plan: Plan) -> list[str]:
     """Return the names of all arrays: the ids, then those of the plan."""
     return [*ID_ARRAYS, *(spec.name for spec in plan.arrays)]
@@ -418,8 +468,11 @@ def _check_index(store: Store, seal: Seal) -> None:
             raise Corrupt(f"{name} does not say what the seal and the ids say")
 
 
-def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
-    """Raise an error if a file is none of what it may be, which changes with rows replaced."""
+def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> list[str]:
+    """Raise an error if a file is none of what it may be, which changes with rows replaced.
+
+    Return a warning where it is that of a version whose publication was stopped.
+    """
     first_problem = ""
     array_and_block = block_of(name)
     expectations: Iterable[Expected] = [Expected(mark)]
@@ -436,8 +489,14 @@ def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
                 expected = Expected(expected.mark)
         problem = _problem(store.files, name, expected, layout, hashes)
         if not problem:
-            return
+            return []
         first_problem = first_problem or problem
+    if store.sealed:
+        problem = _problem(store.files, mark.kept_name, Expected(mark), None, True)
+        if not problem:
+            return [
+                f"{name} is not the file of this version, which is read from {mark.kept_name}"
+            ]
     raise Corrupt(first_problem)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
-from obygaze_features.core.workspace import EXPECTED, URL_SCHEMES, is_url
+from obygaze_features.core.workspace import EXPECTED, URL_SCHEMES, is_url, split_version
 from obygaze_features.store.remote.files import (
     Files,
     FolderFiles,
@@ -21,6 +21,7 @@ from obygaze_features.store.remote.object_store import (
     S3Target,
     object_store,
 )
+from obygaze_features.store.remote.versions import files_of_version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -63,10 +64,16 @@ def _require_sha256(text: str) -> None:
 
 
 def open_files(location: str | Path | Files) -> Files:
-    """Return the files of a store: of a folder, a zip file or a URL; files as they are."""
+    """Return the files of a store: of a folder, a zip file or a URL; files as they are.
+
+    With `@2` at the end of a location, those of that version.
+    """
     if not isinstance(location, str | Path):
         return location
     location, _ = split_expected(str(location))
+    location, version = split_version(location)
+    if version is not None:
+        return files_of_version(open_files(location), version)
     if not is_url(str(location)):
         path = Path(location)
         if path.is_dir():

@@ -357,16 +357,32 @@ def read_or_none(files: Files, name: str) -> bytes | None:
 
 
 def read_listed(files: Files, name: str, mark: FileMark) -> bytes:
-    """Return a file whole; raise an error unless its bytes are the ones of its mark."""
+    """Return a file whole; raise an error unless its bytes are the ones of its mark.
+
+    Where another version of the store has another file in its place, it is read from where it is
+    kept.
+    """
     check_memory(mark.n_bytes, name, files.location)
     data = read_or_none(files, name)
+    if data is not None and FileMark.of(data) == mark:
+        return data
+    kept_data = read_kept(files, mark)
+    if kept_data is not None:
+        return kept_data
     if data is None:
         raise Corrupt(
             f"{name} is missing", where=files.location, hint="obygaze store verify"
         )
-    if FileMark.of(data) != mark:
-        raise not_as_listed(name, files.location)
-    return data
+    raise not_as_listed(name, files.location)
+
+
+def read_kept(files: Files, mark: FileMark) -> bytes | None:
+    """Return a file of an earlier version, with the bytes of its mark; None if it is not there."""
+    piece = files.read(mark.kept_name, 0, max(mark.n_bytes, 1))
+    if piece is None or piece.total != mark.n_bytes:
+        return None
+    data = piece.data.tobytes()
+    return data if FileMark.of(data) == mark else None
 
 
 def not_as_listed(name: str, where: str) -> Corrupt:

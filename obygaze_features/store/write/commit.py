@@ -379,12 +379,12 @@ def litter(root: Path) -> Iterator[Path]:
         match = _ATTEMPT.fullmatch(folder.name)
         block = match["block"] if match else None
         is_committed = block is not None and (root / marker_key(int(block))).exists()
-        is_dead = match is not None and (is_committed or _is_abandoned(folder, match))
+        is_dead = match is not None and (is_committed or is_abandoned(folder, match))
         if folder.name.startswith("trash.") or is_dead:
             yield folder
 
 
-def _is_abandoned(attempt: Path, tag: re.Match[str]) -> bool:
+def is_abandoned(attempt: Path, tag: re.Match[str]) -> bool:
     """Return whether the process of an attempt has ended, or on another machine, probably has."""
     try:
         opened = take_over(attempt, tag, STALE_AFTER_S)

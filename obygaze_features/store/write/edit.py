@@ -134,7 +134,7 @@ def subset(
     """
     source = open_store(store, workspace=workspace)
     if isinstance(clips, str | Path):
-        clips = _ids_in(Path(clips))
+        clips = ids_in(Path(clips))
     target = Workspace.of(workspace).new_store(path)
     specs = source.chosen_arrays(arrays)
     if (
@@ -177,7 +177,7 @@ def subset(
     return replace(copied, films=tuple(chosen_films))
 
 
-def _ids_in(path: Path) -> list[str]:
+def ids_in(path: Path) -> list[str]:
     """Return the ids in a file, one a line."""
     try:
         # Windows programs put a mark before the first id.

@@ -21,6 +21,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.outside import safe_text
+from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.limits import disk_errors, is_disk_full
 from obygaze_features.store.format.makers import Kind, Maker, Makers
 from obygaze_features.store.format.recipe import Recipe
@@ -207,7 +208,9 @@ class StoreWriter:
             if marker is None:
                 continue
             rows = [
-                row for row, status in marker.status_of_row.items() if not status.is_ok
+                row
+                for row, status in marker.status_of_row.items()
+                if not (status.is_ok or status.is_withdrawn)
             ]
             if rows:
                 rows_of_block[block] = sorted(rows)
@@ -269,16 +272,8 @@ class StoreWriter:
         of_rows = {"statuses": statuses, "sources": recorded, "makers": known_makers}
         _check_lengths(of_rows, len(rows), f"the {len(rows)} rows of block {block}")
         _check_statuses(rows, statuses, f"block {block}")
-        data: dict[str, Pieces] = {}
-        crc32c = {}
-        files = {}
-        checked = _checked(plan, block, arrays, statuses)
-        for spec, values in zip(plan.arrays, checked, strict=True):
-            layout = self._layouts[spec.name]
-            name = plan.block_key(spec.name, block)
-            fill_value = np.nan if spec.is_float else 0
-            data[name], crc32c[spec.name] = layout.encode(values, fill_value)
-            files[name] = _mark_of(data[name])
+        data, crc32c = encode_block(plan, self._layouts, block, arrays, statuses)
+        files = {name: mark_of_pieces(pieces) for name, pieces in data.items()}
         by_row = list(zip(rows, statuses, recorded, strict=True))
         marker = Marker(
             block=block,
@@ -468,6 +463,24 @@ class StoreWriter:
         raise _other_content(self.path, marker.block)
 
 
+def encode_block(
+    plan: Plan,
+    layouts: Mapping[str, ChunkLayout],
+    block: int,
+    arrays: Values,
+    statuses: Sequence[RowStatus],
+) -> tuple[dict[str, Pieces], dict[str, str]]:
+    """Check a block; return the bytes of its files by name, and their CRC32C values by array."""
+    data: dict[str, Pieces] = {}
+    crc32c = {}
+    checked = _checked(plan, block, arrays, statuses)
+    for spec, values in zip(plan.arrays, checked, strict=True):
+        fill_value = np.nan if spec.is_float else 0
+        name = plan.block_key(spec.name, block)
+        data[name], crc32c[spec.name] = layouts[spec.name].encode(values, fill_value)
+    return data, crc32c
+
+
 def refuse_mixture(
     kinds: Collection[Kind], *, where: str, new: Kind | None = None
 ) -> None:
@@ -609,7 +622,7 @@ def _check_replaceable(old: Marker, row: int, source: RowSource | None) -> None:
         raise FixInput(f"row {row} is ok and its source did not change: not replaced")
 
 
-def _mark_of(pieces: Pieces) -> FileMark:
+def mark_of_pieces(pieces: Pieces) -> FileMark:
     """Return the mark of a file that is written in pieces."""
     digest = hashlib.sha256()
     for piece in pieces:

@@ -1,0 +1,319 @@
+"""Make a new version of a sealed store: its blocks, its rows, its arrays, its seal."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.files import is_printable_name
+from obygaze_features.core.workspace import Workspace, is_url, split_version
+from obygaze_features.store.format.limits import disk_errors
+from obygaze_features.store.format.makers import Maker
+from obygaze_features.store.format.records import (
+    README_FILE,
+    Plan,
+    Seal,
+    Sources,
+    StoreVersion,
+    VersionEntry,
+    runs_of_rows,
+)
+from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
+from obygaze_features.store.read.commits import made_by_of
+from obygaze_features.store.read.describe import card_text
+from obygaze_features.store.read.index import INDEX_ROWS
+from obygaze_features.store.read.index_pages import index_records
+from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.remote.files import (
+    FolderFiles,
+    Piece,
+    read_or_none,
+)
+from obygaze_features.store.remote.versions import piece_of, version_of
+from obygaze_features.store.write.publication import (
+    PreparedFiles,
+    keep_bytes,
+    keep_file,
+    prepared_version,
+    sync_kept,
+)
+from obygaze_features.store.write.writer import (
+    Pieces,
+    Values,
+    encode_block,
+    mark_of_pieces,
+)
+
+# Who makes a version, where no --author is given.
+AUTHOR_VARIABLE = "OBYGAZE_AUTHOR"
+
+
+@dataclass
+class VersionDraft:
+    """A new version of a store while it is prepared: its rows, and the files that are new.
+
+    It begins as the newest version. What is not changed here stays as it is.
+    """
+
+    root: Path
+    base: Store
+    base_seal: Seal
+    base_data: bytes
+    prepared: PreparedFiles
+    plan: Plan
+    status_of_row: dict[int, RowStatus]
+    sources: dict[int, RowSource]
+    # What made rows that are changed or added.
+    makers: dict[int, Maker | None] = field(default_factory=dict)
+    # By array, the checksums of each block; arrays of which they are not known are left out.
+    crc32c: dict[str, list[str]] = field(default_factory=dict)
+    # Of rows that are changed or added.
+    versions: dict[str, set[str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    rows: set[int] = field(default_factory=set)
+
+    def put(self, name: str, pieces: Pieces) -> FileMark:
+        """Write a file of the new version, unless it is the same as in the version before."""
+        mark = mark_of_pieces(pieces)
+        if self.base_seal.files.get(name) != mark:
+            self.prepared.put(name, mark, pieces)
+        return mark
+
+    def put_block(
+        self, block: int, arrays: Values, statuses: Sequence[RowStatus]
+    ) -> None:
+        """Write the files of a block, and note the status of its rows."""
+        first, after = self.plan.block_range(block)
+        of_plan = Store(self.base.files, self.plan).arrays
+        layouts = {spec.name: of_plan.layout(spec.name) for spec in self.plan.arrays}
+        data, crc32c = encode_block(self.plan, layouts, block, arrays, statuses)
+        for name, pieces in data.items():
+            self.put(name, pieces)
+        for array, words in self.crc32c.items():
+            words += [""] * (block + 1 - len(words))
+            words[block] = crc32c[array]
+        for row, status in zip(range(first, after), statuses, strict=True):
+            self.status_of_row.pop(row, None)
+            if status != RowStatus():
+                self.status_of_row[row] = status
+
+    def publish(
+        self, *, change: str, reason: str, author: str, numbers: Mapping[str, int]
+    ) -> Store:
+        """Make this the newest version of the store, and return it."""
+        previous = self._keep()
+        version = StoreVersion(
+            number=self.base_seal.version_number + 1,
+            change=change,
+            reason=reason,
+            author=author,
+            date=now(),
+            numbers=dict(numbers),
+            rows=runs_of_rows(self.rows),
+            previous=previous,
+        )
+        seal = self._seal(version)
+        self._keep_replaced()
+        sync_kept(self.root)
+        self.prepared.publish(self.base_data, seal.to_bytes())
+        return open_store(self.root)
+
+    def _keep(self) -> FileMark:
+        """Keep the seal of the version before; return the mark of its entry."""
+        entry = VersionEntry(
+            seal=keep_bytes(self.root, self.base_data, self.prepared.attempt),
+            store=FileMark.of(self.base.plan.data),
+            store_version=version_of(self.base_seal, self.base.plan),
+        )
+        return keep_bytes(self.root, entry.to_bytes(), self.prepared.attempt)
+
+    def _keep_replaced(self) -> None:
+        for name in self.prepared.marks:
+            mark = self.base_seal.files.get(name)
+            if mark is not None:
+                keep_file(self.root, name, mark, self.prepared.attempt)
+
+    def _seal(self, version: StoreVersion) -> Seal:
+        """Return the seal of the new version; write the files that go with it."""
+        plan = self.plan
+        counts: Counter[str] = Counter(
+            status.state for status in self.status_of_row.values() if not status.is_ok
+        )
+        counts["ok"] = plan.n_clips - counts.total()
+        seal = replace(
+            self.base_seal,
+            fingerprint=plan.recipe.fingerprint,
+            counts=dict(sorted(counts.items())),
+            status_of_row=self.status_of_row,
+            makers=self.base_seal.makers.with_rows(self.makers),
+            versions=self._all_versions(),
+            seconds=self._all_seconds(),
+            crc32c={array: " ".join(words) for array, words in self.crc32c.items()},
+            store_version=version,
+        )
+        card = card_text(
+            plan,
+            seal.counts,
+            terms=self.base.terms,
+            made_by=made_by_of(seal, plan.n_clips),
+        )
+        self.put(README_FILE, [card.encode("utf-8")])
+        if self.sources or Sources.FILE in self.base_seal.files:
+            self.put(Sources.FILE, [Sources(self.sources).to_bytes()])
+        seal = replace(seal, files=self._files())
+        if plan.n_clips >= INDEX_ROWS:
+            draft = Store(_DraftFiles(self, seal.to_bytes()), plan)
+            for name, record in index_records(draft, seal, plan).items():
+                self.put(name, [record.to_bytes()])
+            seal = replace(seal, files=self._files())
+        return seal
+
+    def _files(self) -> dict[str, FileMark]:
+        """Return the marks of all files of the new version."""
+        return {**self.base_seal.files, **self.prepared.marks}
+
+    def _all_versions(self) -> dict[str, list[str]]:
+        """Return the versions of packages of the version before, and those of changed rows."""
+        merged = {name: set(known) for name, known in self.base_seal.versions.items()}
+        for name, known in self.versions.items():
+            merged.setdefault(name, set()).update(known)
+        return {name: sorted(merged[name]) for name in sorted(merged)}
+
+    def _all_seconds(self) -> dict[str, float]:
+        merged = dict(self.base_seal.seconds)
+        for stage, seconds in self.seconds.items():
+            merged[stage] = round(merged.get(stage, 0.0) + seconds, 3)
+        return merged
+
+
+class _DraftFiles:
+    """The files of a version that is not published yet."""
+
+    is_remote = False
+
+    def __init__(self, draft: VersionDraft, seal: bytes) -> None:
+        self.inner = FolderFiles(draft.root)
+        self.attempt = FolderFiles(draft.prepared.attempt)
+        self.prepared = draft.prepared
+        self.seal = seal
+        self.location = str(draft.root)
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        path = self.prepared.path(name)
+        if path is not None:
+            return self.attempt.read(path.name, start, stop)
+        if name == Seal.FILE:
+            return piece_of(self.seal, start, stop)
+        return self.inner.read(name, start, stop)
+
+    def names(self, folder: str) -> list[str] | None:
+        return self.inner.names(folder)
+
+
+@contextmanager
+def new_version(root: Path) -> Iterator[VersionDraft]:
+    """Yield a draft of the next version of a store on this machine; `publish` makes it."""
+    require_sealed(root)
+    with disk_errors(root), prepared_version(root) as prepared:
+        store = open_store(root)
+        seal = store.commits.seal
+        data = read_or_none(store.files, Seal.FILE)
+        if seal is None or data is None or Seal.from_bytes(data, "") != seal:
+            raise AlreadyThere(
+                "another version of this store was made at the same time",
+                where=str(root),
+                hint="run the same command again",
+            )
+        sources: dict[int, RowSource] = {}
+        for block in range(store.plan.n_blocks):
+            sources.update(store.commits.sources(block))
+        yield VersionDraft(
+            root=root,
+            base=store,
+            base_seal=seal,
+            base_data=data,
+            prepared=prepared,
+            plan=store.plan,
+            status_of_row=dict(seal.status_of_row),
+            sources=sources,
+            crc32c={array: text.split() for array, text in seal.crc32c.items()},
+        )
+
+
+def require_sealed(root: Path) -> None:
+    """Raise an error unless a store is sealed and whole: only such a store has versions."""
+    store = open_store(root)
+    if not store.sealed:
+        raise FixInput(
+            "this store is not sealed, so it has no versions yet",
+            where=str(root),
+            hint="obygaze extract run --seal; rows of it can still be changed",
+        )
+    if store.commits.partial is not None:
+        raise FixInput(
+            "this copy is partial, so no version of it is made",
+            where=str(root),
+            hint="obygaze store subset makes a store of its own of what it holds",
+        )
+
+
+def folder_to_change(
+    store: str | os.PathLike[str], workspace: str | os.PathLike[str] | None = None
+) -> Path:
+    """Return the folder of a store on this machine, of which a version is to be made."""
+    if isinstance(store, str) and is_url(store):
+        raise FixUsage(
+            "a version is made of a store on this machine, got a URL",
+            where=store,
+            hint="obygaze store pull, make the version, then push",
+        )
+    location = os.fspath(store)
+    if isinstance(store, str):
+        location = Workspace.of(workspace).existing_store(store)
+    without_version, version = split_version(location)
+    if version is not None:
+        raise FixUsage(
+            f"a version is made of the newest one, got version {version}",
+            where=location,
+            hint=without_version,
+        )
+    folder = Path(location)
+    if folder.is_file():
+        raise FixUsage(
+            "a version is made of the folder of a store, got a packed store",
+            where=str(folder),
+            hint="obygaze store unpack, make the version, then pack",
+        )
+    if not (folder / Plan.FILE).is_file():
+        raise NotFound(
+            "no store here: no store.json", where=str(folder), hint="obygaze store ls"
+        )
+    return folder
+
+
+def stated_reason(reason: str) -> str:
+    """Return the reason of a version; an error unless it is one line of printable text."""
+    text = reason.strip()
+    if not text or not is_printable_name(text):
+        raise FixUsage(
+            f"the reason must be one line of printable text, got {reason!r}",
+            hint='--reason "why the version is made"',
+        )
+    return text
+
+
+def stated_author(author: str) -> str:
+    """Return who makes a version: the given name, else that of OBYGAZE_AUTHOR, else ""."""
+    text = (author or os.environ.get(AUTHOR_VARIABLE, "")).strip()
+    if not is_printable_name(text):
+        raise FixUsage(f"the author must be one line of printable text, got {text!r}")
+    return text
+
+
+def now() -> str:
+    """Return the time as versions have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,192 @@
+"""Withdraw clips from a store: a new version has the reason in place of their features."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
+from obygaze_features.store.format.schema import OK, RowStatus
+from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.write.edit import ids_in
+from obygaze_features.store.write.version import (
+    VersionDraft,
+    folder_to_change,
+    new_version,
+    now,
+    require_sealed,
+    stated_author,
+    stated_reason,
+)
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """The newest version of a store, and what it changed; `is_new` if it was made just now."""
+
+    path: Path
+    number: int
+    change: str
+    numbers: dict[str, int]
+    reason: str
+    seal_sha256: str
+    is_new: bool = True
+    films: tuple[ChosenFilm, ...] = ()
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the version."""
+        facts = {**asdict(self), "path": str(self.path)}
+        del facts["text"]
+        return facts
+
+    def __str__(self) -> str:
+        if not self.is_new:
+            return f"{self.path}@{self.number}: {self.text}; no new version"
+        lines = [
+            f"{self.path}@{self.number}: {self.text}",
+            f"seal_sha256: {self.seal_sha256}",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def notes(self) -> list[str]:
+        """Which films were taken, and where the features still are."""
+        notes = notes_of_films(self.films)
+        if self.change == "withdrawn" and self.is_new:
+            notes.append(
+                f"the versions before {self.number} still have these features on this disk; "
+                "obygaze store purge makes a store without them, obygaze store uses lists what "
+                "was made with them"
+            )
+        return notes
+
+
+def withdraw(
+    store: str | os.PathLike[str],
+    *,
+    reason: str,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
+    clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
+    author: str = "",
+    progress: Annotated[Progress | None, Bar("withdraw")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> NewVersion:
+    """Withdraw clips or films from a store, as a new version of it.
+
+    The clips stay listed, with the reason and the date in place of their features, in this and
+    every later version. They are never extracted again into this store. The earlier versions still
+    have the features; `obygaze store purge` makes a store without them.
+
+    Args:
+        store: The store: a name or a folder.
+        reason: Why they are withdrawn.
+        films: All clips of this film: its id, its title or a part of it, or its file.
+        clips: The clips in this file, one id a line.
+        author: Who withdraws them. [default: the variable OBYGAZE_AUTHOR]
+        progress: Counts blocks.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store withdraw obygaze12-xclip --film tt0108160 --reason "asked for by the owner"
+        obygaze store withdraw obygaze12-xclip --clips clips.txt --reason "faces of bystanders"
+    """
+    root = folder_to_change(store, workspace)
+    stated = stated_reason(reason)
+    by = stated_author(author)
+    if films is None and clips is None:
+        raise FixUsage("no clip is named", hint="--film FILM, or --clips FILE")
+    if isinstance(clips, str | Path):
+        clips = ids_in(Path(clips))
+    require_sealed(root)
+    opened = open_store(root)
+    chosen_films: list[ChosenFilm] = []
+    if films is not None:
+        chosen_films = opened.choose_films(films, workspace=workspace)
+    rows = _rows_to_withdraw(opened, chosen_films, clips)
+    status_of_row = opened.status().status_of_row
+    new_rows = [row for row in rows if not status_of_row.get(row, OK).is_withdrawn]
+    movie_ids = opened.movie_ids
+    n_films = len({str(movie_ids[row]) for row in new_rows})
+    numbers = {"clips": len(new_rows), "films": n_films}
+    if not new_rows:
+        return NewVersion(
+            path=root,
+            number=opened.version,
+            change="withdrawn",
+            numbers=numbers,
+            reason=stated,
+            seal_sha256=opened.seal_sha256,
+            is_new=False,
+            films=tuple(chosen_films),
+            text=f"{count(len(rows), 'clip')} withdrawn before",
+        )
+    with new_version(root) as draft:
+        _withdraw_rows(draft, new_rows, stated, progress or Quiet())
+        made = draft.publish(
+            change="withdrawn", reason=stated, author=by, numbers=numbers
+        )
+    return NewVersion(
+        path=root,
+        number=made.version,
+        change="withdrawn",
+        numbers=numbers,
+        reason=stated,
+        seal_sha256=made.seal_sha256,
+        films=tuple(chosen_films),
+        text=f"{count(len(new_rows), 'clip')} of {count(n_films, 'film')} withdrawn",
+    )
+
+
+def _rows_to_withdraw(
+    store: Store, films: Sequence[ChosenFilm], clips: Iterable[str] | None
+) -> list[int]:
+    """Return the rows of films and of clips, in order; a clip that is not there is an error."""
+    rows: set[int] = set()
+    if films:
+        movie_ids = [film.movie_id for film in films]
+        rows.update(store.select(films=movie_ids).rows.tolist())
+    if clips is not None:
+        selection = store.select(clips=clips)
+        unknown = selection.clip_ids[selection.rows < 0].tolist()
+        if unknown:
+            raise NotFound(
+                f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
+                where=store.location,
+                hint="obygaze store info --clips lists its clips",
+                details=unknown[:20],
+            )
+        rows.update(selection.rows.tolist())
+    return sorted(rows)
+
+
+def _withdraw_rows(
+    draft: VersionDraft, rows: Sequence[int], reason: str, progress: Progress
+) -> None:
+    """Write the blocks of some rows again, with fill values in these rows."""
+    plan = draft.plan
+    withdrawn = RowStatus.withdrawn(reason, now()[:10])
+    of_block: dict[int, list[int]] = {}
+    for row in rows:
+        of_block.setdefault(row // plan.block_rows, []).append(row)
+    progress.expect(len(of_block))
+    for block, rows_of_block in of_block.items():
+        all_rows = range(*plan.block_range(block))
+        statuses = [draft.status_of_row.get(row, OK) for row in all_rows]
+        for row in rows_of_block:
+            statuses[row - all_rows.start] = withdrawn
+            draft.sources.pop(row, None)
+            draft.makers[row] = None
+        arrays = {
+            spec.name: draft.base.arrays.read(spec, np.array(all_rows))
+            for spec in plan.arrays
+        }
+        draft.put_block(block, arrays, statuses)
+        progress.advance()
+    draft.rows.update(rows)

@@ -1,0 +1,448 @@
+"""Versions of a sealed store: what each reads as, kills at every step, folders of strangers."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from support.cli import call_obygaze
+from support.kills import kill_everywhere, meet_everywhere
+from support.stores import (
+    ARRAYS,
+    CountedFiles,
+    copy_of_sealed,
+    plan_store,
+    some_ids,
+    some_values,
+    tree,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
+from obygaze_features.store import open_store, store_log, withdraw
+from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.write.publication import NEXT, clean_versions
+from obygaze_features.store.write.version import new_version
+
+VALUES = some_values(23)
+CLIPS, FILMS = some_ids(23)
+FIRST_FILM = FILMS[0]
+SECOND_FILM = FILMS[5]
+REASON = "asked for by the owner"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "s")
+
+
+def is_withdrawn(*films: str) -> np.ndarray:
+    return np.isin(FILMS, films)
+
+
+def assert_reads(store, withdrawn: np.ndarray) -> None:
+    """Every array of a store has the values of the rows that are not withdrawn."""
+    for spec in ARRAYS:
+        matrix = store.matrix(spec.name, missing="drop")
+        assert np.array_equal(matrix.values, VALUES[spec.name][~withdrawn])
+        assert matrix.present.tolist() == (~withdrawn).tolist()
+    assert store.clip_ids.tolist() == CLIPS
+
+
+def test_each_version_reads_as_it_was_when_it_was_made(store):
+    first_tree = tree(store)
+    first = withdraw(store, films=[FIRST_FILM], reason=REASON)
+    second = withdraw(store, films=[SECOND_FILM], reason="again", author="A. Author")
+    assert (first.number, second.number) == (2, 3)
+    assert_reads(open_store(store, version=1), is_withdrawn())
+    assert_reads(open_store(f"{store}@1"), is_withdrawn())
+    assert_reads(open_store(store, version=2), is_withdrawn(FIRST_FILM))
+    assert_reads(open_store(store), is_withdrawn(FIRST_FILM, SECOND_FILM))
+    assert_reads(open_store(store, version=3), is_withdrawn(FIRST_FILM, SECOND_FILM))
+    assert [open_store(store, version=n).version for n in (1, 2, 3)] == [1, 2, 3]
+    for version in (1, 2, 3):
+        report = verify(f"{store}@{version}", hashes=True)
+        assert not report.problems and not report.warnings
+    old = open_store(store, version=1)
+    for name, data in first_tree.items():
+        assert old.files.read(name).data.tobytes() == data, name
+    assert open_store(store, version=2).seal_sha256 == first.seal_sha256
+
+
+def test_a_withdrawn_clip_has_its_reason_and_is_not_found_in_the_newest_files(store):
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    opened = open_store(store)
+    matrix = opened.matrix("clip", clips=CLIPS[:6], missing="nan")
+    assert matrix.present.tolist() == [False] * 5 + [True]
+    status = matrix.reasons[CLIPS[0]]
+    assert status.is_withdrawn and status.message == REASON and len(status.date) == 10
+    with pytest.raises(NotFound, match=f"withdrawn on .*: {REASON}"):
+        opened.matrix("clip", clips=CLIPS[:1])
+    rows = [row for row, film in enumerate(FILMS) if film == FIRST_FILM]
+    for path in (store / "data.zarr").rglob("c.*"):
+        data = path.read_bytes()
+        for spec in ARRAYS:
+            for row in rows:
+                assert VALUES[spec.name][row].tobytes() not in data
+
+
+def test_other_readers_see_the_newest_version(store):
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    array = zarr.open_group(store / "data.zarr", mode="r")["clip"][:]
+    assert np.isnan(array[:5]).all() and np.array_equal(array[5:], VALUES["clip"][5:])
+
+
+def test_opening_the_newest_costs_no_more_requests_than_a_store_without_versions(
+    store, tmp_path
+):
+    def requests(path: Path) -> list[str]:
+        files = CountedFiles(path)
+        opened = open_store(files)
+        opened.matrix("pooled", clips=CLIPS[20:])
+        opened.status()
+        assert not files.listings
+        return files.reads
+
+    before = requests(store)
+    for film in sorted(set(FILMS[:20])):
+        withdraw(store, films=[film], reason=REASON)
+        assert requests(store) == before
+    assert open_store(store).version == 5
+
+
+def test_an_open_reader_stays_with_its_version(store):
+    lazy = open_store(store)
+    eager = open_store(store)
+    eager.status()
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    withdraw(store, films=[SECOND_FILM], reason=REASON)
+    assert_reads(eager, is_withdrawn())
+    # It had read store.json alone, which these versions share.
+    assert_reads(lazy, is_withdrawn(FIRST_FILM, SECOND_FILM))
+    again = pickle.loads(pickle.dumps(open_store(store, version=2)))  # noqa: S301
+    assert again.version == 2 and again.location == f"{store}@2"
+
+
+def test_log_says_what_why_who_and_when(store):
+    withdraw(store, films=[FIRST_FILM], reason=REASON, author="A. Author")
+    withdraw(store, films=[SECOND_FILM], reason="again")
+    log = store_log(store)
+    assert [version.number for version in log.versions] == [3, 2, 1]
+    assert log.versions[1].author == "A. Author"
+    assert log.versions[1].numbers == {"clips": 5, "films": 1}
+    assert log.versions[1].rows == ((0, 5),)
+    assert log.versions[2].change_text == "created: 23 clips"
+    assert log.versions[2].seal_sha256 == open_store(store, version=1).seal_sha256
+    of_clip = store_log(store, clip=CLIPS[7])
+    assert [version.number for version in of_clip.versions] == [3, 1]
+    assert [v.number for v in store_log(f"{store}@2").versions] == [2, 1]
+    with pytest.raises(NotFound, match="no clip 'nobody'"):
+        store_log(store, clip="nobody")
+
+
+def test_the_same_clips_are_withdrawn_once(store):
+    first = withdraw(store, films=[FIRST_FILM], reason=REASON)
+    again = withdraw(store, clips=CLIPS[:5], reason="another reason")
+    assert not again.is_new and again.number == first.number == 2
+    assert str(again).endswith("5 clips withdrawn before; no new version")
+    third = withdraw(store, clips=CLIPS[3:7], reason="more")
+    assert third.numbers == {"clips": 2, "films": 1}
+    status = open_store(store).status().status_of_row
+    assert status[3].message == REASON and status[6].message == "more"
+
+
+def test_what_cannot_have_a_version_is_an_error(store, tmp_path):
+    plan_store(tmp_path / "open")
+    with pytest.raises(FixInput, match="not sealed"):
+        withdraw(tmp_path / "open", clips=CLIPS[:1], reason=REASON)
+    with pytest.raises(FixInput, match="not sealed"):
+        store_log(tmp_path / "open")
+    with pytest.raises(FixUsage, match="reason must be one line"):
+        withdraw(store, films=[FIRST_FILM], reason=" ")
+    with pytest.raises(FixUsage, match="no clip is named"):
+        withdraw(store, reason=REASON)
+    with pytest.raises(NotFound, match="not in the store"):
+        withdraw(store, clips=["nobody"], reason=REASON)
+    with pytest.raises(FixUsage, match="got a URL"):
+        withdraw("https://example.org/s", films=[FIRST_FILM], reason=REASON)
+    with pytest.raises(NotFound, match="no version 2, the newest is 1"):
+        open_store(store, version=2)
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    with pytest.raises(FixUsage, match="got version 1"):
+        withdraw(f"{store}@1", films=[FIRST_FILM], reason=REASON)
+    with pytest.raises(FixUsage, match="two versions"):
+        open_store(f"{store}@1", version=2)
+    assert not (tmp_path / "open/versions").exists()
+
+
+def test_a_name_with_a_version_is_a_store_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy_of_sealed(tmp_path / "stores/films")
+    said = call_obygaze(
+        "store", "withdraw", "films", "--film", FIRST_FILM, "--reason", REASON
+    )
+    assert said.code == 0 and "films@2: 5 clips of 1 film withdrawn" in said.stdout
+    assert "23 with features" in call_obygaze("store", "verify", "films@1").stdout
+    assert (
+        "18 with features, 5 withdrawn"
+        in call_obygaze("store", "verify", "films").stdout
+    )
+    assert '"ok": 23' in call_obygaze("store", "info", "films@1", "--json").stdout
+    diff = call_obygaze("store", "diff", "films@1", "films@2")
+    assert f"{CLIPS[0]}: ok here, withdrawn there" in diff.stdout
+    log = call_obygaze("store", "log", "films")
+    assert REASON in log.stdout and "withdrawn: 5 clips, 1 film" in log.stdout
+    copied = call_obygaze("store", "subset", "films@1", "-o", "before")
+    assert copied.code == 0, copied.stderr
+    assert_reads(open_store(tmp_path / "stores/before"), is_withdrawn())
+    refused = call_obygaze("store", "subset", "films@1", "-o", "before@1")
+    assert refused.code == 2 and "stands for a version" in refused.stderr
+    missing = call_obygaze("store", "info", "films@7")
+    assert missing.code == 1 and "no version 7, the newest is 2" in missing.stderr
+
+
+def test_a_sha256_of_an_earlier_version_says_where_it_is(store):
+    first = open_store(store).seal_sha256
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    assert_reads(open_store(f"{store}@1", expect=first), is_withdrawn())
+    with pytest.raises(Mismatch, match="version 2 of the expected store") as error:
+        _ = open_store(store, expect=first).sealed
+    assert f"{store}@1" in error.value.hint
+
+
+def test_a_licence_that_is_stated_later_is_that_of_every_version(store):
+    from obygaze_features.store import state_licence
+
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    state_licence(store, licence="CC-BY-4.0", replace=True)
+    assert open_store(store).licence == "CC-BY-4.0"
+    assert open_store(store, version=1).licence == "CC-BY-4.0"
+
+
+# Kills and meetings.
+
+
+def withdraw_first(store: Path) -> None:
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+
+
+def assert_one_or_the_other(store: Path) -> int:
+    """The newest version is the first or the second, whole; return which."""
+    opened = open_store(store)
+    number = opened.version
+    assert_reads(opened, is_withdrawn(*[FIRST_FILM][: number - 1]))
+    report = verify(store, hashes=True)
+    assert not report.problems, report.problems
+    assert_reads(open_store(store, version=1), is_withdrawn())
+    return number
+
+
+@pytest.mark.check("kills at every step")
+def test_a_kill_at_any_change_leaves_one_version_or_the_other(store):
+    numbers = []
+
+    def look() -> None:
+        numbers.append(assert_one_or_the_other(store))
+
+    kills = kill_everywhere(lambda: withdraw_first(store), look)
+    assert kills > 30 and numbers == sorted(numbers) and set(numbers) == {1, 2}
+    # The next version finishes what was left, and leaves nothing.
+    withdraw(store, films=[SECOND_FILM], reason=REASON)
+    assert_reads(open_store(store), is_withdrawn(FIRST_FILM, SECOND_FILM))
+    report = verify(store, hashes=True)
+    assert not report.problems and not report.warnings
+    assert {path.name for path in (store / "versions").iterdir()} == {"files"}
+
+
+@pytest.mark.check("a process before every step of another")
+def test_two_that_make_a_version_at_once_lose_nothing(tmp_path):
+    """One withdraws a film before every use of the file system by another, which withdraws
+    another film: both are withdrawn, or one of them is told to try again."""
+    store = tmp_path / "s"
+
+    def prepare() -> None:
+        shutil.rmtree(store, ignore_errors=True)
+        copy_of_sealed(store)
+
+    def work() -> None:
+        try:
+            withdraw_first(store)
+        except AlreadyThere as error:
+            assert "at the same time" in str(error)
+        opened = open_store(store)
+        withdrawn = {FIRST_FILM: opened.version == 3, SECOND_FILM: opened.version > 1}
+        if opened.version == 2 and opened.status().status_of_row.get(0) is not None:
+            withdrawn = {FIRST_FILM: True, SECOND_FILM: False}
+        assert_reads(
+            opened, is_withdrawn(*[f for f, gone in withdrawn.items() if gone])
+        )
+        assert not verify(store, hashes=True).problems
+
+    def other() -> None:
+        withdraw(store, films=[SECOND_FILM], reason="other")
+
+    assert meet_everywhere(prepare, work, other, every=3) > 30
+
+
+def test_a_publication_that_was_stopped_is_read_as_the_version_before(
+    store, monkeypatch
+):
+    """A block, store.json or the card of the next version is in its place, and the seal is not."""
+    from obygaze_features.store.write import publication
+
+    def stop(source: Path, root: Path, name: str) -> None:
+        if name == "seal.json":
+            raise KeyboardInterrupt
+        move(source, root, name)
+
+    move = publication._move
+    monkeypatch.setattr(publication, "_move", stop)
+    with pytest.raises(KeyboardInterrupt):
+        withdraw_first(store)
+    monkeypatch.undo()
+    assert assert_one_or_the_other(store) == 1
+    warnings = "\n".join(verify(store, hashes=True).warnings)
+    assert "not the file of this version" in warnings
+    assert "the publication of a version is not finished" in warnings
+    clean_versions(store)
+    assert assert_one_or_the_other(store) == 2
+    assert not verify(store, hashes=True).warnings
+
+
+def test_a_damaged_file_is_not_made_part_of_a_version(store):
+    path = store / "data.zarr/clip/c.0.0"
+    data = bytearray(path.read_bytes())
+    data[5] ^= 1
+    path.write_bytes(data)
+    before = tree(store)
+    with pytest.raises(Corrupt):
+        withdraw(store, clips=CLIPS[3:4], reason=REASON)
+    assert tree(store) == before and not list(store.glob("versions/new*"))
+
+
+# Folders of strangers.
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(path).chmod(0o644)
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def two(store) -> Path:
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    return store
+
+
+def test_every_kept_file_that_is_flipped_missing_or_a_link_is_found(two, tmp_path):
+    kept = sorted((two / "versions/files").iterdir())
+    assert len(kept) > 5
+    for number, path in enumerate(kept):
+        copy = tmp_path / f"copy-{number}"
+        shutil.copytree(two, copy)
+        place = copy / path.relative_to(two)
+        flip(place)
+        assert verify(copy, hashes=True).problems
+        assert_reads(open_store(copy), is_withdrawn(FIRST_FILM))
+        assert_never_believed(copy)
+        place.unlink()
+        place.symlink_to(path)
+        assert verify(copy).problems or verify(copy, hashes=True).problems
+        assert_never_believed(copy)
+        place.unlink()
+        assert_never_believed(copy)
+
+
+def assert_never_believed(store: Path) -> None:
+    """The first version reads as it was, or not at all."""
+    try:
+        old = open_store(store, version=1)
+        report = verify(old, hashes=True)
+        if not report.problems:
+            assert_reads(old, is_withdrawn())
+            return
+        assert old.matrix("clip").values.shape == (23, 4)
+    except ObygazeError:
+        return
+    assert np.array_equal(old.matrix("clip").values, VALUES["clip"])
+
+
+def test_folders_that_are_links_are_refused(two, tmp_path):
+    outside = tmp_path / "outside"
+    shutil.copytree(two / "versions", outside)
+    shutil.rmtree(two / "versions")
+    (two / "versions").symlink_to(outside)
+    with pytest.raises(FixInput, match="symbolic links"):
+        open_store(two, version=1)
+    before = tree(outside)
+    with pytest.raises(FixInput, match="symbolic links"):
+        withdraw(two, films=[SECOND_FILM], reason=REASON)
+    assert tree(outside) == before
+
+
+def test_a_publication_of_a_stranger_writes_no_file_of_another_name(two, tmp_path):
+    """versions/next of a folder that somebody sent names a file that other programs run."""
+    import json
+
+    withdraw_again = {"films": [SECOND_FILM], "reason": REASON}
+    honest = tmp_path / "honest"
+    shutil.copytree(two, honest)
+    with new_version(honest) as draft:
+        tag = draft.prepared.tag
+        shutil.copytree(draft.prepared.attempt, tmp_path / "attempt")
+    seal = (two / "seal.json").read_bytes()
+    for name in ("../outside", ".git/config", "data.zarr/../../outside", "zarr.py"):
+        store = tmp_path / "hostile"
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(two, store)
+        folder = store / NEXT
+        folder.mkdir()
+        content = b"print('run')"
+        import hashlib
+
+        document = {
+            "format": "obygaze-store",
+            "version": 1,
+            "base": hashlib.sha256(seal).hexdigest(),
+            "seal": [len(seal), hashlib.sha256(seal).hexdigest()],
+            "names": [name],
+            "files": {name: [len(content), hashlib.sha256(content).hexdigest()]},
+        }
+        (folder / f"publication.{tag}").write_bytes(with_checksum(document))
+        (folder / f"seal.{tag}").write_bytes(seal)
+        (folder / f"0.{tag}").write_bytes(content)
+        assert json.loads((folder / f"publication.{tag}").read_bytes())["names"] == [
+            name
+        ]
+        with pytest.raises(ObygazeError):
+            withdraw(store, **withdraw_again)
+        assert not (tmp_path / "outside").exists() and not (store / "zarr.py").exists()
+        assert not (store / ".git").exists()
+        assert_reads(open_store(store), is_withdrawn(FIRST_FILM))
+
+
+def test_an_entry_with_a_changed_past_is_refused(two):
+    """Who writes another reason into the entry of a version cannot give it the listed sha256."""
+    for path in (two / "versions/files").iterdir():
+        data = path.read_bytes()
+        if b'"created"' in data and b"store_version" in data:
+            path.write_bytes(data.replace(b'"created"', b'"CREATED"'))
+    with pytest.raises(Corrupt, match="is damaged"):
+        store_log(two)
+    with pytest.raises(Corrupt, match="is damaged"):
+        open_store(two, version=1)
+    assert_reads(open_store(two), is_withdrawn(FIRST_FILM))
