@@ -22,10 +22,13 @@ COMMANDS = {
         f"{_HERE}.read.diff:diff_stores",
         "Compare two stores: recipes, clips, films, numbers and their formats.",
     ),
-    "log": (f"{_HERE}.read.log:store_log", "List the versions of a store."),
+    "log": (
+        f"{_HERE}.read.log:store_log",
+        "List the versions of a store: what each changed, why, by whom and when.",
+    ),
     "withdraw": (
         f"{_HERE}.write.withdraw:withdraw",
-        "Withdraw clips or films, as a new version.",
+        "Withdraw clips or films from a store, as a new version of it.",
     ),
     "subset": (
         f"{_HERE}.write.edit:subset",
