@@ -1,4 +1,4 @@
-// The film page: the form of a mark.
+// The film page: the form of a mark, and how marks are saved.
 "use strict";
 
 const form = $("mark");
@@ -6,38 +6,88 @@ let mark = {}; // the mark in the form
 let isUnsaved = false;
 let nextStart; // the first picture of the next mark, if this one was ended by a cut
 let nEdits = 0; // changes in the form, to see those that are made while a save runs
+let lastForm = {}; // the state of the form after the last change of it that can be undone
 
 // crypto.randomUUID is missing in pages that came over plain http.
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const newMark = () => fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "", start_frame: nextStart });
 
+const conceptsOf = (one) => [...one.concepts].sort().join("|");
+const isSameMark = (one, other) => conceptsOf(one) === conceptsOf(other)
+  && ["start_frame", "end_frame", "level", "comment"].every((key) => one[key] === other[key]);
+const savedMark = (id) => film.marks.find((one) => one.mark === id);
+
+// ---- the form -----------------------------------------------------------------------------------
+
 function edit(bar) {
-  if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
+  if (bar.mark && !form.hidden && !isUnsaved) fillForm(savedMark(bar.mark) ?? bar);
 }
 
-const choice = (type, name, value, text, title, checked) =>
-  el("label", { title }, el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`);
+const choice = (type, name, value, text, title, checked, key) => el("label", { title },
+  el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`, key && el("kbd", { ariaHidden: "true" }, key));
 
 function fillForm(wanted) {
   mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };
   nextStart = undefined;
   isUnsaved = false;
-  fill($("mark-levels"), el("legend", {}, "Level"), ...Object.keys(page.levels).map((level) =>
-    choice("radio", "level", level, levelText(level), "", level === mark.level)));
-  fill($("mark-concepts"), el("legend", {}, "Concepts"), ...Object.entries(page.concepts).map(([name, meaning]) =>
-    choice("checkbox", "concept", name, name, meaning, mark.concepts.includes(name))));
+  fill($("mark-levels"), el("legend", {}, "Level"), ...Object.keys(page.levels).map((level, number) =>
+    choice("radio", "level", level, levelText(level), "", level === mark.level, LEVEL_KEYS[number])));
+  fill($("mark-concepts"), el("legend", {}, "Concepts"), ...Object.entries(page.concepts).map(([name, meaning], number) =>
+    choice("checkbox", "concept", name, name, meaning, mark.concepts.includes(name), CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`)));
   form.elements.comment.value = mark.comment;
   $("mark-title").textContent = mark.version ? "Change your mark" : "Mark a segment";
   $("mark-file").textContent = page.marks;
   $("mark-delete").hidden = !mark.version;
   $("mark-theirs").hidden = $("mark-mine").hidden = true;
+  lastForm = formState();
   showFrames();
+}
+
+function formState() {
+  const checked = [...form.querySelectorAll("[name=concept]:checked")].map((box) => box.value);
+  const { level, comment } = form.elements;
+  const { newer, ...values } = mark;
+  return { ...values, level: level?.value ?? "", comment: comment.value, concepts: checked, isUnsaved };
+}
+
+function showFormState({ isUnsaved: wasUnsaved, ...state }) {
+  fillForm(state);
+  isUnsaved = wasUnsaved;
+  lastForm = formState();
+  nEdits += 1;
+  keepDraft();
+}
+
+// Something in the form was changed; `text` says what.
+function formChanged(text) {
+  isUnsaved = true;
+  nEdits += 1;
+  keepDraft();
+  noteForm(text);
+}
+
+function noteForm(text = "the form of a mark") {
+  const state = formState();
+  const isSame = isSameMark(state, lastForm) && state.mark === lastForm.mark;
+  if (form.hidden || isSame) return;
+  record({ kind: "form", text, before: lastForm, after: state });
+  lastForm = state;
+}
+
+// The person wants an empty form: what was in it can be taken back.
+function discardMark() {
+  noteForm();
+  const before = formState();
+  if (isUnsaved) forgetDraft(mark.mark);
+  newMark();
+  if (before.isUnsaved) record({ kind: "form", text: "the form of a mark emptied", before, after: formState() });
 }
 
 function showFrames() {
   ["start_frame", "end_frame"].forEach((key, end) => {
+    const isSet = Number.isInteger(mark[key]);
     const place = end ? `before picture ${mark[key] + 1}` : `picture ${mark[key]}`;
-    const text = mark[key] === undefined ? "not set" : `${clock(spanOf(mark[key], mark[key])[end], 2)}, ${place}`;
+    const text = isSet ? `${clock(spanOf(mark[key], mark[key])[end], 2)}, ${place}` : "not set";
     $(key).textContent = text;
   });
   drawSoon();
@@ -61,37 +111,72 @@ function cutHere() {
 function setFrame(key, number) {
   mark[key] = number;
   if (key === "end_frame") nextStart = undefined; // this mark does not end at the cut any more
-  isUnsaved = true;
-  nEdits += 1;
   showFrames();
+  formChanged(key === "end_frame" ? "the end of a mark" : "the start of a mark");
   if (!knowsPictures) markStatus("This browser does not say which picture it shows: compare the picture before you save.");
 }
 
-async function saveMark(changes = {}) {
-  const concepts = [...form.querySelectorAll("[name=concept]:checked")].map((box) => box.value);
-  const { level, comment } = form.elements;
-  Object.assign(mark, { level: level.value, comment: comment.value, concepts });
+// If the form is empty, the mark of the person at this picture.
+function takeMarkHere() {
+  const isEmpty = !mark.version && !isUnsaved;
+  const here = isEmpty && markAt(frame());
+  if (here) fillForm(here);
+}
+
+function chooseLevel(number) {
+  const level = Object.keys(page.levels)[number];
+  if (!level) return;
+  takeMarkHere();
+  form.querySelectorAll("[name=level]")[number].checked = true;
+  formChanged(`level ${level}`);
+  markStatus(`Level ${levelText(level)}. Enter saves the mark.`);
+}
+
+function switchConcept(number) {
+  const name = Object.keys(page.concepts)[number];
+  if (!name) return tell("No concept has this key.");
+  takeMarkHere();
+  const box = form.querySelectorAll("[name=concept]")[number];
+  box.checked = !box.checked;
+  formChanged(`concept ${name}`);
+  markStatus(`${name}: ${box.checked ? "marked" : "not marked"}. Enter saves the mark.`);
+}
+
+// ---- save ---------------------------------------------------------------------------------------
+
+const post = (name, value) => send(`api/${name}`,
+  { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
+
+const saveMark = (wanted = {}) => inTurn(() => saveForm(wanted));
+
+async function saveForm(wanted) {
+  const state = formState();
+  Object.assign(mark, { level: state.level, comment: state.comment, concepts: state.concepts });
   const needed = { start_frame: "its start", end_frame: "its end", level: "its level" };
   const missing = Object.keys(needed).filter((key) => (mark[key] ?? "") === "").map((key) => needed[key]);
   if (missing.length) return markStatus(`Not saved: choose ${missing.join(" and ")}.`);
   if (mark.end_frame < mark.start_frame) return markStatus("Not saved: it ends before it starts.");
   markStatus("Saving ...");
   isUnsaved = true;
-  const edits = nEdits, saved = mark;
+  const edits = nEdits, saved = mark, before = mark.newer === undefined ? savedMark(mark.mark) : mark.newer;
   try {
-    const body = JSON.stringify({ ...mark, ...changes });
-    const answer = await send("api/mark", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+    const answer = await post("mark", { ...mark, newer: undefined, ...wanted });
     const reply = await answer.json();
     if (answer.status === 409) return await refuse(reply.newer);
     if (!answer.ok) throw new Error(answer.status === 507 ? "the disk is full" : reply.error);
-    markStatus(`${reply.deleted ? "Deleted" : "Saved"} at ${new Date().toLocaleTimeString()}.`);
-    if (saved !== mark) return await refreshMarks(); // another mark is in the form by now
-    if (edits === nEdits || reply.deleted) newMark();
+    markStatus(`Saved at ${new Date().toLocaleTimeString()}.`);
+    forgetDraft(reply.mark);
+    forgetFormChanges(reply.mark);
+    takeMarks([reply]);
+    const pair = { before: before ?? null, after: savedMark(reply.mark) };
+    if (pair.after) record({ kind: "marks", text: before ? "a changed mark" : "a new mark", pairs: [pair] });
+    if (saved !== mark) return; // another mark is in the form by now
+    if (edits === nEdits) newMark();
     else {
-      Object.assign(mark, { version: reply.version, state: reply.state });
+      Object.assign(mark, { version: reply.version, state: reply.state, newer: undefined });
       markStatus("Saved as it was when you pressed Save. What you changed since is not saved yet.");
+      keepDraft();
     }
-    await refreshMarks();
   } catch (error) {
     markStatus(`Not saved: ${error.message}. The mark stays in this form; press Save again.`);
   }
@@ -99,22 +184,50 @@ async function saveMark(changes = {}) {
 
 // Another window was faster; or it was this one, and the answer was lost.
 async function refuse(newer) {
-  const concepts = (one) => [...one.concepts].sort().join("|");
-  const isSame = newer && concepts(newer) === concepts(mark)
-    && ["start_frame", "end_frame", "level", "comment"].every((key) => newer[key] === mark[key]);
-  if (isSame) newMark();
-  else $("mark-theirs").hidden = $("mark-mine").hidden = false;
-  mark.newer = newer;
+  const isSame = newer && isSameMark(newer, mark);
+  if (isSame) {
+    forgetDraft(mark.mark);
+    newMark();
+  } else $("mark-theirs").hidden = $("mark-mine").hidden = false;
+  mark.newer = isSame ? undefined : newer;
   markStatus(isSame ? "It was saved before." : newer
     ? `Not saved: another window changed this mark to ${levelText(newer.level)}, pictures ${newer.start_frame} to ${newer.end_frame} (both are part of it), “${newer.comment}”.`
     : "Not saved: another window deleted this mark.");
   await refreshMarks();
 }
 
+// Save pairs of marks, from one state to another, all or none; null is no mark.
+async function putMarks(pairs) {
+  const wanted = pairs.map(({ from, to }) => {
+    const now = savedMark((from ?? to).mark);
+    const isKnown = now && from ? isSameMark(now, from) : !now && !from;
+    if (!isKnown) throw new Error("Nothing is changed: this mark was changed since, in another window or by hand.");
+    return { ...(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
+  });
+  const answer = await post("marks", { changes: wanted });
+  const reply = await answer.json();
+  if (answer.status === 409) await refreshMarks();
+  if (!answer.ok) throw new Error(answer.status === 507 ? "Not saved: the disk is full." : `Not saved: ${messageOf(reply)}`);
+  takeMarks(reply);
+}
+
+// Put marks, as the program has them now, into the film that is shown.
+function takeMarks(saved) {
+  const ofFilm = saved.filter((one) => one.movie_id === film?.id);
+  const ids = new Set(ofFilm.map((one) => one.mark));
+  film.marks = film.marks.filter((one) => !ids.has(one.mark));
+  for (const { deleted, ...state } of ofFilm) {
+    if (!deleted) film.marks.push(state);
+    if (state.mark === mark.mark && !isUnsaved) deleted ? newMark() : fillForm(state);
+  }
+  makeLanes();
+  tick();
+}
+
 // The form, if marks have a place and the table can be read; and the rows of the table that are no marks.
 function showMarking() {
   const canMark = page.annotator && !page.queue && film.rate && film.unknown.length === 0 && !film.cannot_mark;
-  $("mark").hidden = $("watched").hidden = !canMark;
+  $("mark").hidden = $("watched").hidden = $("edits").hidden = !canMark;
   if (canMark) showWatched();
   const badRows = page.annotator ? film.bad_rows ?? [] : [];
   $("bad-rows").hidden = badRows.length === 0;
@@ -136,18 +249,71 @@ async function refreshMarks() {
   tick();
 }
 
+// ---- drafts: what is in the form outlives this window --------------------------------------------
+
+let isDraftKept = true;
+let draftTimer;
+
+function keepDraft() {
+  isDraftKept = false;
+  clearTimeout(draftTimer);
+  draftTimer = setTimeout(() => guarded(sendDraft), 400);
+}
+
+async function sendDraft() {
+  clearTimeout(draftTimer);
+  const { isUnsaved: hasDraft, ...state } = formState();
+  const edits = nEdits;
+  const sent = { movie_id: mark.movie_id, mark: mark.mark, form: hasDraft ? state : null };
+  const body = JSON.stringify(sent);
+  const answer = await send("api/draft", { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body });
+  if (!answer.ok) throw new Error(`The draft of this mark is not kept: ${messageOf(await answer.json())}`);
+  if (edits === nEdits) isDraftKept = true;
+}
+
+function forgetDraft(id) {
+  clearTimeout(draftTimer);
+  isDraftKept = true;
+  guarded(() => post("draft", { movie_id: film.id, mark: id, form: null }));
+}
+
+// Put the latest draft of the film into the form.
+function openDraft() {
+  const draft = (film.drafts ?? [])[0];
+  if (form.hidden || isUnsaved || !draft) return;
+  const { form: state, mark: id, when } = draft;
+  const saved = savedMark(id);
+  if (saved && isSameMark(saved, state)) return forgetDraft(id);
+  fillForm({ ...state, mark: id, version: state.version ?? 0, state: state.state || undefined,
+    start_frame: state.start_frame ?? undefined, end_frame: state.end_frame ?? undefined });
+  isUnsaved = true;
+  lastForm = formState();
+  markStatus(`This is your draft of ${new Date(when).toLocaleString()}: it is not saved yet.`);
+}
+
 form.addEventListener("submit", (event) => (event.preventDefault(), saveMark()));
-form.addEventListener("input", () => ((isUnsaved = true), (nEdits += 1)));
-$("mark-new").onclick = newMark;
-$("mark-delete").onclick = () => saveMark({ deleted: true });
+form.addEventListener("input", () => {
+  isUnsaved = true;
+  nEdits += 1;
+  keepDraft();
+});
+form.addEventListener("change", ({ target }) => noteForm(target.name === "comment" ? "a comment" : `${target.name} ${target.value}`));
+$("mark-new").onclick = discardMark;
+$("mark-delete").onclick = () => press("Delete");
 $("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0, state: mark.newer?.state });
-$("mark-theirs").onclick = () => (mark.newer ? fillForm(mark.newer) : newMark());
+$("mark-theirs").onclick = () => {
+  forgetDraft(mark.mark);
+  if (mark.newer) fillForm(mark.newer);
+  else newMark();
+};
 $("set-aside").onclick = () => guarded(async () => {
-  const answer = await send("api/set-aside", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+  const answer = await post("set-aside", {});
   const reply = await answer.json();
   if (!answer.ok) throw new Error(messageOf(reply));
   await refreshMarks();
   tell(`These rows are in ${reply.path} now.`);
 });
-addEventListener("beforeunload", (event) => isUnsaved && event.preventDefault());
+addEventListener("beforeunload", (event) => isUnsaved && !isDraftKept && event.preventDefault());
+addEventListener("pagehide", () => isUnsaved && !isDraftKept && guarded(sendDraft));
 addEventListener("focus", () => guarded(refreshMarks));
+setInterval(() => isUnsaved && !isDraftKept && guarded(sendDraft), 5000);

@@ -26,11 +26,16 @@ function now() {
   return number === null ? film.at : Math.max(film.times.get(piece.key)[number] - piece.offset, 0) + piece.start;
 }
 
-// The number of the picture that is shown, in the film.
-function frame() {
-  const piece = film.piece, number = numberAt(piece, film.at);
-  return number === null ? Math.floor(film.at * film.rate + EPS) : piece.frame + number - numberAt(piece, piece.start);
+// The number, in the film, of the picture that a piece shows at a time.
+function frameOf(piece, time) {
+  const number = numberAt(piece, time);
+  return number === null ? Math.floor(time * film.rate + EPS) : piece.frame + number - numberAt(piece, piece.start);
 }
+
+// The number of the picture that is shown, in the film.
+const frame = () => frameOf(film.piece, film.at);
+
+const frameAt = (time) => frameOf(pieceAt(time), time);
 
 async function loadTimes(piece) {
   if (exported || film.times.has(piece.key)) return;
@@ -60,7 +65,7 @@ function seek(time) {
     if (piece.refused && number !== null) $("still").src = `still/${piece.key}?picture=${number}`;
   }
   const left = film.at * film.scale - $("scroll").scrollLeft, width = $("scroll").clientWidth;
-  if (left < 0 || left > width) $("scroll").scrollLeft += left - width / 3;
+  if (!drag && (left < 0 || left > width)) $("scroll").scrollLeft += left - width / 3;
   tick();
 }
 
@@ -99,7 +104,7 @@ function watchPictures(_, { mediaTime }) {
     presented = { piece, local: mediaTime - originOf(piece) };
     if (!video.paused && !video.seeking) {
       film.at = timeOfPresented();
-      noteWatched(frame());
+      if (!isLooped(now())) noteWatched(frame());
       showTime();
     }
   }
@@ -146,6 +151,7 @@ function show(piece) {
   film.piece = piece;
   const plays = piece && !piece.refused, source = plays ? `media/${piece.key}` : "";
   video.hidden = !plays;
+  showPlayer();
   $("still").hidden = !piece?.refused;
   $("refused").textContent = plays ? "" : exported ? "This page was exported without videos."
     : !piece ? "There is no video for this part of the film."
@@ -162,6 +168,7 @@ function show(piece) {
 function showTime() {
   $("time").textContent = clock(now(), 3);
   $("picture").textContent = film.rate ? `picture ${frame()}` : "";
+  showPosition();
   drawSoon();
 }
 
@@ -182,6 +189,7 @@ function follow() {
   // At the end of a piece the clock is ahead of the picture.
   const clockTime = video.currentTime - originOf(piece) - piece.offset + piece.start;
   if (!video.paused && presented?.piece !== piece) followClock();
+  if (isLooped(clockTime)) return;
   const next = film.pieces[film.pieces.indexOf(piece) + 1];
   if (next && (video.ended || clockTime >= piece.end - EPS)) {
     film.plays = true;
@@ -223,6 +231,7 @@ async function openFilm(id, time) {
     film = { ...made, times: new Map(), origins: new Map(), at: time };
     video.removeAttribute("src");
     nextStart = undefined; // it is a picture of the film before
+    loop = null;
     newMark();
   }
   const { run, blind } = page;
@@ -238,7 +247,9 @@ async function openFilm(id, time) {
     blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
   $("next-error").hidden = !isScored;
   showMarking();
+  openDraft();
   makeLanes();
   seek(time);
+  showPlayer();
   return true;
 }

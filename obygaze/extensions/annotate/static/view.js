@@ -8,7 +8,10 @@ async function route() {
   if (isQueue) for (const [key, value] of Object.entries(await placeInQueue())) asked.set(key, value);
   const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
   const isLeft = film && name === "film" && asked.get("film") !== film.id;
-  if (isLeft && isUnsaved && !confirm("Your mark is not saved. Leave it?")) return history.back();
+  if (isLeft && isUnsaved && !isDraftKept) {
+    const isKept = await sendDraft().then(() => true, () => false);
+    if (!isKept && !confirm("Your mark is not saved, and no draft of it is kept. Leave it?")) return history.back();
+  }
   if (name !== "film") video.pause();
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
   $("film-choice").value = asked.get("film") ?? "";
@@ -68,6 +71,7 @@ $("concept-source").onchange = () => makeLanes();
 $("skip").onclick = (event) => (event.preventDefault(), $("main").focus());
 $("scroll").addEventListener("scroll", drawSoon, { passive: true });
 $("canvas").onclick = (event) => {
+  if (wasDragged) return;
   const time = (event.offsetX + $("scroll").scrollLeft) / film.scale;
   const lane = film.lanes.find((one) => event.offsetY >= one.y && event.offsetY < one.y + one.height);
   const bar = lane && barsAt(lane, time).at(-1);
@@ -83,6 +87,7 @@ guarded(async () => {
   page = await load("overview");
   $("to-queue").hidden = !page.queue;
   if (page.queue && !location.hash) history.replaceState(null, "", address({ queue: "" }));
+  readChanges();
   await chooseModel(page.run?.named ?? null);
   await readPage();
   await route();

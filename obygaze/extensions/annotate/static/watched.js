@@ -31,14 +31,27 @@ async function sendWatched() {
   }
 }
 
-async function postWatched(id, stretches) {
-  const body = JSON.stringify({ movie_id: id, stretches });
+// Add stretches to what was watched, or (`removed`) take them back.
+async function postWatched(id, stretches, removed = false) {
+  const body = JSON.stringify({ movie_id: id, stretches, removed });
   const answer = await send("api/watched", { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body });
   const reply = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(messageOf(reply)), { isRefused: answer.status < 500 });
   if (film?.id !== id) return;
   film.watched = reply;
   showWatched();
+}
+
+// The stretches from picture 0 to the last one that are in none of those given, which are in order.
+function notIn(stretches, last) {
+  const others = [];
+  let next = 0;
+  for (const [start, end] of stretches) {
+    if (start > next) others.push([next, start - 1]);
+    next = end + 1;
+  }
+  if (next <= last) others.push([next, last]);
+  return others;
 }
 
 function showWatched() {
@@ -48,10 +61,13 @@ function showWatched() {
   if (film.lanes) makeLanes();
 }
 
-$("watched-all").onclick = () => guarded(async () => {
-  await postWatched(film.id, [[0, Math.max(0, Math.round(film.end * film.rate) - 1)]]);
+$("watched-all").onclick = () => guarded(() => inTurn(async () => {
+  const added = notIn(film.watched, lastPicture());
+  if (!added.length) return tell("You have watched all of this film already.");
+  await postWatched(film.id, added);
+  record({ kind: "watched", text: "all of the film watched", stretches: added });
   tell("All of the film counts as watched: time without marks is EN.");
-});
+}));
 setInterval(() => unsent.length && video.paused && guarded(sendWatched), 1000);
 setInterval(() => unsent.length && guarded(sendWatched), 5000);
 addEventListener("pagehide", () => unsent.length && guarded(sendWatched));

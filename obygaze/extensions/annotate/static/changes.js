@@ -1,0 +1,100 @@
+// The film page: what was changed, in order, so that all of it can be undone and redone.
+"use strict";
+
+// A change is data: its kind, its film, a text, and what there was before and after it. Its inverse is
+// the same with before and after exchanged.
+const MOST_CHANGES = 1000;
+let changes = [];
+let nDone = 0; // the changes after these were undone
+
+// How a change of each kind goes from one of its states ("before", "after") to the other.
+const APPLY = {
+  marks: ({ pairs }, from, to) => putMarks(pairs.map((pair) => ({ from: pair[from], to: pair[to] }))),
+  form: (change, from, to) => showFormState(change[to]),
+  watched: ({ film: id, stretches }, from, to) => postWatched(id, stretches, to === "before"),
+};
+
+// Tasks that change something run one after another: the second undo starts where the first one ended.
+let lastTask = Promise.resolve();
+function inTurn(task) {
+  const done = lastTask.then(task);
+  lastTask = done.catch(() => null);
+  return done;
+}
+
+function record(change) {
+  changes.length = nDone;
+  changes.push({ film: film.id, ...change });
+  if (changes.length > MOST_CHANGES) changes.shift();
+  nDone = changes.length;
+  keepChanges();
+}
+
+// Forget the steps that led to a mark in the form: it is saved now, and undone as a whole.
+function forgetFormChanges(id) {
+  const isOther = (change) => change.kind !== "form" || change.after.mark !== id;
+  nDone = changes.slice(0, nDone).filter(isOther).length;
+  changes = changes.filter(isOther);
+  keepChanges();
+}
+
+const undo = () => inTurn(async () => {
+  noteForm();
+  const change = changes[nDone - 1];
+  if (!change) return tell("There is nothing to undo.");
+  await goTo(change);
+  await APPLY[change.kind](change, "after", "before");
+  nDone -= 1;
+  keepChanges();
+  tell(`Undone: ${change.text}.`);
+});
+
+const redo = () => inTurn(async () => {
+  const change = changes[nDone];
+  if (!change) return tell("There is nothing to do again.");
+  await goTo(change);
+  await APPLY[change.kind](change, "before", "after");
+  nDone += 1;
+  keepChanges();
+  tell(`Done again: ${change.text}.`);
+});
+
+// Show the film of a change: what is undone should be seen.
+async function goTo({ film: id, pairs }) {
+  if (id !== film?.id || $("film").hidden) {
+    history.pushState(null, "", address({ film: id }));
+    await route();
+  }
+  const changed = pairs?.[0].before ?? pairs?.[0].after;
+  if (changed && !isVisible(changed)) seek(spanOf(changed.start_frame, changed.end_frame)[0] + EPS);
+}
+
+// Changes stay when the page is loaded again in this tab.
+const changesName = () => `changes ${page.marks}`;
+
+function keepChanges() {
+  showUndo();
+  try {
+    sessionStorage.setItem(changesName(), JSON.stringify({ changes, nDone }));
+  } catch {
+    // Without this storage, only this page knows what can be undone.
+  }
+}
+
+function readChanges() {
+  if (!page.annotator) return;
+  try {
+    ({ changes, nDone } = JSON.parse(sessionStorage.getItem(changesName())) ?? { changes, nDone });
+  } catch {
+    [changes, nDone] = [[], 0];
+  }
+  showUndo();
+}
+
+function showUndo() {
+  const [last, next] = [changes[nDone - 1], changes[nDone]];
+  $("undo").disabled = !last;
+  $("redo").disabled = !next;
+  $("undo").textContent = last ? `Undo: ${last.text}` : "Undo";
+  $("redo").textContent = next ? `Redo: ${next.text}` : "Redo";
+}
