@@ -32,6 +32,7 @@ SCRIPTS = (
     "changes",
     "marks",
     "edits",
+    "tracks",
     "queue",
     "keys",
     "view",
@@ -86,6 +87,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         "map/": partial(of_clip, media.map_sheet, "image/png"),
         "still/": partial(of_video, media.still, "image/jpeg"),
         "times/": partial(of_video, media.times, "application/octet-stream"),
+        "sound/": partial(of_video, media.loudness, "application/octet-stream"),
         "media/": partial(of_video, media.playable, ""),
         "subtitles/": partial(of_video, media.subtitles, "text/vtt; charset=utf-8"),
     }
@@ -124,7 +126,8 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         "maps": maps,
     }
     content |= {
-        f"film {film}": {**site.film(film), "pieces": []} for film in site.films
+        f"film {film}": {**site.film(film), "pieces": [], "subtitles": []}
+        for film in site.films
     }
     n_cells = len((content["overview"]["run"] or {"cells": []})["cells"])
     content |= {f"scores {cell}": site.scores(cell) for cell in range(n_cells)}

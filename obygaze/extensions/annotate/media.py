@@ -5,6 +5,7 @@ original at the same times, so that a picture has the same number in both. It is
 hash of the original, and is only seen when it is whole.
 """
 
+import html
 import io
 import math
 import re
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from obygaze.extensions.annotate.film_segments import plain
 from obygaze_features.core.console import Progress, ProgressBars
 from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
@@ -53,6 +55,9 @@ AUDIO_CODECS = {"aac", "mp3", "opus", "vorbis", "flac"}
 MOST_LINES = 720
 TICK = Fraction(1, 90_000)
 MP4 = {"movflags": "faststart", "video_track_timescale": str(TICK.denominator)}
+SOUND_STEPS = 20  # loudness is given so many times a second
+CUE_CLOCK = r"(?:(\d+):)?(\d{1,2}):(\d{1,2}[.]\d{1,3})"
+CUE_TIMES = re.compile(rf"\s*{CUE_CLOCK}\s+-->\s+{CUE_CLOCK}")
 X264 = {"preset": "veryfast", "crf": "23", "g": "48"}
 
 
@@ -62,6 +67,7 @@ class MediaFacts(NamedTuple):
     duration_s: float = 0.0
     rate: float = 0.0
     refused: str = ""
+    has_sound: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,7 @@ class Media:
             "key": self.names.index(name),
             "refused": refused,
             "subtitles": subtitles,
+            "has_sound": facts.has_sound,
         }
 
     def make_proxies(self, bars: ProgressBars) -> None:
@@ -146,11 +153,42 @@ class Media:
             self._subtitle_files(name)[0]
             .read_bytes()
             .decode("utf-8-sig", errors="replace")
+            .replace("\r\n", "\n")
         )
         # SubRip differs in the first line and in its times.
         if not text.startswith("WEBVTT"):
             text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
         return text.encode("utf-8")
+
+    def cues(self, name: str) -> list[dict[str, Any]]:
+        """Return the subtitles of a video: start and end in it in seconds, and the text."""
+        if not self._subtitle_files(name):
+            return []
+        cues = []
+        for block in re.split(r"\n{2,}", self.subtitles(name).decode("utf-8")):
+            lines = block.replace("\r", "").split("\n")
+            timed = [number for number, line in enumerate(lines) if "-->" in line]
+            if not timed:
+                continue
+            # A cue that browsers do not show either is no cue.
+            match = CUE_TIMES.match(lines[timed[0]])
+            if match is None:
+                continue
+            cells = match.groups(default="0")
+            spoken = " ".join(lines[timed[0] + 1 :])
+            text = html.unescape(re.sub(r"<[^>]*>", "", spoken))
+            start_s = _clock_s(cells[:3])
+            end_s = _clock_s(cells[3:])
+            if end_s > start_s and text.strip():
+                cues.append({"start": start_s, "end": end_s, "text": plain(text)})
+        return cues
+
+    def loudness(self, name: str) -> bytes:
+        """Return the loudest sample of each twentieth of a second, 0 to 255 of full scale."""
+        with _LOCK:
+            index = film_index(self.path(name), self.workspace.folder("indexes"))[0]
+        end_s = float(index.times_s[-1] + index.last_s)
+        return loudest_samples(self.path(name), index.origin_s, end_s)
 
     def times(self, name: str) -> bytes:
         """Return the times of the pictures of a video in seconds, as float64.
@@ -224,6 +262,11 @@ def _jpeg(picture: NDArray[np.uint8]) -> bytes:
     return data.getvalue()
 
 
+def _clock_s(cells: Sequence[str]) -> float:
+    hours, minutes, seconds = cells
+    return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
 @lru_cache(maxsize=4096)
 def media_facts(path: Path) -> MediaFacts:
     """Return the facts in the header of a video; BadVideo if it cannot be opened."""
@@ -243,7 +286,43 @@ def media_facts(path: Path) -> MediaFacts:
             if codec_of_track not in AUDIO_CODECS
         ]
         rate = float(stream.guessed_rate or stream.average_rate or 0)
-        return MediaFacts((container.duration or 0) / 1e6, rate, ", ".join(refused))
+        has_sound = bool(codecs_of_sound)
+        length_s = (container.duration or 0) / 1e6
+        return MediaFacts(length_s, rate, ", ".join(refused), has_sound)
+
+
+@lru_cache(maxsize=64)
+def loudest_samples(path: Path, origin_s: float, end_s: float) -> bytes:
+    """Return the loudest sample of the first sound in each twentieth of a second, 0 to 255.
+
+    255 is full scale. It is empty without sound, and ends where the sound is damaged.
+
+    Args:
+        path: The video.
+        origin_s: The time in the file at which the pictures begin.
+        end_s: Where the pictures end; sound after it is not part of the film.
+    """
+    n_steps = math.ceil(end_s * SOUND_STEPS)
+    loudest = bytearray()
+    with open_video(path) as (container, _):
+        if not container.streams.audio:
+            return b""
+        as_integers = av().AudioResampler(format="s16")
+        with suppress(av().FFmpegError):
+            for frame in container.decode(container.streams.audio[0]):
+                if frame.time is None:
+                    continue
+                start_s = frame.time - origin_s
+                length_s = frame.samples / frame.sample_rate
+                first = max(0, int(start_s * SOUND_STEPS))
+                last = min(math.ceil((start_s + length_s) * SOUND_STEPS), n_steps)
+                loudest += bytes(max(0, last - len(loudest)))
+                for part in as_integers.resample(frame):
+                    samples = np.abs(part.to_ndarray().astype(np.int32))
+                    peak = min(int(samples.max(initial=0)) >> 7, 255)
+                    for step in range(first, last):
+                        loudest[step] = max(loudest[step], peak)
+    return bytes(loudest)
 
 
 def proxy_path(video: Path, folder: Path) -> Path:

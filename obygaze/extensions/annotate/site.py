@@ -31,6 +31,7 @@ from obygaze.extensions.annotate.decisions import (
     scores_of,
 )
 from obygaze.extensions.annotate.drafts import DraftTable
+from obygaze.extensions.annotate.lanes import NumberLane, read_lanes
 from obygaze.extensions.annotate.marks import (
     NAME,
     SHOTS,
@@ -103,6 +104,7 @@ class Site:
     maps: Store | None = None
     weights: str | None = None
     segments: Sequence[Segment] = ()
+    lanes: Sequence[NumberLane] = ()
     marks: MarkTable | None = None
     blind: bool = False
     queue: Sequence[QueuedClip] = ()
@@ -188,6 +190,17 @@ class Site:
             "pieces": pieces,
             "segments": segments,
             "shots": shots,
+            "subtitles": self._subtitles(axis["pieces"]),
+            "numbers": [
+                {
+                    "name": lane.name,
+                    "low": lane.low,
+                    "high": lane.high,
+                    "bars": lane.bars[film],
+                }
+                for lane in self.lanes
+                if film in lane.bars
+            ],
             "marks": marks,
             "bad_rows": bad_rows,
             "cannot_mark": cannot_mark,
@@ -642,6 +655,32 @@ class Site:
             if NAME.fullmatch(name) and name != SHOTS:
                 tables.append(path)
         return tables
+
+    def _subtitles(self, pieces: Sequence[Document]) -> list[Document]:
+        """Return the subtitles of a film in order, on its axis and within its pieces."""
+        subtitles = []
+        for piece in pieces:
+            shift_s = piece["start"] - piece["offset"]
+            for cue in self.media.cues(piece["video"]):
+                start_s = max(cue["start"] + shift_s, piece["start"])
+                end_s = min(cue["end"] + shift_s, piece["end"])
+                if start_s < end_s:
+                    text = cue["text"]
+                    subtitles.append({"start": start_s, "end": end_s, "text": text})
+        return sorted(subtitles, key=lambda cue: (cue["start"], cue["end"]))
+
+    def with_lanes(self, paths: Iterable[Path]) -> Site:
+        """Return the page with a lane for each column of numbers of these tables."""
+        rates = {film: float(self.rate(film) or 0) for film in self.films}
+        spans_of_clips = {}
+        for film, clips in self.films.items():
+            axis = lay_out(clips, self._length, rates[film])
+            for clip_id, span in axis["spans"].items():
+                spans_of_clips[clip_id] = (film, span)
+        lanes: list[NumberLane] = []
+        for path in paths:
+            lanes += read_lanes(path, rates, spans_of_clips)
+        return replace(self, lanes=lanes)
 
     def _shots(self, film: str) -> list[tuple[int, int]]:
         """Return the shots of a film, first and last frame: `segments/MANIFEST.shots.csv`."""

@@ -40,6 +40,10 @@ def open_site(
     model: PathLike | None = None,
     maps: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     segments: Annotated[PathLike | None, Option(exists="file")] = None,
+    lane: Annotated[
+        PathLike | Sequence[PathLike],
+        Option(metavar="FILE", is_repeated=True, exists="file"),
+    ] = (),
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
     blind: Annotated[bool, Option(group="Annotate")] = False,
     queue: Annotated[
@@ -66,12 +70,14 @@ def open_site(
         model: Explain the decisions of this saved bottleneck.
         maps: Show these maps of `explain` with each clip.
         segments: Show the segments of this CSV, too.
+        lane: Show the columns of numbers of this table on the time line: CSV or .xlsx.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others.
         queue: Judge clips one by one: random, uncertain, disagreed, diverse, or several of these.
         suggest: --queue: the model of --run whose decisions are shown for a random half.
         workspace: The workspace, if it is not the current one.
     """
+    from obygaze.extensions.annotate.labels import table_names
     from obygaze.extensions.annotate.marks import MarkTable
     from obygaze.extensions.annotate.queue import ORDERS
     from obygaze.extensions.annotate.site import Site
@@ -118,6 +124,7 @@ def open_site(
         model=model,
         maps=maps,
         segments=segments,
+        lanes=[Path(name) for name in table_names(lane)],
     )
     if not orders:
         return complete
@@ -134,6 +141,7 @@ def _with_predictions(
     model: PathLike | None,
     maps: PathLike | None,
     segments: PathLike | None,
+    lanes: Sequence[Path],
 ) -> Site:
     """Return a page with what models, maps and other annotators say of its clips."""
     from obygaze.extensions.annotate.decisions import Explainer
@@ -155,6 +163,8 @@ def _with_predictions(
                 hint="a model of obygaze train pcbm-lr, and the store of its features",
             )
         explainer = Explainer(saved, features, site.manifest)
+    if lanes:
+        site = site.with_lanes(lanes)
     drawn = open_store(maps, workspace=root) if maps else None
     if drawn:
         map_names(drawn)  # raises an error for another kind of store

@@ -1,7 +1,7 @@
 // The film page: the lanes of a film.
 "use strict";
 
-const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12 };
+const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, numbers: 40 };
 const COLORS = { watched: "#9aa7b0", found: MODEL, gap: "#e6c9c9", concept: "#7d8f74" };
 const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
 const TOP = 20, GAP = 5; // above all lanes, for the time, and below each
@@ -17,6 +17,7 @@ function spanOf(first, last) {
 function makeLanes() {
   const lanes = [], groups = new Map();
   const add = (kind, name, bars, label = name) => bars.length && lanes.push(laneOf(kind, name, bars, label));
+  film.added = lanes;
   const group = (name, bar) => (groups.get(name) ?? groups.set(name, []).get(name)).push(bar);
   const framed = (one) => {
     const [start, end] = spanOf(one.start_frame, one.end_frame);
@@ -36,6 +37,7 @@ function makeLanes() {
   add("found", "found", inARow(clips), "found by the model");
   add("score", "score", clips.filter((clip) => clip.score !== undefined), `score, line at ${model && cutOff()}`);
   add("gap", "no features", clips.filter((clip) => clip.missing));
+  addTracks(add);
   const source = conceptSource(lanes.filter((lane) => lane.kind === "level"));
   for (const name of Object.keys(page.concepts)) {
     const bars = (source?.bars ?? []).filter((bar) => bar.concepts.includes(name));
@@ -119,11 +121,16 @@ function draw() {
   drawTimes(g, x, from, to);
   for (const lane of film.lanes) {
     let last = -9;
+    const drawAll = { sound: drawSound, numbers: drawNumbers }[lane.kind];
+    if (drawAll) {
+      drawAll(g, lane, x, from, to, width);
+      continue;
+    }
     for (let i = countUpTo(lane.reach, from); i < lane.bars.length && lane.bars[i].start < to; i++) {
       const left = Math.max(x(lane.bars[i].start), -2), right = Math.min(x(lane.bars[i].end), width + 2);
       if (right < last + 0.5 && right - left < 1) continue; // within the pixel of the bar before
       last = right;
-      const drawBar = { score: drawScore, level: drawLevel }[lane.kind] ?? drawPlain;
+      const drawBar = { score: drawScore, level: drawLevel, subtitles: drawSubtitle }[lane.kind] ?? drawPlain;
       drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5), i);
     }
   }
@@ -189,6 +196,9 @@ function describe(lane, bar) {
     shots: () => `shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
     found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
+    sound: () => describeSound(bar),
+    subtitles: () => `subtitle: ${bar.text}`,
+    numbers: () => describeNumber(lane, bar),
     gap: () => `no features: ${bar.missing}`,
     concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
     level: () => `${bar.id ? `clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,

@@ -157,6 +157,7 @@ function show(piece) {
     : !piece ? "There is no video for this part of the film."
     : `Browsers do not play this video (${piece.refused}), so single pictures are shown. obygaze view --proxy makes a copy that plays.`;
   if (piece) loadTimes(piece);
+  if (piece) guarded(() => loadSound(piece));
   if ((video.getAttribute("src") ?? "") === source) return;
   video.replaceChildren();
   if (!source) return video.removeAttribute("src");
@@ -228,7 +229,7 @@ async function openFilm(id, time) {
     const made = await load("film", { film: id });
     if (opened !== nOpened) return false;
     presented = null;
-    film = { ...made, times: new Map(), origins: new Map(), at: time };
+    film = { ...made, times: new Map(), origins: new Map(), sounds: new Map(), at: time };
     video.removeAttribute("src");
     nextStart = undefined; // it is a picture of the film before
     loop = null;
@@ -248,6 +249,7 @@ async function openFilm(id, time) {
   $("next-error").hidden = !isScored;
   showMarking();
   openDraft();
+  prepareSearch();
   makeLanes();
   seek(time);
   showPlayer();
