@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Store as Store
     from obygaze_features.store.read.reader import open_store as open_store
     from obygaze_features.store.read.segments import Segments as Segments
+    from obygaze_features.store.read.uses import store_uses as store_uses
     from obygaze_features.store.read.verify import verify as verify
     from obygaze_features.store.remote.fetch import pull as pull
     from obygaze_features.store.remote.fetch import unpack as unpack
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.edit import subset as subset
     from obygaze_features.store.write.licence import state_licence as state_licence
     from obygaze_features.store.write.licence import store_licence as store_licence
+    from obygaze_features.store.write.purge import purge as purge
     from obygaze_features.store.write.withdraw import NewVersion as NewVersion
     from obygaze_features.store.write.withdraw import withdraw as withdraw
     from obygaze_features.store.write.writer import StoreWriter as StoreWriter
@@ -77,12 +79,14 @@ else:
             "open_store",
         ),
         "obygaze_features.store.read.segments": ("Segments",),
+        "obygaze_features.store.read.uses": ("store_uses",),
         "obygaze_features.store.read.verify": ("verify",),
         "obygaze_features.store.remote.fetch": ("pull", "unpack"),
         "obygaze_features.store.remote.send": ("pack", "push"),
         "obygaze_features.store.write.create": ("create_store",),
         "obygaze_features.store.write.edit": ("merge", "subset"),
         "obygaze_features.store.write.licence": ("state_licence", "store_licence"),
+        "obygaze_features.store.write.purge": ("purge",),
         "obygaze_features.store.write.withdraw": ("NewVersion", "withdraw"),
         "obygaze_features.store.write.writer": ("StoreWriter",),
     }

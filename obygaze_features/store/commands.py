@@ -30,6 +30,14 @@ COMMANDS = {
         f"{_HERE}.write.withdraw:withdraw",
         "Withdraw clips or films from a store, as a new version of it.",
     ),
+    "purge": (
+        f"{_HERE}.write.purge:purge",
+        "Make a store in which the features of withdrawn clips are nowhere.",
+    ),
+    "uses": (
+        f"{_HERE}.read.uses:store_uses",
+        "List the runs, models and predictions of the workspace that used withdrawn clips.",
+    ),
     "subset": (
         f"{_HERE}.write.edit:subset",
         "Make a store of some clips or arrays of another.",

@@ -276,6 +276,23 @@ def runs_of_rows(rows: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """The version of a store in whose place a store without withdrawn features was made.
+
+    Args:
+        store_sha256: The sha256 of its store.json.
+        seal_sha256: The sha256 of its seal.
+        version: Its number.
+        reason: Why.
+    """
+
+    store_sha256: str
+    seal_sha256: str
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class LicenceStatement:
     """A licence and a citation that were stated for a store: when, and by which software."""
 
@@ -312,6 +329,7 @@ def _array_list(specs: Sequence[ArraySpec]) -> list[dict[str, Any]]:
 # The rules of fields by their type; other types have those of the schema checker.
 _RULES: Mapping[Any, Converted | Rows] = {
     tuple[Origin, ...]: _rows_of_origins(),
+    tuple[Replaced, ...]: _rows_of(Replaced),
     tuple[LicenceStatement, ...]: _rows_of(LicenceStatement, least=1),
     Sequence[str]: Converted(list, list),
     tuple[int, int]: Converted(_row_range, list),
@@ -344,7 +362,16 @@ _KEYS = {
 }
 # Fields that are left out of the file where they are empty. Those without a default must be there.
 _OPTIONAL = frozenset(
-    ("sources", "plan", "plan_id", "origins", "crc32c", "makers", "store_version")
+    (
+        "sources",
+        "plan",
+        "plan_id",
+        "origins",
+        "replaces",
+        "crc32c",
+        "makers",
+        "store_version",
+    )
 )
 
 
@@ -368,12 +395,14 @@ class Derivation(NamedTuple):
         created: When the other store was planned.
         created_by: The software that planned it.
         origins: The other store, as the last; before it the one that it is a part of, and so on.
+        replaces: The version of a store that it replaces, as the last, and what that replaced.
     """
 
     plan_id: str
     created: str
     created_by: str
     origins: tuple[Origin, ...]
+    replaces: tuple[Replaced, ...] = ()
 
 
 def _in_file(rule: Any, value: Any) -> Any:
@@ -476,6 +505,8 @@ class Plan(Record):
     citation: str
     # Of a part of another store: where it is from, the first publisher first.
     origins: tuple[Origin, ...] = ()
+    # Of a store without withdrawn features: the versions in whose place it is.
+    replaces: tuple[Replaced, ...] = ()
     n_clips: Annotated[int, _N_CLIPS]
     block_rows: Annotated[int, _N_CLIPS]
     compressor: str | None

@@ -576,7 +576,13 @@ def _copy_blocks(
 
 
 def _ok_or_first(origins: Sequence[Origin]) -> Sequence[Origin]:
-    """Return the origins in which a clip is ok, the first to be copied; else where it failed."""
+    """Return the origins in which a clip is ok, the first to be copied; else where it failed.
+
+    A clip that is withdrawn in one of them stays so.
+    """
+    withdrawn = [origin for origin in origins if origin.status.is_withdrawn]
+    if withdrawn:
+        return withdrawn[:1]
     ok = [origin for origin in origins if origin.status.is_ok]
     return ok or origins[:1]
 

@@ -30,7 +30,16 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
 )
-from obygaze_features.store import open_store, store_log, withdraw
+from obygaze_features.store import (
+    merge,
+    open_store,
+    pack,
+    purge,
+    push,
+    store_log,
+    store_uses,
+    withdraw,
+)
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write.publication import NEXT, clean_versions
@@ -446,3 +455,110 @@ def test_an_entry_with_a_changed_past_is_refused(two):
     with pytest.raises(Corrupt, match="is damaged"):
         open_store(two, version=1)
     assert_reads(open_store(two), is_withdrawn(FIRST_FILM))
+
+
+# Purged stores, and what was made with withdrawn clips.
+
+
+def planted_store(path: Path) -> bytes:
+    """A sealed store whose first film has a pattern in every array; return the pattern."""
+    from support.stores import fill_store
+
+    pattern = np.array([1.5, -2.25, 3.125, -4.0625], np.float32)
+    plan = plan_store(path)
+    values = some_values(23, plan.arrays)
+    rows = [row for row, film in enumerate(FILMS) if film == FIRST_FILM]
+    values["clip"][rows] = pattern
+    values["frames"][rows] = pattern.astype(np.float16)
+    fill_store(path, values).seal()
+    return pattern.tobytes()
+
+
+def holds(data: bytes, pattern: bytes) -> bool:
+    halves = np.frombuffer(pattern, np.float32).astype(np.float16).tobytes()
+    return pattern in data or halves in data
+
+
+def test_a_planted_pattern_is_nowhere_in_a_purged_store(tmp_path):
+    store, purged = tmp_path / "s", tmp_path / "purged"
+    pattern = planted_store(store)
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    assert any(holds(data, pattern) for data in tree(store / "versions").values())
+    assert not any(holds(data, pattern) for data in tree(store / "data.zarr").values())
+    made = purge(store, purged)
+    assert not any(holds(data, pattern) for data in tree(purged).values())
+    assert not (purged / "versions").exists() and made.n_withdrawn == 5
+    pack(purged, tmp_path / "purged.zip")
+    push(purged, tmp_path / "pushed")
+    assert not holds((tmp_path / "purged.zip").read_bytes(), pattern)
+    assert not any(holds(data, pattern) for data in tree(tmp_path / "pushed").values())
+    opened = open_store(purged)
+    (replaced,) = opened.plan.replaces
+    assert replaced.seal_sha256 == open_store(store).seal_sha256 != opened.seal_sha256
+    assert (replaced.version, replaced.reason) == (2, REASON)
+    assert (
+        opened.status().status_of_row[0] == open_store(store).status().status_of_row[0]
+    )
+    assert not verify(purged, hashes=True).problems
+    # Whoever purges that version makes the same store.
+    again = purge(store, tmp_path / "again")
+    assert again.seal_sha256 == made.seal_sha256
+    with pytest.raises(FixInput, match="no clip of this store is withdrawn"):
+        purge(copy_of_sealed(tmp_path / "whole"), tmp_path / "third")
+
+
+def test_a_purge_of_an_earlier_version_is_refused(store, tmp_path):
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    withdraw(store, films=[SECOND_FILM], reason=REASON)
+    with pytest.raises(FixUsage, match="the newest version of a store is purged"):
+        purge(f"{store}@2", tmp_path / "purged")
+
+
+def test_a_merge_never_brings_a_withdrawn_clip_back(store, tmp_path):
+    before = copy_of_sealed(tmp_path / "before")
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    for number, sources in enumerate([(before, store), (store, before)]):
+        merged = tmp_path / f"merged-{number}"
+        merge(sources, merged)
+        assert_reads(open_store(merged), is_withdrawn(FIRST_FILM))
+        assert open_store(merged).status().status_of_row[0].message == REASON
+
+
+def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = copy_of_sealed(tmp_path / "stores/films")
+    fingerprint = open_store(store).fingerprint
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+
+    def write(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    write(
+        "runs/used/run.json",
+        f'{{"stores": {{"x": {{"fingerprint": "{fingerprint}"}}}}}}',
+    )
+    write(
+        "runs/used/predictions.csv",
+        f"task,clip_id\na,{CLIPS[0]}\nb,{CLIPS[0]}\nb,{CLIPS[9]}\n",
+    )
+    write("runs/clean/run.json", f'{{"fingerprint": "{fingerprint}"}}')
+    write("runs/clean/predictions.csv", f"task,clip_id\na,{CLIPS[9]}\n")
+    write("runs/other/run.json", '{"fingerprint": "of another recipe"}')
+    write("runs/other/predictions.csv", f"task,clip_id\na,{CLIPS[0]}\n")
+    write("models/m/model.json", f'{{"features": {{"fingerprint": "{fingerprint}"}}}}')
+    write("models/m/training-clips.csv", f"clip_id,score\n{CLIPS[1]},1\n{CLIPS[2]},0\n")
+    write("predicted.csv", f"clip_id,score\n{CLIPS[3]},1\n")
+    uses = store_uses("films")
+    found = {(use.kind, use.name): use.clips for use in uses.uses}
+    assert found == {
+        ("run", "used"): (CLIPS[0],),
+        ("model", "m"): (CLIPS[1], CLIPS[2]),
+        ("table", "predicted.csv"): (CLIPS[3],),
+    }
+    assert uses.n_withdrawn == 5
+    said = call_obygaze("store", "uses", "films")
+    assert said.code == 0 and "training-clips.csv" in said.stdout
+    with pytest.raises(FixInput, match="no clip of this store is withdrawn"):
+        store_uses("films@1")
