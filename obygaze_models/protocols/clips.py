@@ -43,6 +43,8 @@ class ClipTable:
     of_segments: bool = False
     # What may be wrong with the clips, by the name of the remark in a run.
     remarks: Mapping[str, str] = field(default_factory=dict)
+    # The view of the annotations, such as `visual`.
+    view: str = ""
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -231,6 +233,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         _of_any_annotator(viewed, selected, data.where),
         of_segments=bool(data.segments),
         remarks=_remarks(manifest, viewed, data),
+        view=data.view,
     )
     if not len(table):
         raise FixInput(
@@ -305,10 +308,17 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         folds = f" in the split {task.folds}" if task.folds else ""
         n_of_level = Counter(table.levels.tolist()).items()
         counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
-        hint = (
-            f"the levels are {counts} (in the visual view, clips without visual concepts "
-            "are EN); another task, or --set data.view=raw"
-        )
+        hint = f"the levels are {counts}; another task"
+        if table.view == "visual":
+            hint = (
+                f"the levels are {counts} (in the visual view, clips without visual concepts "
+                "are EN); another task, or --set data.view=raw"
+            )
+        if not any(table.levels):
+            hint = (
+                "no clip has a level: obygaze manifest import csv TABLE --map level=COLUMN "
+                "reads them, or a protocol of your own asks for other columns (docs/files.md)"
+            )
         if _names_sub_construct(task, table):
             hint = (
                 f"obygaze manifest group {table.name} -o NAME makes a manifest whose "

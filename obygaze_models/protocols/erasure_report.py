@@ -455,6 +455,8 @@ def over_films(
         effective={"auc": in_effect} if n_films >= FEW_GROUPS else None,
     )
     interval, _ = drawn["auc"]
+    if is_difference:
+        interval = interval.of_difference()
     value = float((weights * values).sum() / weights.sum())
     return FilmAuc(value, *interval.ends, n_films)
 

@@ -345,6 +345,7 @@ def _difference(
         confidence,
         inflation=drawn.inflation,
     )
+    interval = interval.of_difference()
     low, high = interval.ends
     if low is not None:
         p = p_values(other, first, metric, clips.films).p_sign_flip

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate
 from itertools import count as count_from
 from pathlib import Path
@@ -55,6 +56,7 @@ CSV_COLUMNS = (
     *("overlap_frames", "clip_frames"),
 )
 TIME_COLUMNS = ("start_s", "end_s")
+MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 DEFAULT_THRESHOLD = Fraction(1, 5)
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
@@ -388,9 +390,10 @@ def read_inputs(
     """Return the segments and the clip spans of tables; one error has all violations of all.
 
     Args:
-        segments: Tables with the columns movie_id, annotator, start_frame, end_frame, level and
-            concepts (joined with '|'). A row with the level `watched` says what was watched, and
-            so does the table `NAME.watched.csv` beside `NAME.csv`.
+        segments: Tables with the columns movie_id, annotator, start_frame and end_frame (or start_s
+            and end_s, in seconds), level and concepts (joined with '|'). A row with the level
+            `watched` says what was watched, and so does the table `NAME.watched.csv` beside
+            `NAME.csv`.
         clips: A table with the columns clip_id, movie_id, start_frame and end_frame, or start_s
             and end_s; or a length in seconds: the films are cut into clips of that length.
         fps: Frames per second of films without a `framerate` in the table of segments; another
@@ -402,7 +405,7 @@ def read_inputs(
     wrong = []
     for path in paths:
         wrong.append(Violations(path))
-        tables.append(_table(path, SEGMENT_COLUMNS, "segments", wrong[-1]))
+        tables.append(_table_with_spans(path, wrong[-1]))
     # What was watched has no concepts.
     watched_columns = [name for name in SEGMENT_COLUMNS if name != "concepts"]
     for path in map(watched_path, paths):
@@ -410,11 +413,15 @@ def read_inputs(
             wrong.append(Violations(path))
             tables.append(_table(path, watched_columns, None, wrong[-1]))
     table = _joined(tables)
-    marked = _segments(table)
 
+    @cache
     def film_rates() -> Mapping[str, Fraction]:
         return _film_rates(table, given_rate, wrong[0])
 
+    rates_of_marks: Mapping[str, Fraction] = {}
+    if any(map(_is_in_seconds, table.rows)):
+        rates_of_marks = film_rates()
+    marked = _segments(table, rates_of_marks)
     spans: tuple[ClipSpan, ...] = ()
     wrong_clips = Violations(str(clips))
     if isinstance(clips, Fraction):
@@ -450,6 +457,26 @@ def _table(
     )
 
 
+def _table_with_spans(path: Path, violations: Violations) -> CsvTable:
+    """Return a table of segments that has their frames, or their times in seconds."""
+    required = [name for name in SEGMENT_COLUMNS if name not in CLIP_FRAMES]
+    table = _table(path, required, "segments", violations)
+    columns = set(table.columns)
+    if (
+        not violations
+        and not columns >= {*CLIP_FRAMES}
+        and not columns >= {*TIME_COLUMNS}
+    ):
+        missing = next(name for name in CLIP_FRAMES if name not in columns)
+        violations.add(1, missing, MISSING_FRAMES)
+    return table
+
+
+def _is_in_seconds(row: TableRow) -> bool:
+    """Whether a row has times in place of frames."""
+    return "start_frame" not in row.cells and "start_s" in row.cells
+
+
 def _joined(tables: Sequence[CsvTable]) -> CsvTable:
     """Return the rows of several tables, with the columns that all of them have."""
     columns = list(tables[0].columns)
@@ -460,21 +487,31 @@ def _joined(tables: Sequence[CsvTable]) -> CsvTable:
     return CsvTable(tuple(columns), tuple(rows))
 
 
-def _segments(table: CsvTable) -> tuple[Segment, ...]:
+def _segments(
+    table: CsvTable, rates: Mapping[str, Fraction] | None = None
+) -> tuple[Segment, ...]:
     """Return the segments of the rows that have one; violations are added for the others."""
     segments = []
     for row in table.rows:
-        segment = segment_of(row)
+        segment = segment_of(row, rates)
         if segment is not None:
             segments.append(segment)
     return tuple(segments)
 
 
-def segment_of(row: TableRow) -> Segment | None:
-    """Return the segment of a row; violations of its values are added."""
+def segment_of(
+    row: TableRow, rates: Mapping[str, Fraction] | None = None
+) -> Segment | None:
+    """Return the segment of a row; violations of its values are added.
+
+    With the frame rates of films, a row may have times in place of frames.
+    """
     for column in ("movie_id", "annotator"):
         row.matching(column, NAME, NAME_FORM)
-    frames = row.frames()
+    if rates is not None and _is_in_seconds(row):
+        frames = _frames_at(row, rates.get(row["movie_id"]))
+    else:
+        frames = row.frames()
     text = row.cells.get("concepts", "").strip()
     # A manifest has no level for it: there it is a comment.
     level = row["level"]
@@ -498,11 +535,7 @@ def _spans(
     has_times = all(name in table.columns for name in TIME_COLUMNS)
     in_seconds = has_times and "start_frame" in missing
     if missing and not in_seconds:
-        violations.add(
-            1,
-            missing[0],
-            "required column is missing; or start_s and end_s, in seconds",
-        )
+        violations.add(1, missing[0], MISSING_FRAMES)
         return ()
     rates: Mapping[str, Fraction] = {}
     if in_seconds:
@@ -522,7 +555,7 @@ def _spans(
 
 
 def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
-    """Return the first and last frame of a clip from its times in seconds."""
+    """Return the first and last frame of a clip or a segment from its times in seconds."""
     start = row.matching("start_s", SECONDS, "a time in seconds")
     end = row.matching("end_s", SECONDS, "a time in seconds")
     if start is None or end is None:
@@ -532,7 +565,10 @@ def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
     first = round(Fraction(start[0]) * rate)
     after = round(Fraction(end[0]) * rate)
     if fps and after <= first:
-        row.add("end_s", f"the clip has no frame at {float(fps):g} frames per second")
+        row.add(
+            "end_s",
+            f"no frame is between these times at {float(fps):g} frames per second",
+        )
     return first, max(first, after - 1)
 
 

@@ -127,13 +127,14 @@ def interval_of_difference(
     drawn: DrawnDifference, protocol: Protocol
 ) -> tuple[Interval, float]:
     """Return interval and standard error of a difference."""
-    return interval_of(
+    interval, error = interval_of(
         drawn.draws,
         drawn.value,
         drawn.n_films,
         protocol.report.confidence,
         inflation=drawn.inflation,
     )
+    return interval.of_difference(), error
 
 
 def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:
@@ -234,6 +235,10 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Tests:
     if first.n_test_sets == 1 or n_sets < 2 or first.shares_films:
         return Tests(n_films, n_sets)
     train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
+    if (
+        not train
+    ):  # nothing was trained, so there is no share of test clips to correct for
+        return Tests(n_films, n_sets)
     test = float(np.mean([len(t.rows) for t in first.tested]))
     p = nadeau_bengio(by_set, n_train=train, n_test=test)
     return Tests(n_films, n_sets, p_corrected_t=p)

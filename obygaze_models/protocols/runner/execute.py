@@ -5,6 +5,7 @@ grid. Two cells that fit on the same rows share the fit; each is scored by itsel
 bits of a product depend on the number of its rows.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import closing
@@ -371,6 +372,23 @@ def _test_perceptrons(
     return map_parts(work, len(groups), context.n_jobs)
 
 
+def _without_model(protocol: Protocol, model: str) -> str:
+    """Return what can be done where a model cannot be trained on any fold."""
+    hint = "other splits, or a task with more clips of both classes"
+    kind_of = {name: protocol.models[name].kind for name in protocol.model_names}
+    if model not in kind_of:
+        return hint
+    estimator = find_kind(kind_of[model]).estimator
+    others = [
+        name for name, kind in kind_of.items() if find_kind(kind).estimator != estimator
+    ]
+    if not others:
+        return hint
+    return (
+        f"--set 'grid.models={json.dumps(others)}' runs without such models; or {hint}"
+    )
+
+
 def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> list[Cell]:
     cells = []
     for pair, model in product(context.protocol.pairs, names):
@@ -387,7 +405,7 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
             raise FixInput(
                 f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: {reason}",
                 where=where,
-                hint="other splits, or a task with more clips of both classes",
+                hint=_without_model(context.protocol, model),
             )
         train, test = pair
         cell = Cell(

@@ -1,8 +1,9 @@
 """Run a protocol on a manifest and stores: gather the inputs, fit and test, write the run."""
 
+import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -202,11 +203,7 @@ def gather(
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
-    labels = {
-        name: task_labels(name, task, table)
-        for name, task in protocol.tasks.items()
-        if name in used_tasks
-    }
+    labels = _labels_of_tasks(protocol, used_tasks, table)
     _check_argmax(protocol, labels)
     of_frames = _reads_frames(protocol)
     features = [
@@ -228,6 +225,30 @@ def gather(
         features = with_common_clips(features, table)
     features = [with_erasing(f, table, protocol.data) for f in features]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def _labels_of_tasks(
+    protocol: Protocol, used_tasks: Collection[str], table: ClipTable
+) -> Labels:
+    """Return the classes of the clips by task; an error names the tasks that can be run."""
+    labels = {}
+    refused = []
+    for name, task in protocol.tasks.items():
+        if name not in used_tasks:
+            continue
+        try:
+            labels[name] = task_labels(name, task, table)
+        except FixInput as error:
+            refused.append(error)
+    if not refused:
+        return labels
+    first = refused[0]
+    if not labels:
+        raise first
+    only = json.dumps(list(labels))
+    settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
+    hint = f"{settings} for the tasks that these clips have; {first.hint}"
+    raise FixInput(first.message, where=first.where, hint=hint)
 
 
 def _check_argmax(protocol: Protocol, labels: Labels) -> None:

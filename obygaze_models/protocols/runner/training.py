@@ -47,6 +47,8 @@ from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
 
+# The levels of clips with a concept that a vector is found from, and the negatives beside EN.
+RATED = ("HN", "S")
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
 
@@ -108,20 +110,22 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     """Each visual concept as a task of a linear machine, on the honest splits."""
     table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
+    rated = np.isin(table.levels, RATED)
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
         if modality != "visual" or name not in has:
             continue
-        n_clips = int(has[name].sum())
-        n_films = len(np.unique(table.films[has[name]]))
+        positive = has[name] & rated
+        n_clips = int(positive.sum())
+        n_films = len(np.unique(table.films[positive]))
         if n_clips >= MIN_ROWS and n_films > 1:
             tasks[name] = _concept_task(name)
         else:
             of_films = f"{count(n_clips, 'clip')} of {count(n_films, 'film')}"
             left_out.append(f"{name} ({of_films})")
     if not tasks:
-        what = f"no visual concept has {MIN_ROWS} clips in at least two films"
+        what = f"no visual concept has {MIN_ROWS} HN or S clips in at least two films"
         raise FixInput(
             what, where=table.name, hint="obygaze manifest stats lists the concepts"
         )
@@ -129,7 +133,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     if left_out:
         listed = ", ".join(left_out)
         text = (
-            f"No vector is found for concepts with fewer than {MIN_ROWS} clips or 2 films: "
+            f"No vector is found for concepts with fewer than {MIN_ROWS} HN or S clips or 2 films: "
             f"{listed}."
         )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
@@ -149,7 +153,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
 
 def _concept_task(concept: str) -> Task:
     """Return the task of telling HN and S clips with a concept from EN, and from those without."""
-    levels = "level in {HN, S}"
+    levels = f"level in {{{', '.join(RATED)}}}"
     return Task(
         positive=f'{levels} and "{concept}" in concept',
         negative=f'level == EN or ({levels} and "{concept}" not in concept)',

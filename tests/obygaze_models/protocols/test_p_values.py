@@ -26,10 +26,11 @@ from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import clip_table, task_labels
-from obygaze_models.protocols.runner.comparisons import as_sure_as
+from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
+from obygaze_models.protocols.runner.execute import run_baselines
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
 
@@ -344,3 +345,21 @@ def test_an_interval_of_a_difference_reaches_to_0_if_the_p_says_so(
     below = as_sure_as(p, Interval(-0.3, -0.1, 2), 0.95)
     assert (below.low, below.high) == (-ends[1], -ends[0])
     assert as_sure_as(p, Interval(np.nan, np.nan, 2), 0.95).ends == (None, None)
+
+
+def test_an_interval_of_a_difference_ends_at_one() -> None:
+    wide = Interval(-1.4, 2.0, 0).of_difference()
+    assert (wide.low, wide.high) == (-1, 1)
+    assert Interval(np.nan, np.nan, 0).of_difference().ends == (None, None)
+
+
+def test_what_is_not_trained_has_no_p_of_training_sets(manifest: Manifest) -> None:
+    """`compare` of two runs with such a baseline ended with an error."""
+    protocol = without_models(protocol_of(), "all_positive")
+    cell = run_baselines(gather(protocol, manifest, "", {}).context(None))[0]
+    untrained = replace(
+        cell, tested=[replace(t, n_train=0, n_validation=0) for t in cell.tested]
+    )
+    films_of_clips = np.array([clip.movie_id for clip in manifest])
+    tests = p_values(untrained, untrained, "f1_binary", films_of_clips)
+    assert np.isnan(tests.p_corrected_t) and tests.n_test_sets > 1

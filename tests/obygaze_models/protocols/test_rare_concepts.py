@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
-from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.runner.rare_concepts import RareConcepts, rare_concepts
@@ -110,3 +110,35 @@ def test_training_concept_vectors_names_those_without_a_task(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not training_protocol("cav", "EN_S", films(5, 40)).report.notes
+
+
+def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
+    """A vector is found from HN and S clips: those of NS do not count."""
+    clips = []
+    for clip in manifest:
+        names = tuple(name for name in clip.concepts if name != "Look")
+        if clip.level == "NS":
+            names = (*names, "Look")
+        clips.append(replace(clip, concepts=names))
+    assert sum(clip.level == "NS" for clip in clips) > 3
+    with pytest.warns(ObygazeWarning, match=r"Look \(0 clips of 0 films\)"):
+        protocol = training_protocol("cav", "EN_S", manifest.with_clips(clips))
+    assert "Look" not in protocol.tasks
+
+
+def test_a_run_without_concepts_says_which_models_need_none(tmp_path: Path) -> None:
+    bare = [replace(clip, concepts=()) for clip in films(5, 40)]
+    manifest = films(5, 40).with_clips(bare)
+    stores = {"s": store_of(tmp_path / "s", manifest, planted(manifest))}
+    raw = quick("honest", "data.view=raw", *FAST)
+    with (
+        pytest.warns(ObygazeWarning, match="do without concepts"),
+        pytest.raises(FixInput, match="no concept has 3 training clips") as caught,
+    ):
+        run_on(tmp_path, raw, manifest, stores)
+    setting = 'grid.models=["ridge", "mlp"]'
+    assert f"--set '{setting}' runs without such models" in (caught.value.hint or "")
+    run = run_on(
+        tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
+    )
+    assert {cell["model"] for cell in run.cells} == {"ridge", "mlp"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, quick
+from support.experiments import films, planted, quick, store_of
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
@@ -14,6 +15,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import (
     FoldData,
     Pair,
@@ -213,6 +215,23 @@ class TestTasks:
                 quick("honest"),
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
+
+    def test_the_tasks_that_can_be_run_are_named(self, tmp_path: Path) -> None:
+        manifest = films().with_clips(c for c in films() if c.level != "HN")
+        stores = {"s": store_of(tmp_path / "s", manifest, planted(manifest))}
+        with pytest.raises(FixInput, match="the task HN_S has no clip") as caught:
+            gather(quick("honest"), manifest, "", stores)
+        hint = caught.value.hint or ""
+        tasks = '["EN_S", "ENHN_S"]'
+        assert hint.startswith(f"--set 'grid.train={tasks}' --set 'grid.test={tasks}'")
+        settings = (f"grid.train={tasks}", f"grid.test={tasks}", "report.contrast=[]")
+        gather(quick("honest", *settings), manifest, "", stores)
+
+    def test_clips_without_any_level_are_named(self) -> None:
+        bare = [replace(clip, level="", concepts=()) for clip in films()]
+        with pytest.raises(FixInput) as caught:
+            plan(quick("honest"), films().with_clips(bare))
+        assert "no clip has a level" in (caught.value.hint or "")
 
     def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
         manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})

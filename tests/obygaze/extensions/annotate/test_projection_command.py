@@ -346,7 +346,8 @@ def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
         assert told in done.stderr
         done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
         assert (
-            "c.csv:3: column 'end_s': the clip has no frame at 24 frames" in done.stderr
+            "c.csv:3: column 'end_s': no frame is between these times at 24 frames"
+            in done.stderr
         )
     (tmp_path / "c.csv").write_text("clip_id,movie_id,start,end\na-1,a,0,62.5\n")
     done = call_obygaze(
@@ -438,3 +439,26 @@ def test_a_fifth_of_a_clip_is_enough_unless_another_share_is_given(
     assert levels("--threshold", "0.2") == ["S", "EN"]
     assert levels("--threshold", "4/25") == ["S", "HN"]
     assert levels("--threshold", "0.3") == ["EN", "EN"]
+
+
+def test_segments_in_seconds_with_a_rate_are_those_in_frames(tmp_path: Path) -> None:
+    """A manifest of clips has seconds: two annotators in it are compared as they are."""
+    header = "movie_id,annotator,level,concepts"
+    rows = [("x", 0, 4, "S"), ("y", 0, 6, "S"), ("x", 8, 12, "HN"), ("y", 9, 12, "S")]
+    in_seconds = [f"{header},start_s,end_s"]
+    in_frames = [f"{header},start_frame,end_frame"]
+    for name, start, end, level in rows:
+        in_seconds.append(f"a,{name},{level},,{start},{end}.0")
+        in_frames.append(f"a,{name},{level},,{start * 24},{end * 24 - 1}")
+    printed = {}
+    for name, lines in (("s", in_seconds), ("f", in_frames)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        for command in ("project", "agree"):
+            words = ("manifest", command, f"{name}.csv", "--every", "2", "--fps", "24")
+            printed[name, command] = call_obygaze(*words, cwd=tmp_path).ok().stdout
+    assert printed["s", "project"] == printed["f", "project"]
+    assert printed["s", "agree"] == printed["f", "agree"]
+    done = call_obygaze("manifest", "agree", "s.csv", "--every", "2", cwd=tmp_path)
+    assert (
+        "column 'framerate': required column is missing; or give --fps" in done.stderr
+    )
