@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from support.servers import need_program
+from support.videos import read_number
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
@@ -79,3 +84,40 @@ def go(browser: Any, **place: Any) -> None:
 def press(browser: Any, *keys: str) -> None:
     for key in keys:
         browser.switch_to.active_element.send_keys(key)
+
+
+def picture_shown(browser: Any) -> int:
+    """The number in the picture that the video shows; -1 while it seeks."""
+    data = browser.execute_script(
+        """const video = document.getElementById("video");
+        if (video.seeking || video.readyState < 2) return null;
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
+        canvas.getContext("2d").drawImage(video, 0, 0);
+        return canvas.toDataURL("image/png").split(",")[1];"""
+    )
+    if data is None:
+        return -1
+    return read_number(
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+    )
+
+
+def times_are_known(browser: Any, film: str) -> bool:
+    script = "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
+    return bool(browser.execute_script(script, film))
+
+
+def settled(browser: Any, want: int) -> int:
+    """The picture that is shown in the end: the one wanted, if it comes at all."""
+    end, found = time.monotonic() + 20, -1
+    while found != want and time.monotonic() < end:
+        found = picture_shown(browser)
+        time.sleep(0.01)
+    return found
+
+
+def keys_to_body(browser: Any, key: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(key).perform()

@@ -19,7 +19,18 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from support.browsers import browser, go, open_page, resize, text, wait
+from support.browsers import (
+    browser,
+    go,
+    keys_to_body,
+    open_page,
+    picture_shown,
+    resize,
+    settled,
+    text,
+    times_are_known,
+    wait,
+)
 from support.cli import call_obygaze
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
@@ -46,37 +57,6 @@ pytestmark = [
 N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
 SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9", "avi_packed_b")
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
-
-
-def picture_shown(browser: Any) -> int:
-    """The number in the picture that the video shows; -1 while it seeks."""
-    data = browser.execute_script(
-        """const video = document.getElementById("video");
-        if (video.seeking || video.readyState < 2) return null;
-        const canvas = document.createElement("canvas");
-        [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
-        canvas.getContext("2d").drawImage(video, 0, 0);
-        return canvas.toDataURL("image/png").split(",")[1];"""
-    )
-    if data is None:
-        return -1
-    return read_number(
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
-    )
-
-
-def times_are_known(browser: Any, film: str) -> bool:
-    script = "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
-    return bool(browser.execute_script(script, film))
-
-
-def settled(browser: Any, want: int) -> int:
-    """The picture that is shown in the end: the one wanted, if it comes at all."""
-    end, found = time.monotonic() + 20, -1
-    while found != want and time.monotonic() < end:
-        found = picture_shown(browser)
-        time.sleep(0.01)
-    return found
 
 
 def test_seeks_show_the_picture_that_was_asked_for(
@@ -187,12 +167,6 @@ def press_tab(browser: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     ActionChains(browser).send_keys(Keys.TAB).perform()
-
-
-def keys_to_body(browser: Any, key: str) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    ActionChains(browser).send_keys(key).perform()
 
 
 def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:

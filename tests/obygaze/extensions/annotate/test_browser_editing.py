@@ -1,0 +1,589 @@
+"""A real browser changes marks: every change can be undone, also after a stop of the server."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.browsers import (
+    browser,
+    keys_to_body,
+    open_page,
+    resize,
+    settled,
+    text,
+    times_are_known,
+    wait,
+)
+from support.film_pages import film_clips, mark, served, site, table
+from support.videos import write_video
+
+from obygaze.extensions.annotate.app import server_of
+from obygaze.extensions.annotate.marks import MORE_COLUMNS
+from obygaze.extensions.annotate.projection import SEGMENT_COLUMNS
+from obygaze.extensions.annotate.server import PageServer
+from obygaze.extensions.annotate.site import Site
+from obygaze_features.core.files import csv_bytes
+from obygaze_features.manifest.model import Clip
+
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
+pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(400)]
+
+# Start, end, level, concepts and comment of a mark.
+Values = tuple[int, int, str, tuple[str, ...], str]
+N_FRAMES = 2500
+LEVELS = ("EN", "HN", "NS", "S")
+CONCEPTS = ("Look", "Body")
+
+
+def long_film(folder: Path, annotator: str = "eva") -> Site:
+    """A page of a film of 100 seconds without a video."""
+    clips = [Clip("lake-1", "lake", 1, "", 0.0, 100.0, "S", (), {"framerate": "25"})]
+    return site(folder, clips, annotator)
+
+
+@contextmanager
+def served_at(page: Site, port: int) -> Iterator[PageServer]:
+    with server_of(page, (port,)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def offline(browser: Any) -> Iterator[None]:
+    """Let no request of the page reach the server."""
+    conditions = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    command = "Network.emulateNetworkConditions"
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd(command, {**conditions, "offline": True})
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd(command, {**conditions, "offline": False})
+
+
+def act(browser: Any, script: str, *values: Any) -> str | None:
+    """Run statements of the page to their end; the message of an error."""
+    body = (
+        "const done = arguments[arguments.length - 1], given = [...arguments];"
+        f"(async () => {{ {script} }})().then(() => done(null), (error) => done(error.message))"
+    )
+    message: str | None = browser.execute_async_script(body, *values)
+    return message
+
+
+def values_of(one: dict[str, Any]) -> Values:
+    concepts = tuple(sorted(one["concepts"]))
+    return (
+        one["start_frame"],
+        one["end_frame"],
+        one["level"],
+        concepts,
+        one["comment"],
+    )
+
+
+def saved_values(folder: Path, page: Site, annotator: str = "eva") -> list[Values]:
+    marks = table(folder, page.manifest, annotator).read().marks
+    return sorted(values_of(one) for one in marks.values())
+
+
+def shown_values(browser: Any) -> list[Values]:
+    return sorted(values_of(one) for one in browser.execute_script("return film.marks"))
+
+
+# Put the mark with these values into the form, and go to a picture.
+TAKE = """
+const [picture, start, end, level, comment] = given[0];
+const isIt = (one) => one.start_frame === start && one.end_frame === end
+  && one.level === level && one.comment === comment;
+const chosen = film.marks.filter(isIt).find((one) => conceptsOf(one) === given[0][5]);
+if (!chosen) throw new Error("the page has no such mark");
+isUnsaved = false;
+fillForm(chosen);
+seek((picture + 0.5) / film.rate);
+"""
+SET_LEVEL = "form.querySelector(`[name=level][value=${given[1]}]`).checked = true;"
+
+
+def take(browser: Any, chosen: Values, picture: int, script: str, *more: Any) -> None:
+    start, end, level, concepts, comment = chosen
+    given = [picture, start, end, level, comment, "|".join(concepts)]
+    assert act(browser, TAKE + script, given, *more) is None
+
+
+class Model:
+    """The table as it should be: lists of values, one for each state that was saved."""
+
+    def __init__(self) -> None:
+        self.states: list[list[Values]] = [[]]
+        self.number = 0
+
+    @property
+    def marks(self) -> list[Values]:
+        return self.states[self.number]
+
+    def save(self, marks: Sequence[Values]) -> None:
+        if sorted(marks) == self.marks:
+            return
+        self.states = [*self.states[: self.number + 1], sorted(marks)]
+        self.number += 1
+
+    def undo(self) -> None:
+        self.number = max(self.number - 1, 0)
+
+    def redo(self) -> None:
+        self.number = min(self.number + 1, len(self.states) - 1)
+
+    def without(self, *removed: Values) -> list[Values]:
+        left = list(self.marks)
+        for one in removed:
+            left.remove(one)
+        return left
+
+
+def edit_at_random(browser: Any, model: Model, draw: random.Random) -> str:
+    """One change by the functions that keys and buttons call, in the page and in the model."""
+    names = ("new", "change", "move", "split", "merge", "delete", "undo", "redo")
+    name = draw.choices(names, weights=(3, 2, 2, 2, 2, 1, 4, 2))[0]
+    if name == "undo":
+        model.undo()
+        act(browser, "await undo();")
+        return name
+    if name == "redo":
+        model.redo()
+        act(browser, "await redo();")
+        return name
+    if name == "new" or not model.marks:
+        start = draw.randrange(N_FRAMES - 100)
+        made = (start, start + draw.randrange(1, 99), draw.choice(LEVELS), (), "")
+        script = (
+            "isUnsaved = false; newMark(); setFrame('start_frame', given[0]);"
+            f"setFrame('end_frame', given[2]); {SET_LEVEL} await saveMark();"
+        )
+        assert act(browser, script, made[0], made[2], made[1]) is None
+        model.save([*model.marks, made])
+        return "new"
+    chosen = draw.choice(model.marks)
+    start, end, level, concepts, comment = chosen
+    if name == "change":
+        # A level that changes for certain: a save of an unchanged mark is a new version of it.
+        new_level = draw.choice([one for one in LEVELS if one != level])
+        new_comment = f"{comment} {draw.randrange(9)}".strip()[-20:].strip()
+        script = (
+            f"{SET_LEVEL} form.elements.comment.value = given[2];"
+            "form.querySelector('[value=Look]').checked = true; await saveMark();"
+        )
+        take(browser, chosen, start, script, new_level, new_comment)
+        with_look = tuple(sorted({*concepts, "Look"}))
+        changed = (start, end, new_level, with_look, new_comment)
+        model.save([*model.without(chosen), changed])
+    elif name == "move":
+        by = draw.randrange(-40, 41)
+        moved_by = min(max(by, -start), N_FRAMES - 1 - end)
+        take(browser, chosen, start, "await moveMark(given[1]);", by)
+        moved = (start + moved_by, end + moved_by, level, concepts, comment)
+        model.save([*model.without(chosen), moved])
+    elif name == "split" and end > start:
+        picture = draw.randrange(start + 1, end + 1)
+        take(browser, chosen, picture, "await splitMark();")
+        parts = [
+            (start, picture - 1, level, concepts, comment),
+            (picture, end, level, concepts, comment),
+        ]
+        model.save([*model.without(chosen), *parts])
+    elif name == "merge":
+        later = [one for one in model.marks if one[0] > start]
+        is_alone = sum(one[0] == start for one in model.marks) == 1
+        if later and is_alone:
+            first_later = min(one[0] for one in later)
+            following = [one for one in later if one[0] == first_later]
+            if len(following) == 1:
+                (other,) = following
+                take(browser, chosen, start, "await mergeMarks();")
+                texts = list(dict.fromkeys([comment, other[4]]))
+                merged = (
+                    start,
+                    max(end, other[1]),
+                    level,
+                    tuple(sorted({*concepts, *other[3]})),
+                    "; ".join(text for text in texts if text),
+                )
+                model.save([*model.without(chosen, other), merged])
+    elif name == "delete":
+        take(browser, chosen, start, "await deleteMark();")
+        model.save(model.without(chosen))
+    return name
+
+
+def test_500_random_edits_equal_a_model_of_the_table(
+    browser: Any, tmp_path: Path
+) -> None:
+    page, model, draw = long_film(tmp_path), Model(), random.Random(11)
+    n_edits, port = 0, 0
+    while n_edits < 500:
+        # The server ends and starts again at the same port; the page is loaded again in its tab.
+        with served_at(page, port) as server:
+            port = server.server_port
+            browser.get(server.new_address() + "#film=lake")
+            wait(lambda: browser.title.startswith("lake"))
+            assert shown_values(browser) == model.marks
+            for _ in range(125):
+                name = edit_at_random(browser, model, draw)
+                n_edits += 1
+                assert saved_values(tmp_path, page) == model.marks, (n_edits, name)
+                assert shown_values(browser) == model.marks, (n_edits, name)
+            # Nothing can be saved now, and nothing is lost.
+            before = browser.execute_script("return [nDone, changes.length]")
+            with offline(browser):
+                assert "has stopped" in (act(browser, "await undo();") or "")
+            assert browser.execute_script("return [nDone, changes.length]") == before
+        assert saved_values(tmp_path, page) == model.marks
+    with served_at(page, port) as server:
+        browser.get(server.new_address() + "#film=lake")
+        wait(lambda: browser.title.startswith("lake"))
+        while model.number:
+            model.undo()
+            act(browser, "await undo();")
+            assert saved_values(tmp_path, page) == model.marks
+        assert saved_values(tmp_path, page) == []
+        act(browser, "await undo();")
+        while model.number < len(model.states) - 1:
+            model.redo()
+            act(browser, "await redo();")
+        assert saved_values(tmp_path, page) == model.marks
+
+
+def lake(folder: Path) -> Site:
+    """A page of ten seconds of pictures with their numbers, for eva."""
+    write_video(folder / "lake.mp4", numbers=range(250), options={"g": "50"})
+    return site(folder, film_clips("lake", "lake.mp4"), "eva")
+
+
+def test_edges_and_bodies_are_dragged_and_the_picture_follows(
+    browser: Any, tmp_path: Path
+) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    page = lake(tmp_path)
+    assert page.marks is not None
+    page.marks.save(mark(1, start_frame=50, end_frame=99, comment=""))
+    with served(page) as server:
+        resize(browser, 1400)
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        canvas = browser.find_element("id", "canvas")
+        browser.execute_script("arguments[0].scrollIntoView()", canvas)
+
+        def drag(from_s: float, to_s: float, *, release: bool = True) -> None:
+            place = (
+                "const lane = ownLane(), box = $('canvas').getBoundingClientRect();"
+                "return [box.left, box.top + lane.y + lane.height / 2, film.scale]"
+            )
+            left, y, scale = browser.execute_script(place)
+            actions = ActionChains(browser, duration=20)
+            pointer = actions.w3c_actions.pointer_action
+            pointer.move_to_location(round(left + from_s * scale), round(y))
+            pointer.pointer_down()
+            pointer.move_to_location(
+                round(left + (from_s + to_s) / 2 * scale), round(y)
+            )
+            pointer.move_to_location(round(left + to_s * scale), round(y))
+            if release:
+                pointer.pointer_up()
+            actions.perform()
+
+        def spans() -> list[tuple[int, int]]:
+            return [one[:2] for one in saved_values(tmp_path, page)]
+
+        # One pixel is less than a picture here: 250 pictures on more than 1,000 pixels.
+        assert browser.execute_script("return film.scale") > 100
+        drag(4.0, 6.0)
+        wait(lambda: spans() == [(50, 149)])
+        assert settled(browser, 149) == 149
+        drag(2.0, 3.0)
+        wait(lambda: spans() == [(75, 149)])
+        assert settled(browser, 75) == 75
+        drag(4.5, 3.5)
+        wait(lambda: spans() == [(50, 124)])
+        assert settled(browser, 50) == 50
+        drag(4.5, 0.5)  # not before the film
+        wait(lambda: spans() == [(0, 74)])
+        # Esc ends a drag; nothing is saved.
+        drag(1.0, 2.0, release=False)
+        assert browser.execute_script("return drag.after.start_frame") == 25
+        keys_to_body(browser, "\ue00c")
+        browser.execute_script("return 0")
+        actions = ActionChains(browser)
+        actions.w3c_actions.pointer_action.pointer_up()
+        actions.perform()
+        assert spans() == [(0, 74)]
+        for want in ([(50, 124)], [(75, 149)], [(50, 149)], [(50, 99)]):
+            keys_to_body(browser, "u")
+            wait(lambda want=want: spans() == want)
+        keys_to_body(browser, "U")
+        wait(lambda: spans() == [(50, 149)])
+
+
+def test_keys_alone_change_marks(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    page = lake(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+
+        def saved(*want: Values) -> None:
+            wait(lambda: saved_values(tmp_path, page) == list(want))
+            wait(lambda: shown_values(browser) == list(want))
+
+        def go_to(place: str, picture: int) -> None:
+            keys_to_body(browser, "g")
+            field = browser.switch_to.active_element
+            field.clear()
+            field.send_keys(place + Keys.ENTER)
+            wait(lambda: text(browser, "#picture") == f"picture {picture}")
+            browser.execute_script("$('main').focus()")
+
+        go_to("0:02", 50)
+        keys_to_body(browser, "i")
+        go_to("picture 100", 100)
+        for key in ("o", "4", "k", "2"):
+            keys_to_body(browser, key)
+        # The steps in the form are undone one by one.
+        checked = "return form.querySelector('[value=Body]').checked"
+        assert browser.execute_script(checked)
+        keys_to_body(browser, "u")
+        wait(lambda: not browser.execute_script(checked))
+        keys_to_body(browser, "U")
+        wait(lambda: browser.execute_script(checked))
+        keys_to_body(browser, Keys.ENTER)
+        whole: Values = (50, 99, "S", ("Body",), "")
+        saved(whole)
+        go_to("3 s", 75)
+        keys_to_body(browser, "s")
+        halves: list[Values] = [
+            (50, 74, "S", ("Body",), ""),
+            (75, 99, "S", ("Body",), ""),
+        ]
+        saved(*halves)
+        go_to("60", 60)
+        # The level of the mark here is changed by its key.
+        keys_to_body(browser, "2")
+        keys_to_body(browser, Keys.ENTER)
+        hard: Values = (50, 74, "HN", ("Body",), "")
+        saved(hard, halves[1])
+        keys_to_body(browser, "m")
+        saved((50, 99, "HN", ("Body",), ""))
+        assert "its level S became HN" in text(browser, "#status")
+        keys_to_body(browser, ">")
+        saved((51, 100, "HN", ("Body",), ""))
+        keys_to_body(browser, "<")
+        saved((50, 99, "HN", ("Body",), ""))
+        keys_to_body(browser, Keys.DELETE)
+        saved()
+        for _ in range(4):
+            with_control = ActionChains(browser).key_down(Keys.CONTROL)
+            with_control.send_keys("z").key_up(Keys.CONTROL).perform()
+        saved(hard, halves[1])
+        for _ in range(3):
+            keys_to_body(browser, "u")
+        saved()
+        with_control = ActionChains(browser).key_down(Keys.CONTROL)
+        with_control.send_keys("y").key_up(Keys.CONTROL).perform()
+        saved(whole)
+        keys_to_body(browser, "?")
+        assert browser.execute_script("return $('keys').open")
+        assert "k 2\nBody" in text(browser, "#keys-mark")
+        keys_to_body(browser, Keys.DELETE)  # no key works behind the page of keys
+        keys_to_body(browser, Keys.ESCAPE)
+        assert not browser.execute_script("return $('keys').open")
+        saved(whole)
+
+
+def test_all_of_a_film_that_was_called_watched_is_taken_back(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = lake(tmp_path)
+    assert page.watched is not None
+    with served(page) as server:
+        stretches = {"movie_id": "lake", "stretches": [[0, 24], [50, 60]]}
+        page.save_watched(stretches)
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        keys_to_body(browser, "v")
+        wait(lambda: text(browser, "#picture") == "picture 25")
+        browser.execute_script("seek(2.3)")
+        keys_to_body(browser, "v")
+        wait(lambda: text(browser, "#picture") == "picture 61")
+        browser.execute_script("$('watched-all').click()")
+        wait(lambda: page.watched.stretches("lake") == [(0, 249)])  # type: ignore[union-attr]
+        keys_to_body(browser, "v")
+        wait(lambda: "watched all" in text(browser, "#status"))
+        keys_to_body(browser, "u")
+        wait(
+            lambda: page.watched.stretches("lake") == [(0, 24), (50, 60)]  # type: ignore[union-attr]
+        )
+        keys_to_body(browser, "U")
+        wait(lambda: page.watched.stretches("lake") == [(0, 249)])  # type: ignore[union-attr]
+
+
+def test_a_draft_outlives_its_window_and_the_server(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = lake(tmp_path)
+    form = (
+        "const { level, comment } = form.elements;"
+        "return [mark.start_frame, mark.end_frame, level.value, comment.value]"
+    )
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        browser.execute_script("setFrame('start_frame', 7)")
+        keys_to_body(browser, "3")
+        # It is sent as soon as the window is closed.
+        browser.find_element("name", "comment").send_keys("half a thought")
+        browser.get("about:blank")
+        wait(lambda: page.drafts.of_film("lake"))  # type: ignore[union-attr]
+        wait(
+            lambda: (
+                page.drafts.of_film("lake")[0]["form"]["comment"]  # type: ignore[union-attr]
+                == "half a thought"
+            )
+        )
+    page = replace(page)
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: "This is your draft" in text(browser, "#mark-status"))
+        assert browser.execute_script(form) == [7, None, "NS", "half a thought"]
+        browser.execute_script("setFrame('end_frame', 30); saveMark()")
+        wait(
+            lambda: (
+                saved_values(tmp_path, page) == [(7, 30, "NS", (), "half a thought")]
+            )
+        )
+        wait(lambda: page.drafts.of_film("lake") == [])  # type: ignore[union-attr]
+        # The form can be emptied, and that can be undone, too.
+        browser.execute_script("setFrame('start_frame', 9); $('mark-new').click()")
+        assert browser.execute_script(form)[0] is None
+        keys_to_body(browser, "u")
+        wait(lambda: browser.execute_script(form)[0] == 9)
+
+
+def test_a_segment_is_played_again_and_again(browser: Any, tmp_path: Path) -> None:
+    page = lake(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        for _ in range(2):
+            keys_to_body(browser, "f")
+        assert browser.execute_script("return video.playbackRate") == 1.5
+        browser.execute_script(
+            "Object.assign(mark, { start_frame: 50, end_frame: 64 })"
+        )
+        browser.execute_script(
+            "window.seen = []; window.timer = setInterval(() => seen.push(frame()), 10)"
+        )
+        keys_to_body(browser, "l")
+        starts = "return seen.filter((now, k) => k && now < seen[k - 1]).length"
+        wait(lambda: browser.execute_script(starts) >= 3)
+        keys_to_body(browser, "l")
+        keys_to_body(browser, " ")
+        seen = browser.execute_script("clearInterval(timer); return seen")
+    in_segment = [number for number in seen if 50 <= number <= 64]
+    assert len(in_segment) > 0
+    # Each time it goes back to the first picture of the segment, and never before it.
+    first = seen.index(in_segment[0])
+    assert min(seen[first:]) >= 50
+
+
+@pytest.mark.parametrize(
+    ("place", "want"),
+    [
+        ("12", 12),
+        ("#12", 12),
+        ("picture 12", 12),
+        ("2 s", 50),
+        ("2.5", 62),
+        ("0:03", 75),
+        ("0:00:04.04", 101),
+        ("0:04,04", 101),
+    ],
+)
+def test_places_to_go_to(browser: Any, tmp_path: Path, place: str, want: int) -> None:
+    with served(long_film(tmp_path)) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        assert act(browser, "goToText(given[0]);", place) is None
+        assert text(browser, "#picture") == f"picture {want}"
+        for bad in ("soon", "1:2:3:4", "-1", "0x10", ""):
+            assert "Expected a time" in (act(browser, "goToText(given[0]);", bad) or "")
+        for late in ("2500", "0:01:40"):
+            assert "The film ends at" in (
+                act(browser, "goToText(given[0]);", late) or ""
+            )
+
+
+def test_20000_marks_are_loaded_drawn_and_saved(browser: Any, tmp_path: Path) -> None:
+    """The times are printed, not judged."""
+    n, columns = 20_000, (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+    clips = [Clip("lake-1", "lake", 1, "", 0.0, 40_000.0, "S", (), {"framerate": "25"})]
+    page = site(tmp_path, clips, "eva")
+    assert page.marks is not None
+    rows = [
+        [
+            "lake",
+            "eva",
+            50 * k,
+            50 * k + 30,
+            "HN",
+            "Look",
+            "25",
+            "",
+            "",
+            "",
+            "",
+            "",
+            f"{k:032x}",
+            1,
+        ]
+        for k in range(n)
+    ]
+    page.marks.path.write_bytes(csv_bytes(columns, rows))
+    with served(page) as server:
+        start = time.perf_counter()
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: browser.execute_script("return film?.marks?.length") == n)
+        print(f"loaded after {1000 * (time.perf_counter() - start):.0f} ms")
+        took = browser.execute_async_script(
+            """const done = arguments[0], took = [];
+            (async () => {
+              for (let k = 0; k < 11; k++) {
+                newMark();
+                Object.assign(mark, { start_frame: 1000 * k + 31, end_frame: 1000 * k + 40 });
+                form.querySelector("[value=S]").checked = true;
+                const start = performance.now();
+                await saveMark();
+                took.push(performance.now() - start);
+              }
+              const start = performance.now();
+              for (let k = 0; k < 20; k++) draw();
+              done([took, (performance.now() - start) / 20]);
+            })();"""
+        )
+    saves, drawing = took
+    print(f"a save {sorted(saves)[5]:.0f} ms in the page, a drawing {drawing:.1f} ms")
+    assert len(saved_values(tmp_path, page)) == n + 11
