@@ -439,10 +439,13 @@ class _Files:
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
-        given = ("stem", composed(clip.extra.get("given_movie_id", "")))
+        given = composed(clip.extra.get("given_movie_id", ""))
         keys: tuple[Key, ...] = (
             ("film", clip.movie_id),
-            given,
+            ("stem", given),
+            # Where a table has the names of files as films, the id ends with that of the file.
+            ("name", clip.movie_id),
+            ("name", given),
             ("film as id", clip.movie_id),
             ("film and more", clip.movie_id),
         )

@@ -20,7 +20,11 @@ from obygaze_features.manifest.adapters import (
     n_with_value,
     source_of,
 )
-from obygaze_features.manifest.adapters.id_forms import columns_of_form, row_with_id
+from obygaze_features.manifest.adapters.id_forms import (
+    columns_of_form,
+    row_with_id,
+    with_mapped_columns,
+)
 from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 from obygaze_features.manifest.io import (
     clips_of,
@@ -219,8 +223,8 @@ def read(
         header_row=header_row or mapping.header_row,
         id=form or mapping.id,
     )
-    form = chosen.id
     targets = dict(chosen.columns)
+    form = with_mapped_columns(chosen.id, targets)
     source = source_of(csv)
     violations = Violations(csv, targets)
     table = read_table(

@@ -4,6 +4,7 @@ In most tables that people write, the numbers of clips begin anew in each film.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from obygaze_features.core.errors import FixUsage
@@ -22,6 +23,22 @@ def columns_of_form(form: str) -> list[str]:
             hint="columns in braces, numbers with their digits: '{film}-{n:03d}'",
         )
     return columns
+
+
+def with_mapped_columns(form: str, targets: Mapping[str, str]) -> str:
+    """Return a form with the columns of the table in place of targets that are mapped to them.
+
+    >>> with_mapped_columns("{movie_id}-{n:03d}", {"movie_id": "Film"})
+    '{Film}-{n:03d}'
+    """
+
+    def mapped(match: re.Match[str]) -> str:
+        column = match["column"]
+        digits = match["digits"]
+        of_digits = f":{digits}d" if digits else ""
+        return f"{{{targets.get(column, column)}{of_digits}}}"
+
+    return _PART.sub(mapped, form)
 
 
 def row_with_id(row: TableRow, form: str) -> TableRow:

@@ -102,6 +102,14 @@ def test_a_mapping_has_the_sheet_the_header_and_the_form_of_ids(tmp_path: Path) 
     assert read(path, mapping=written).manifest == first.manifest
 
 
+def test_a_form_of_ids_may_name_what_is_mapped(tmp_path: Path) -> None:
+    table, _ = write(tmp_path, "Film;n\nlake;1\nalba;2\n")
+    mapped = {"movie_id": "Film"}
+    for form in ("{movie_id}-{n:03d}", "{Film}-{n:03d}"):
+        manifest = read(table, mapped, form=form).manifest
+        assert manifest.clip_ids == ("lake-001", "alba-002")
+
+
 def test_the_page_on_tables_describes_every_key_of_a_mapping() -> None:
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
