@@ -97,8 +97,8 @@ def decode_views(
                 ).clips()
         except FilmChanged as error:
             distrust(error.film)
-    message = "the file changes while it is read"
-    raise BadVideo(message, path=path, stage="decode", reason="unreadable")
+            changed = error
+    raise changed
 
 
 class _IndexIsWrong(Exception):

@@ -14,7 +14,12 @@ from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.interchange.source import DAMAGE
 from obygaze_features.video.container import Progress, av, no_progress, open_video
-from obygaze_features.video.index import NO_PTS, FrameIndex, presentation_order
+from obygaze_features.video.index import (
+    NO_PTS,
+    FrameIndex,
+    PacketRun,
+    presentation_order,
+)
 from obygaze_features.video.losses import lost_before
 from obygaze_features.video.packets import (
     DecodedOrder,
@@ -29,11 +34,29 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/5"
+SCHEMA = "obygaze-film-index/6"
 # Codecs of which every key frame is known as such from its packet.
 _KEYS_ARE_KNOWN = frozenset(
-    {"mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vp8", "vp9", "av1"}
+    {
+        "mpeg1video",
+        "mpeg2video",
+        "mpeg4",
+        "msmpeg4v1",
+        "msmpeg4v2",
+        "msmpeg4v3",
+        "wmv1",
+        "wmv2",
+        "h263",
+        "flv1",
+        "ffv1",
+        "h264",
+        "hevc",
+        "vp8",
+        "vp9",
+        "av1",
+    }
 )
+_I_PICTURE = 1
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -299,8 +322,12 @@ def _read(
     packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
     film = read_packets(path, container, stream, packets, progress)
     source = VideoSource(path, film, container, stream, threads, progress, packets)
-    # A film too large to keep is read a second time for losses, and only if a time is missing.
-    if packets is not None or film.index.holes.any():
+    # A film too large to keep is read a second time for losses, and only if a time is missing, its
+    # clock is set back, or losses would be seen in the numbers of MPEG alone.
+    index = film.index
+    by_numbers = source.codec in ("mpeg1video", "mpeg2video") and not index.timed
+    has_gap = bool(index.holes.any()) or index.jump >= 0
+    if packets is not None or has_gap or by_numbers:
         everything = source.packets(0, source.whole.stop)
         coded = ((position, bytes(packet)) for position, packet in everything)
         lost = lost_before(film.index, source.codec, source.decoder.extradata, coded)
@@ -310,7 +337,7 @@ def _read(
     source.read_geometry()
     film.index = _with_times_where_shown(source)
     film.index = _without_undecodable_head(source)
-    before_key = _before_first_key(film.index, source.codec)
+    before_key = _before_first_key(source)
     film.index.broken[before_key] = True
     film.broken |= bool(before_key)
     source.damage |= {(position, True) for position in before_key}
@@ -346,15 +373,45 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
     return index if order is None else index.with_times(order)
 
 
-def _before_first_key(index: FrameIndex, codec: str) -> list[int]:
+def _before_first_key(source: VideoSource) -> list[int]:
     """Return the positions of pictures before the first key frame: they lack what they build on.
 
-    Some decoders show them, on grey, without reporting an error.
+    Some decoders show them, on grey, without reporting an error. Some files do not say which
+    packets are key frames, so that the decoder is asked.
     """
-    if codec not in _KEYS_ARE_KNOWN:
+    index = source.film.index
+    if source.codec not in _KEYS_ARE_KNOWN:
         return []
-    first = int(index.keys[0]) if len(index.keys) else len(index.pts)
-    return [position for position in np.sort(index.order).tolist() if position < first]
+    keys = index.keys.tolist()
+    if keys and index.is_gradual(keys[0]):
+        # Only after the next one all parts of a picture are known.
+        keys = keys[1:]
+    first = keys[0] if keys else len(index.pts)
+
+    def is_key_of_decoder(position: int, frame: Any) -> bool:
+        nonlocal first
+        if position < first and frame.key_frame and frame.pict_type == _I_PICTURE:
+            first = position
+            return True
+        return False
+
+    if first > 0:
+        head = PacketRun(0, first - 1, frozenset())
+        source.run(head, is_key_of_decoder, record=False)
+    if first == 0:
+        return []
+    # Pictures that are stored after the key frame but shown before it build on earlier ones too.
+    out: list[int] = []
+    stop = min(first + CHECKED, source.whole.stop)
+
+    def collect(position: int, _: Any) -> bool:
+        out.append(position)
+        return position == first
+
+    source.run(PacketRun(0, stop, frozenset()), collect, record=False)
+    before_key = set(out) - {first} if first in out else set()
+    before_key |= set(index.order[index.order < first].tolist())
+    return sorted(before_key & set(index.order.tolist()))
 
 
 def _without_undecodable_head(source: VideoSource) -> FrameIndex:

@@ -51,7 +51,8 @@ class FrameIndex:
     stream has been decoded once (`counted` is then true), and only its length is reliable;
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
-    then the times of pictures are those of counting. `broken` marks packets that are
+    then the times of pictures are those of counting. `gradual` marks key frames after which each
+    picture renews only a part (intra refresh). `broken` marks packets that are
     damaged or follow a lost one. `pts_are_times` tells that the container stores when pictures are
     shown; in others the times of packets are guessed.
     """
@@ -70,6 +71,7 @@ class FrameIndex:
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
+    gradual: Bools | None = None
 
     @property
     def has_clock(self) -> bool:
@@ -123,16 +125,22 @@ class FrameIndex:
         """Return the positions of key frames."""
         return np.flatnonzero(self.key)
 
+    def is_gradual(self, position: int) -> bool:
+        """Return whether the pictures from a key frame on are renewed by and by."""
+        return self.gradual is not None and bool(self.gradual[position])
+
     def start_of(self, position: int, back: int = 0) -> int:
         """Return the key frame to decode from for a picture, or the one `back` key frames earlier.
 
         A picture that is shown before a key frame but stored after it (an open group) depends on
-        the group before.
+        the group before. Pictures that are renewed by and by are whole one such key frame later.
         """
         shown_at = self.pts if self.timed else self.ranks
         knows = self.timed or (self.counted and shown_at[position] >= 0)
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
         while nth > 0 and knows and shown_at[position] < shown_at[self.keys[nth]]:
+            nth -= 1
+        if nth > 0 and self.is_gradual(int(self.keys[nth])):
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 

@@ -29,6 +29,10 @@ _EXTENDED = 88
 # H.264 profiles whose parameters contain more about colour.
 _HIGH = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
 
+# The unit of H.264 with information that decoding does not need, and its recovery points.
+_EXTRA_INFORMATION = 6
+_RECOVERY_POINT = 6
+
 _PICTURE = b"\0\0\1\0"
 _GROUP = b"\0\0\1\xb8"
 _SLICE = re.compile(rb"\x00\x00\x01[\x01-\xaf]")
@@ -45,7 +49,7 @@ def lost_before(
             return list(
                 h264_gaps(index, h264_numbers(length_size, extradata or b"", coded))
             )
-    if codec in ("mpeg1video", "mpeg2video") and index.timed:
+    if codec in ("mpeg1video", "mpeg2video"):
         return mpeg_losses(index, coded)
     return []
 
@@ -118,6 +122,32 @@ def units_of(data: bytes, length_size: int) -> Iterator[bytes]:
         unit = data[start:at]
         if unit:
             yield unit
+
+
+def is_refreshed_gradually(data: bytes, length_size: int) -> bool:
+    """Return whether pictures of H.264 can be decoded only some time after this packet.
+
+    It is a recovery point: each picture after it renews a part, and containers flag it as a key
+    frame.
+    """
+    for unit in units_of(data, length_size):
+        if unit[0] & 31 != _EXTRA_INFORMATION:
+            continue
+        with suppress(EOFError, IndexError):
+            message = unit[1:].replace(b"\0\0\3", b"\0\0")
+            while len(message) > 2:
+                kind, message = _extended_byte(message)
+                n_bytes, message = _extended_byte(message)
+                if kind == _RECOVERY_POINT:
+                    return _Bits(message[:n_bytes]).code() > 0
+                message = message[n_bytes:]
+    return False
+
+
+def _extended_byte(data: bytes) -> tuple[int, bytes]:
+    """Return a number of H.264's extra information, and what follows it: 255 means more."""
+    n_full = len(data) - len(data.lstrip(b"\xff"))
+    return 255 * n_full + data[n_full], data[n_full + 1 :]
 
 
 class NumberedPicture(NamedTuple):
@@ -280,8 +310,13 @@ def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterato
 
 
 def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
-    """Return the positions where numbers are missing in a group, or where one is repeated."""
-    groups, losses = mpeg_groups(index, coded)
+    """Return the positions where numbers are missing in a group, or where one is repeated.
+
+    With times, a number is missing only if a time is.
+    """
+    groups, headless, losses = mpeg_groups(index, coded)
+    if index.timed:
+        losses += headless
     holes = index.holes
     for group in groups:
         seen: dict[int, int] = {}
@@ -291,20 +326,25 @@ def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
                 losses.append(picture.position)
                 break
         ranks = index.ranks[[picture.position for picture in group]]
-        if holes[ranks[ranks >= 0]].any():
+        if not index.timed or holes[ranks[ranks >= 0]].any():
             losses += _lost_in(group)
     return losses
 
 
 def mpeg_groups(
     index: FrameIndex, coded: Coded
-) -> tuple[list[list[NumberedPicture]], list[int]]:
+) -> tuple[list[list[NumberedPicture]], list[int], list[int]]:
     """Return the pictures by group, and the positions of slices without a picture's header.
 
-    There are no groups if a key frame does not begin one.
+    There are no groups if a key frame does not begin one. The third value has the positions of B
+    pictures that build on the group before theirs, but on one of another recording: the clock in
+    the headers of groups is set back between the two.
     """
     groups: list[list[NumberedPicture]] = []
     headless = list[int]()
+    joined = list[int]()
+    clock = 0
+    is_joined = False
     all_keys_begin_groups = True
     for position, data in coded:
         at = data.find(_PICTURE)
@@ -314,13 +354,26 @@ def mpeg_groups(
             continue
         if _GROUP in data[:at]:
             groups.append([])
+            before = clock
+            clock, is_closed = _clock_of_group(data[data.find(_GROUP) :])
+            is_joined = clock < before and not is_closed
         elif index.key[position]:
             all_keys_begin_groups = False
         head = int.from_bytes(data[at + 4 : at + 6], "big")
         if groups:
             is_b = head >> 3 & 7 == _B_PICTURE
-            groups[-1].append(NumberedPicture(position, head >> 6, 1024, not is_b))
-    return groups if all_keys_begin_groups else [], headless
+            group = groups[-1]
+            group.append(NumberedPicture(position, head >> 6, 1024, not is_b))
+            if is_joined and is_b and group[-1].number < group[0].number:
+                joined.append(position)
+    return groups if all_keys_begin_groups else [], headless, joined
+
+
+def _clock_of_group(header: bytes) -> tuple[int, bool]:
+    """Return the clock in the header of a group, and whether its pictures need no other group."""
+    bits = int.from_bytes(header[4:8], "big")
+    # A flag, hours, minutes, a marker, seconds and pictures; then the flag of a closed group.
+    return bits >> 7 & 0xFFFFFF, bool(bits >> 6 & 1)
 
 
 def _lost_in(group: list[NumberedPicture]) -> list[int]:

@@ -25,7 +25,11 @@ from obygaze_features.video.index import (
     clock_of,
     presentation_order,
 )
-from obygaze_features.video.losses import skipped_in_avi
+from obygaze_features.video.losses import (
+    is_refreshed_gradually,
+    length_size_of,
+    skipped_in_avi,
+)
 
 DEFAULT_RATE = 25.0
 
@@ -36,7 +40,7 @@ _UNREPORTED_DAMAGE = frozenset({"vp8", "vp9", "hevc", "av1"})
 _TS_SYNC_BYTE = 0x47
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
-    + [(name, np.bool_) for name in ("key", "shown")]
+    + [(name, np.bool_) for name in ("key", "shown", "gradual")]
 )
 
 
@@ -137,7 +141,8 @@ def read_packets(
     if container.format.name == "mpegts" and _ends_inside_a_packet(path):
         damaged[-1] = True
     index = _index_of(table, damaged, container, stream)
-    return Film(index, broken or any(damaged), declared_s, table["offset"].copy())
+    broken = broken or bool(index.broken.any())
+    return Film(index, broken, declared_s, table["offset"].copy())
 
 
 def _declared_s(container: Any, stream: Any) -> float:
@@ -158,6 +163,7 @@ def _read_packets(
     damaged or cut short.
     """
     codec = stream.codec_context.codec.canonical_name
+    length_size = length_size_of(codec, stream.codec_context.extradata)
     rows: list[tuple[int, ...]] = []
     damaged: list[bool] = []
     cut = False
@@ -166,7 +172,7 @@ def _read_packets(
         try:
             for packet in demux(container, stream):
                 progress()
-                rows.append(_row_of(packet, codec))
+                rows.append(_row_of(packet, codec, length_size))
                 damaged.append(packet.is_corrupt)
                 if packets is not None:
                     packet.pts = packet.dts = len(packets)
@@ -187,8 +193,11 @@ def _read_packets(
     return np.array(rows, dtype=_PACKET), damaged, cut
 
 
-def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
+def _row_of(packet: Any, codec: str, length_size: int) -> tuple[int, ...]:
     """Return the row of a packet in the table of packets."""
+    gradual = False
+    if codec == "h264" and packet.is_keyframe:
+        gradual = is_refreshed_gradually(bytes(packet), length_size)
     hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
     pts = NO_PTS if packet.pts is None else packet.pts
     dts = NO_PTS if packet.dts is None else packet.dts
@@ -201,6 +210,7 @@ def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
         packet.duration or 0,
         packet.is_keyframe,
         not hidden and not packet.is_discard,
+        gradual,
     )
 
 
@@ -219,10 +229,13 @@ def _index_of(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")
     )
     jump = -1
+    broken = np.array(damaged, dtype=np.bool_)
     if pts_are_times:
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
             jump = _jump_back(table["dts"], reorder_depth(codec))
+            if jump >= 0:
+                broken[_up_to_key_after_jumps(table)] = True
             # Times that begin again say nothing of when pictures are shown.
             if jump < 0:
                 clock_s = clock_of(pts[shown], tick, origin_s)
@@ -243,10 +256,11 @@ def _index_of(
         origin_s=origin_s,
         rate=rate,
         last_s=last_s,
-        broken=np.array(damaged, dtype=np.bool_),
+        broken=broken,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,
+        gradual=table["gradual"].copy(),
     )
 
 
@@ -265,6 +279,20 @@ def _jump_back(dts: Ints, reorder: int) -> int:
     allowed = (reorder + 2) * np.median(steps[steps > 0])
     (behind,) = np.nonzero(back > allowed)
     return int(with_time[behind[0]]) if len(behind) else -1
+
+
+def _up_to_key_after_jumps(table: NDArray[np.void]) -> Ints:
+    """Return the positions between places where a clock is set back and their next key frames.
+
+    Pictures there build on those of another recording.
+    """
+    (with_time,) = np.nonzero(table["dts"] != NO_PTS)
+    times = table["dts"][with_time]
+    jumps = with_time[1:][np.diff(times) < 0]
+    keys = np.append(np.flatnonzero(table["key"]), len(table))
+    next_keys = keys[np.searchsorted(keys, jumps)]
+    spans = [np.arange(jump, key) for jump, key in zip(jumps, next_keys, strict=True)]
+    return np.concatenate([np.zeros(0, np.int64), *spans])
 
 
 def reorder_depth(codec: Any) -> int:

@@ -39,11 +39,12 @@ _ERR_DETECT = {
 }
 
 
-class FilmChanged(Exception):
+class FilmChanged(BadVideo):
     """The packets of a film are not those of its index."""
 
-    def __init__(self, film: Film) -> None:
-        super().__init__()
+    def __init__(self, film: Film, path: Path) -> None:
+        message = "the file changes while it is read"
+        super().__init__(message, path=path, stage="decode", reason="unreadable")
         self.film = film
 
 
@@ -125,27 +126,43 @@ class VideoSource:
             return
         for position, packet in self._read_again(start):
             if packet.size != self.film.index.size[position]:
-                raise FilmChanged(self.film)
-            if position > stop:
-                return
+                raise FilmChanged(self.film, self.path)
             if position >= start:
                 packet.pts = packet.dts = position
                 yield position, packet
+            # What follows may be damaged: it is not read.
+            if position >= stop:
+                return
 
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
         """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
+        first, rest = self._first_after_seeking(start)
+        try:
+            if first is not None:
+                yield first
+                yield from enumerate(rest, first[0] + 1)
+                return
+            with open_video(self.path) as (container, stream):
+                yield from enumerate(demux(container, stream))
+        except av().FFmpegError as error:
+            # The one pass over the packets read them without an error.
+            raise FilmChanged(self.film, self.path) from error
+
+    def _first_after_seeking(
+        self, start: int
+    ) -> tuple[tuple[int, Any] | None, Iterator[Any]]:
+        """Return a packet at `start` or before it, and those after it; None if none is found."""
         for packets in self._seeks(start):
-            # The first packets after seeking may be parts of pictures.
-            for packet in islice(packets, 2 * BEFORE[-1]):
-                position = self.film.position_of(packet)
-                if position is not None and position > start:
-                    break
-                if position is not None:
-                    yield position, packet
-                    yield from enumerate(packets, position + 1)
-                    return
-        with open_video(self.path) as (container, stream):
-            yield from enumerate(demux(container, stream))
+            # Some containers cannot be read from every place that seeking leads to.
+            with suppress(av().FFmpegError):
+                # The first packets after seeking may be parts of pictures.
+                for packet in islice(packets, 2 * BEFORE[-1]):
+                    position = self.film.position_of(packet)
+                    if position is not None and position > start:
+                        break
+                    if position is not None:
+                        return (position, packet), packets
+        return None, iter(())
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
         """Yield the packets after seeking to where a packet is in the file, and to its time."""

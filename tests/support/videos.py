@@ -174,7 +174,8 @@ def remux(
         av.open(str(target), "w", format=format, options=options or {}) as new,
     ):
         stream = old.streams.video[0]
-        copy = new.add_stream_from_template(stream)
+        # Opaque: no encoder of the codec is needed.
+        copy = new.add_stream_from_template(stream, opaque=True)
         for number, packet in enumerate(p for p in old.demux(stream) if p.size):
             changed = each_packet(number, packet)
             if changed is not None:

@@ -327,7 +327,7 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
             assert len(numbers) == len(coded)
             assert list(losses.h264_gaps(opened.film.index, numbers)) == []
         else:
-            groups, headless = losses.mpeg_groups(opened.film.index, coded)
+            groups, headless, _ = losses.mpeg_groups(opened.film.index, coded)
             assert sum(map(len, groups)) == len(coded) and headless == []
             assert losses.mpeg_losses(opened.film.index, coded) == []
         assert not any(
