@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +17,7 @@ import numpy as np
 
 import obygaze_features
 from obygaze_features.backbones.base import Backbone
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import Mismatch, ObygazeError
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.machine import cpu_name, is_out_of_memory, package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
@@ -89,7 +89,8 @@ def _pass(
         views = [maker.view for maker in makers if row in maker.rows]
         jobs.append((row, tuple(dict.fromkeys(views))))
     results = iter(decode(jobs))
-    while not stop:
+    # Other workers may have made the last of the rows meanwhile.
+    while not stop and any(maker.rows for maker in makers):
         started = time.monotonic()
         decoded = next(results, None)
         waited = time.monotonic() - started
@@ -168,7 +169,8 @@ class BlockMaker:
 
     A batch ends with its block, so that a block's numbers do not depend on the blocks before it.
     `wanted` are the rows to make, by the number of their block, and `batch` the clips computed at
-    once. With `retry`, single rows of committed blocks are replaced.
+    once. With `retry`, single rows of committed blocks are replaced. With `shared`, blocks that
+    other workers commit meanwhile are dropped.
 
     Rows that were finished before a stop are taken, if `is_current` of the row and its source.
     `rows` are the others. Batches are kept in order, so that a block has the same batches as
@@ -184,6 +186,7 @@ class BlockMaker:
         *,
         batch: int,
         retry: bool = False,
+        shared: bool = False,
         is_current: IsCurrent = lambda row, source: True,
     ) -> None:
         self.computer = computer
@@ -192,12 +195,15 @@ class BlockMaker:
         self.wanted = dict(wanted)
         self.batch = batch
         self.retry = retry
+        self.shared = shared
         self.is_current = is_current
         self.maker = maker_of(computer.backbone, writer.plan.recipe)
         self.watch: Watch = lambda row, failed: None
         self.rows: set[int] = set()
         # The blocks with rows from before a stop, and the one to which rows are added.
         self._begun: dict[int, _Block] = {}
+        # The block to which the last row was added, and its clips that are not computed yet.
+        self._last: _Block | None = None
         self._waiting: list[tuple[int, DecodedClip]] = []
         self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
         # One thread: a block is written and synced while the next one is computed.
@@ -214,7 +220,12 @@ class BlockMaker:
         seconds: Mapping[str, float],
     ) -> None:
         """Add the next row, its source, and the seconds by stage that it took until now."""
-        block = self._block(row // self.writer.plan.block_rows)
+        number = row // self.writer.plan.block_rows
+        if self.shared and number not in self._begun:
+            self._drop_blocks_of_others(self.wanted)
+        if number not in self.wanted:
+            return
+        block = self._last = self._block(number)
         slot = block.slot_of_row[row]
         block.spend(seconds)
         if source is not None and isinstance(clip, DecodedClip):
@@ -304,6 +315,17 @@ class BlockMaker:
             block.unkept_clock = Clock()
         self._kept_at = time.monotonic()
 
+    def _drop_blocks_of_others(self, numbers: Iterable[int]) -> None:
+        """Drop those of these blocks that another worker has committed."""
+        pending = set(self.writer.pending_blocks())
+        for number in [number for number in numbers if number not in pending]:
+            for row in self.wanted.pop(number):
+                self.rows.discard(row)
+                self.watch(row, False)
+            block = self._begun.pop(number, None)
+            if block is not None and block is self._last:
+                self._waiting = []
+
     def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
         self._waiting.append((slot, clip))
         block.n_awaited += 1
@@ -324,6 +346,8 @@ class BlockMaker:
             return
         while len(self._running) >= self.computer.split(self.batch)[1]:
             self._collect()
+        if not self._waiting:  # another worker has committed their block
+            return
         slots, clips = zip(*self._waiting, strict=True)
         self._waiting = []
         with self._too_large_if_out_of_memory():
@@ -351,11 +375,14 @@ class BlockMaker:
         block.unkept += slots
         if time.monotonic() - self._kept_at >= KEEP_EVERY_S:
             self._keep_finished_rows()
+            if self.shared:
+                self._drop_blocks_of_others(self._begun)
         self._commit_if_complete(block)
 
     def _commit_if_complete(self, block: _Block) -> None:
         """Write a complete block beside the next one; two are never written at once."""
-        if block.n_awaited or not block.has_all_rows:
+        is_dropped = self._begun.get(block.number) is not block
+        if is_dropped or block.n_awaited or not block.has_all_rows:
             return
         with block.clock.of("write"):
             self._settle()
@@ -390,7 +417,13 @@ class BlockMaker:
             "seconds": block.clock,
             "versions": dict(self.maker.versions),
         }
-        commit(block.arrays, statuses, **facts)
+        try:
+            commit(block.arrays, statuses, **facts)
+        except Mismatch:
+            # Another worker may have committed it, with other last bits: that one counts.
+            if not self.shared or block.number in self.writer.pending_blocks():
+                raise
+            self.writer.refuse_other_kinds(self.maker.kind)
 
     def _settle(self) -> None:
         if self._commit is not None:

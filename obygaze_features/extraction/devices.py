@@ -68,6 +68,7 @@ def extract_on_devices(
     stop: StopFlag,
     *,
     rows: Sequence[int] | None = None,
+    worker: str | None = None,
     retry_failed: bool = False,
     changed: bool = False,
     mixed: bool = False,
@@ -85,15 +86,28 @@ def extract_on_devices(
         shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
         rows: Rows of whole units to extract. The default is all rows.
+        worker: The worker whose rows these are. With one share, it takes over units of others.
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         mixed: Add to stores whose clips were made in another way.
         progress: The progress bar. The default shows nothing.
     """
-    settings = {"retry_failed": retry_failed, "changed": changed, "mixed": mixed}
+    settings: dict[str, bool] = {
+        "retry_failed": retry_failed,
+        "changed": changed,
+        "mixed": mixed,
+    }
     if len(shares) == 1:
         return extract_plan(
-            plan, shares[0], stop, rows=rows, progress=progress, **settings
+            plan,
+            shares[0],
+            stop,
+            rows=rows,
+            worker=worker,
+            retry_failed=retry_failed,
+            changed=changed,
+            mixed=mixed,
+            progress=progress,
         )
     refuse_unusable(plan, rows, only_sealed=changed)
     units = _units_to_extract(plan, rows, retry_failed=retry_failed, changed=changed)
@@ -238,7 +252,9 @@ def _work(
                 stop,
                 rows=rows,
                 progress=_Sender(messages),
-                **settings,
+                retry_failed=settings["retry_failed"],
+                changed=settings["changed"],
+                mixed=settings["mixed"],
             )
         except ObygazeError as error:
             messages.send(error)

@@ -196,7 +196,7 @@ def extract(
     Args:
         retry_failed: Retry all clips that failed or had no video.
         changed: As --retry-failed, and also clips whose times or video changed.
-        worker: Extract every K-th unit of the plan, from I.
+        worker: Extract every K-th unit of the plan, from I, then what other workers leave.
         share: Use a GPU that other people use.
         mixed: Add to clips of another version or kind of device.
         seal: Seal complete stores. [default: if no clip failed]
@@ -270,6 +270,7 @@ def extract(
                 resources_of(workers, batch).shared_by(devices),
                 stop,
                 rows=rows,
+                worker=worker,
                 retry_failed=retry_failed or changed,
                 changed=changed,
                 mixed=mixed,

@@ -1,5 +1,6 @@
 """Extract what is missing of a plan: load backbones, make blocks, seal complete stores."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -28,6 +29,8 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import (
+    DecodedRow,
+    Jobs,
     KeptPictures,
     decode_rows,
     find_kept_pictures,
@@ -42,6 +45,7 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
+from obygaze_features.extraction.shared_units import SharedUnits
 from obygaze_features.extraction.sources import (
     is_current,
     refuse_changed,
@@ -130,13 +134,19 @@ class RowProgress:
         self, new_bar: Callable[[int], Progress] = lambda n_rows: Quiet()
     ) -> None:
         self.new_bar = new_bar
-        self.bar = Progress()
+        self.bar: Progress = Quiet()
+        self.n_rows = 0
         self.seen = set[int]()
         self.failed = set[int]()
 
     def begin(self, n_rows: int) -> None:
-        """Show a bar for this many rows."""
-        self.bar = self.new_bar(n_rows) if n_rows else Quiet()
+        """Show a bar for this many rows, or for this many more."""
+        n_before = self.n_rows
+        self.n_rows += n_rows
+        if n_rows and not n_before:
+            self.bar = self.new_bar(n_rows)
+        elif n_rows:
+            self.bar.expect(self.n_rows)
 
     def __call__(self, row: int, failed: bool) -> None:
         """Show a row. It comes again if the model failed on it, or if its block restarted."""
@@ -164,6 +174,7 @@ class LoadedTarget:
         pool: Executor,
         *,
         retry: bool = False,
+        shared: bool = False,
         is_current: IsCurrent = lambda row, source: True,
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
@@ -179,6 +190,7 @@ class LoadedTarget:
             wanted,
             batch=batch,
             retry=retry,
+            shared=shared,
             is_current=is_current,
         )
 
@@ -243,6 +255,7 @@ def extract_plan(
     stop: StopFlag,
     *,
     rows: Sequence[int] | None = None,
+    worker: str | None = None,
     retry_failed: bool = False,
     changed: bool = False,
     mixed: bool = False,
@@ -258,6 +271,8 @@ def extract_plan(
         resources: What to use of this machine.
         stop: The flag that stops the run.
         rows: Rows of whole blocks to extract. The default is all rows.
+        worker: The worker whose rows these are, such as 0/8. After them, it takes over units that
+            other workers leave or are slow with.
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         mixed: Add to stores whose clips were made by another version of this program, another kind
@@ -269,6 +284,11 @@ def extract_plan(
     if retry_failed:
         refuse_retry(plan, rows)
     targets = load_targets(plan, resources.device, mixed=mixed)
+    progress = progress or RowProgress()
+    if worker is not None and not retry_failed:
+        shared_units = SharedUnits(plan, worker)
+        _extract_with_others(shared_units, targets, rows, resources, stop, progress)
+        return [store_status(target.target.store, rows) for target in targets]
     if retry_failed:
         work: Iterable[RowsToExtract] = [
             (t, rows_to_retry(t, plan, changed, rows), True) for t in targets
@@ -277,6 +297,39 @@ def extract_plan(
         work = pending_work(targets, plan, rows)
     extract_rows(work, plan, resources, stop, progress=progress, changed=changed)
     return [store_status(target.target.store, rows) for target in targets]
+
+
+def _extract_with_others(
+    shared_units: SharedUnits,
+    targets: Sequence[LoadedTarget],
+    rows: Sequence[int] | None,
+    resources: Resources,
+    stop: StopFlag,
+    progress: RowProgress,
+) -> None:
+    """Extract the rows of a worker, then what other workers leave or are slow with."""
+    plan = shared_units.plan
+    own_rows = range(len(plan.rows)) if rows is None else rows
+    units = sorted({row // plan.unit_rows for row in own_rows})
+    with ExitStack() as stack:
+        stack.enter_context(shared_units.at_work(units))
+        decoders = DecodePool(resources.workers, timeout_s=plan.timeout_s)
+        pool = stack.enter_context(decoders)
+        work: Iterable[RowsToExtract] = pending_work(targets, plan, own_rows)
+        while True:
+            started = time.monotonic()
+            n_clips = extract_rows(
+                work, plan, resources, stop, pool=pool, progress=progress, shared=True
+            )
+            shared_units.measure(n_clips, time.monotonic() - started)
+            units = [] if stop else shared_units.take()
+            if not units:
+                return
+            rows_of_units: list[int] = []
+            for unit in units:
+                rows_of_units += plan.unit_range(unit)
+            refuse_changed(plan, rows_of_units)
+            work = [(t, pending_rows(t, rows_of_units), False) for t in targets]
 
 
 def refuse_unusable(
@@ -332,16 +385,26 @@ def extract_rows(
     resources: Resources,
     stop: StopFlag,
     *,
+    pool: DecodePool | None = None,
     progress: RowProgress | None = None,
     changed: bool = False,
-) -> None:
-    """Extract rows for several stores in one pass; those finished before a stop are taken.
+    shared: bool = False,
+) -> int:
+    """Extract rows for several stores in one pass, and return how many were decoded.
 
-    With `changed`, clips that changed since their pictures were kept are decoded again.
+    Args:
+        work: The stores, each with its rows; those finished before a stop are taken.
+        plan: The plan.
+        resources: What to use of this machine.
+        stop: The flag that stops the run.
+        pool: The processes that decode. The default starts new ones.
+        progress: The progress bar. The default shows nothing.
+        changed: Decode clips again that changed since their pictures were kept.
+        shared: Other workers may commit the same blocks, which are left out then.
     """
     work = [(target, rows, retry) for target, rows, retry in work if any(rows.values())]
     if not work:
-        return
+        return 0
     for loaded, _, _ in work:
         maker = maker_of(loaded.backbone, loaded.writer.plan.recipe)
         loaded.writer.refuse_other_kinds(maker.kind)
@@ -353,7 +416,12 @@ def extract_rows(
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         makers = [
             loaded.maker(
-                rows, resources, threads, retry=retry, is_current=is_row_current
+                rows,
+                resources,
+                threads,
+                retry=retry,
+                shared=shared and not retry,
+                is_current=is_row_current,
             )
             for loaded, rows, retry in work
         ]
@@ -369,13 +437,22 @@ def extract_rows(
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
         kept_pictures = find_kept_pictures(plan, wanted, views, changed=changed)
-        pool = stack.enter_context(
-            DecodePool(resources.workers, timeout_s=plan.timeout_s)
-        )
-        decode = partial(
+        if pool is None:
+            decoders = DecodePool(resources.workers, timeout_s=plan.timeout_s)
+            pool = stack.enter_context(decoders)
+        decode_with_pool = partial(
             decode_rows, plan, pool=pool, ahead=ahead, kept_pictures=kept_pictures
         )
+        n_decoded = 0
+
+        def decode(jobs: Jobs) -> Iterator[DecodedRow]:
+            nonlocal n_decoded
+            for decoded in decode_with_pool(jobs):
+                n_decoded += 1
+                yield decoded
+
         run_rows(makers, decode, stop, progress)
+    return n_decoded
 
 
 def pending_work(
