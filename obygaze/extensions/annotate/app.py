@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from obygaze.extensions.annotate.selection import selected_table
 from obygaze.extensions.annotate.server import PageServer, Reply
 from obygaze.extensions.annotate.site import Site
 from obygaze_features.core.drafts import OwnFolder, new_folder
@@ -33,6 +34,8 @@ SCRIPTS = (
     "marks",
     "edits",
     "tracks",
+    "selection",
+    "cite",
     "queue",
     "keys",
     "view",
@@ -70,6 +73,15 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         number = [int(asked["picture"])] if "picture" in asked else []
         return Reply(make(media.by_key[asked["key"]], *number), kind)
 
+    def table(asked: Asked) -> Reply:
+        filters: dict[str, Any] = dict(asked)
+        kind = filters.pop("key")
+        if "cell" in filters:
+            filters["cell"] = int(filters["cell"])
+        data, media_type = selected_table(site, kind, **filters)
+        name = f'attachment; filename="clips.{kind}"'
+        return Reply(data, media_type, headers={"Content-Disposition": name})
+
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
         **{name: partial(static, name) for name in STATIC},
@@ -85,6 +97,8 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
         "sheet/": partial(of_clip, media.sheet, "image/png"),
         "map/": partial(of_clip, media.map_sheet, "image/png"),
+        "table/": table,
+        "picture/": partial(of_video, media.whole_picture, "image/png"),
         "still/": partial(of_video, media.still, "image/jpeg"),
         "times/": partial(of_video, media.times, "application/octet-stream"),
         "sound/": partial(of_video, media.loudness, "application/octet-stream"),

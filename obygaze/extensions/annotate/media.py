@@ -215,6 +215,13 @@ class Media:
         """Return a picture of a video by its number, as a JPEG."""
         return _jpeg(self._decoded(name, STILL, ranks=[number]).pictures[0])
 
+    def whole_picture(self, name: str, number: int) -> bytes:
+        """Return a picture of a video by its number, in its full size, as a PNG."""
+        picture = self._decoded(name, View(1, "even"), ranks=[number]).pictures[0]
+        data = io.BytesIO()
+        Image.fromarray(picture).save(data, "PNG")
+        return data.getvalue()
+
     def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
 

@@ -32,6 +32,7 @@ from obygaze.extensions.annotate.decisions import (
 )
 from obygaze.extensions.annotate.drafts import DraftTable
 from obygaze.extensions.annotate.lanes import NumberLane, read_lanes
+from obygaze.extensions.annotate.links import data_of, link_base
 from obygaze.extensions.annotate.marks import (
     NAME,
     SHOTS,
@@ -129,7 +130,12 @@ class Site:
             "dataset": header.dataset,
             "levels": levels,
             "concepts": {name: concept_meaning(name) for name in header.concepts},
-            "films": [{"id": film, "title": self._title(film)} for film in self.films],
+            "films": [
+                {"id": film, "title": self._title(film), "year": self._year(film)}
+                for film in self.films
+            ],
+            "link": link_base(self.manifest),
+            "data": data_of(self.manifest),
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "run": run,
             "annotator": annotator,
@@ -611,6 +617,9 @@ class Site:
     def _title(self, film: str) -> str:
         extra = self.films[film][0].extra
         return extra.get("movie_title") or extra.get("title") or film_title(film)
+
+    def _year(self, film: str) -> str:
+        return self.films[film][0].extra.get("year", "")
 
     def _length(self, video: str) -> float:
         """Return the length of a video in seconds; 0 if it is not known."""

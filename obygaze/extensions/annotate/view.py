@@ -9,6 +9,7 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -63,7 +64,8 @@ def open_site(
     """Return the page of a manifest, for `server_of` or `export`.
 
     Args:
-        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
+        manifest: The clips, or a link to a place (obygaze:...). The default is those of the run, or
+            the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
         store: Features, to find clips.
         weights: Weights of the text tower.
@@ -78,6 +80,7 @@ def open_site(
         workspace: The workspace, if it is not the current one.
     """
     from obygaze.extensions.annotate.labels import table_names
+    from obygaze.extensions.annotate.links import is_link, read_link
     from obygaze.extensions.annotate.marks import MarkTable
     from obygaze.extensions.annotate.queue import ORDERS
     from obygaze.extensions.annotate.site import Site
@@ -86,6 +89,8 @@ def open_site(
     from obygaze_models.protocols.experiments import named_manifest
     from obygaze_models.report.lookup import ReportRun
 
+    if is_link(manifest):
+        manifest = read_link(str(manifest)).manifest
     orders = [queue] if isinstance(queue, str) else list(queue)
     unknown = sorted(set(orders) - set(ORDERS))
     if unknown:
@@ -249,16 +254,26 @@ def view(
     Examples:
         obygaze view films --run honest
         obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
+        obygaze view "obygaze:films#film=lake&t=12.04"
         obygaze view films --annotate ada --blind
         obygaze view films --annotate ada --run honest --queue random --queue uncertain
         obygaze view films --run honest --agreement
         obygaze view films --run honest --export page --thumbnails
     """
     from obygaze.extensions.annotate.app import export, server_of
+    from obygaze.extensions.annotate.links import data_of, is_link, read_link
 
     if thumbnails and folder is None:
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
+    fragment = ""
     site = open_site(**inputs, workspace=session.workspace.root)
+    if is_link(inputs["manifest"]):
+        link = read_link(inputs["manifest"])
+        fragment = link.fragment
+        if link.data and link.data != data_of(site.manifest):
+            session.console.warn(
+                f"the link was made with other data: the manifest {link.manifest} is not the same"
+            )
     if agreement:
         documents, text = agreement_texts(site)
         for note in documents["left_out"]:
@@ -275,11 +290,13 @@ def view(
         return
     ports = (port,) if port else (usual_port(session.workspace.root), 0)
     with server_of(site, ports) as server, ExitStack() as opened:
-        address = server.new_address()
+        address = server.new_address() + fragment
         session.console.show({"address": address}, address)
         if not no_browser:
             root = session.workspace.root
-            page = opened.enter_context(leading_page(server.new_address(), root))
+            page = opened.enter_context(
+                leading_page(server.new_address() + fragment, root)
+            )
             webbrowser.open(page.as_uri())
         try:
             server.serve_forever()
@@ -331,7 +348,7 @@ def leading_page(address: str, folder: Path) -> Iterator[Path]:
     """
     text = (
         '<!doctype html><meta charset="utf-8"><title>obygaze</title>'
-        f'<meta http-equiv="refresh" content="0; url={address}">'
+        f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     )
     try:
         number, name = mkstemp(prefix=".view-", suffix=".html", dir=folder)

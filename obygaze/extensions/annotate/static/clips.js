@@ -63,6 +63,7 @@ function showClips(clips, message) {
   $("n-clips").textContent = message;
   $("grid").replaceChildren();
   addClips();
+  showClipStatistics();
 }
 
 function addClips() {

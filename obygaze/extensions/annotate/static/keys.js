@@ -21,12 +21,10 @@ function jump(name, direction, fits = () => true) {
 }
 
 async function copyLink() {
-  // Rounded up, so that the time is not before the picture begins.
-  const time = (Math.ceil(now() * 1e6) / 1e6).toFixed(6);
-  const link = location.href.split("#")[0] + address({ film: film.id, t: time });
-  history.replaceState(null, "", link);
-  await navigator.clipboard?.writeText(link).catch(() => null);
-  tell(`The address of this page leads to this time now: ${link}`);
+  const link = placeLink();
+  history.replaceState(null, "", location.pathname + address(Object.fromEntries(new URLSearchParams(link.split("#")[1]))));
+  await copyText(link);
+  tell(`obygaze view "${link}" opens this picture, on any machine with the same data; so does the address of this page, here.`);
 }
 
 // Of each key: what it does, in words and as a function. `holds`: it needs to know the picture on the

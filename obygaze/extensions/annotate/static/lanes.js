@@ -136,6 +136,7 @@ function draw() {
   }
   g.fillStyle = INK;
   g.fillRect(x(now()) - 0.75, 0, 1.5, film.height);
+  showFilmStatistics();
 }
 
 function drawTimes(g, x, from, to) {

@@ -15,8 +15,11 @@ async function route() {
   if (name !== "film") video.pause();
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
   $("film-choice").value = asked.get("film") ?? "";
+  if (name === "clips" && filtersFrom(asked)) await chooseClips();
+  if (name === "clips") showTables();
   if (name === "film") {
     if (!(await openFilm(asked.get("film"), Number(asked.get("t")) || 0))) return;
+    if (asked.has("picture") && !asked.has("t") && film.rate) seek(Number(asked.get("picture")) / film.rate + EPS);
     const span = film.spans[asked.get("clip")];
     if (span) seek(span[0] + EPS);
   } else if (name === "clip") await openClip(asked.get("clip"));
@@ -51,11 +54,13 @@ async function readPage() {
   options($("cell-choice"), [["", "no model"], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
   fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${page.levels[level].name} `]));
   prepareFilters();
+  showSearches();
   await chooseClips();
 }
 
-$("filters").addEventListener("submit", (event) => (event.preventDefault(), guarded(chooseClips)));
-$("filters").addEventListener("change", (event) => !["where", "text"].includes(event.target.name) && guarded(chooseClips));
+const chooseAnew = () => guarded(async () => (filtersToAddress(), await chooseClips()));
+$("filters").addEventListener("submit", (event) => (event.preventDefault(), chooseAnew()));
+$("filters").addEventListener("change", (event) => !["where", "text"].includes(event.target.name) && chooseAnew());
 $("more").onclick = () => {
   const first = shown;
   addClips();

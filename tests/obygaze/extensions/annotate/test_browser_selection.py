@@ -1,0 +1,141 @@
+"""A real browser keeps filters in the address, counts what is shown, and saves stills to cite."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.browsers import browser, go, open_page, resize, text, wait
+from support.film_pages import film_clips, segment, served, site
+from support.videos import read_number, write_video
+
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
+pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(240)]
+
+
+def film_page(folder: Path) -> Any:
+    write_video(folder / "lake.mp4", numbers=range(250), size=(320, 240))
+    clips = [
+        replace(clip, extra={"year": "1999", "movie_title": "Le lac <b>"})
+        for clip in film_clips("lake", "lake.mp4")
+    ]
+    segments = [segment(25, 49), segment(40, 74), segment(100, 124, level="HN")]
+    return site(folder, clips, segments=segments)
+
+
+def test_filters_are_in_the_address_and_searches_are_kept(
+    browser: Any, tmp_path: Path
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.select import Select
+
+    with served(film_page(tmp_path)) as server:
+        open_page(
+            browser,
+            server.new_address() + "#level=S&where=movie_id+%3D%3D+lake",
+            "films",
+        )
+        wait(lambda: text(browser, "#n-clips") == "5 of 10 clips")
+        level = browser.find_element("name", "level")
+        Select(level).select_by_value("EN")
+        wait(lambda: "#level=EN" in browser.current_url)
+        assert browser.current_url.endswith("#level=EN&where=movie_id+%3D%3D+lake")
+        link = browser.find_element("id", "table-csv").get_attribute("href")
+        assert link.endswith("/table/csv?level=EN&where=movie_id+%3D%3D+lake")
+        browser.find_element("css selector", "#keep input").send_keys(
+            "late EN", Keys.ENTER
+        )
+        wait(lambda: "late EN" in text(browser, "#searches"))
+        go(browser)
+        wait(lambda: text(browser, "#n-clips") == "10 of 10 clips")
+        browser.find_element("css selector", "#searches a").send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips") == "5 of 10 clips")
+        browser.find_element("css selector", "#clip-statistics summary").send_keys(
+            Keys.ENTER
+        )
+        wait(lambda: "5 clips of 1 films" in text(browser, "#clip-statistics"))
+        assert "EN easy negative 5 100.0 %" in " ".join(
+            text(browser, "#clip-statistics").split()
+        )
+        browser.find_element("css selector", "#searches button").send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#searches") == "")
+
+
+def test_statistics_are_those_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    with served(film_page(tmp_path)) as server:
+        open_page(browser, server.new_address(), "films")
+        resize(browser, 1200)
+        go(browser, film="lake", t=1)
+        wait(lambda: "picture 25" in text(browser, "#picture"))
+        browser.find_element("css selector", "#film-statistics summary").send_keys(
+            Keys.ENTER
+        )
+        wait(lambda: "seconds" in text(browser, "#film-statistics"))
+        browser.execute_script("placeLanes(); press('0')")  # a scroll bar has come
+        wait(lambda: "10.0 seconds" in text(browser, "#film-statistics"))
+        rows = [
+            " ".join(row.text.split())
+            for row in browser.find_elements("css selector", "#film-statistics tr")
+        ]
+        # Two segments of S from 1 to 3 s overlap, and count once.
+        assert "ada S 2 2.0 20.0 %" in rows
+        assert "ada HN 1 1.0 10.0 %" in rows
+        assert "clips: annotated level S 5 5.0 50.0 %" in rows
+
+
+# Press the button, and return the name and the bytes of what the browser would save.
+SAVE = """
+const done = arguments[0], made = URL.createObjectURL;
+let saved;
+URL.createObjectURL = (blob) => (saved = blob, made(blob));
+HTMLAnchorElement.prototype.click = function () {
+  const reader = new FileReader(), name = this.download;
+  reader.onload = () => done([name, reader.result]);
+  reader.readAsDataURL(saved);
+};
+document.getElementById("cite").dispatchEvent(new MouseEvent("click"));"""
+
+
+def test_a_still_is_saved_with_its_citation(browser: Any, tmp_path: Path) -> None:
+    with served(film_page(tmp_path)) as server:
+        open_page(browser, server.new_address(), "films")
+        go(browser, film="lake", t=1.49)
+        wait(lambda: text(browser, "#picture") == "picture 37")
+        known = "return Boolean(film.times.get(film.pieces[0].key))"
+        wait(lambda: browser.execute_script(known))
+        name, data = browser.execute_async_script(SAVE)
+        lines = text(browser, "#citation").split("\n")
+    lines = [line for line in lines if line]
+    assert lines[0] == "Le lac <b> (1999), 0:00:01.480, picture 37"
+    assert lines[1] == (
+        "ada: S sure; Look. annotation of the clip lake-001: S sure; Look."
+    )
+    assert lines[2].startswith("Data: a test. obygaze:films#film=lake&t=1.48")
+    assert name == "lake-37.png"
+    png = base64.b64decode(data.split(",")[1])
+    picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    assert picture.shape[1] == 640 and picture.shape[0] > 240
+    assert read_number(picture[:240, 160:480]) == 37
+    assert (picture[240:] < 128).any()
+
+
+def test_a_link_opens_its_picture(browser: Any, tmp_path: Path) -> None:
+    with served(film_page(tmp_path)) as server:
+        open_page(browser, server.new_address() + "#film=lake&picture=61", "Le lac")
+        wait(lambda: text(browser, "#picture") == "picture 61")
+        browser.execute_script("press('c')")
+        wait(lambda: "obygaze view" in text(browser, "#status"))
+        link = text(browser, "#status").split('"')[1]
+        open_page(
+            browser, server.new_address() + "#" + link.partition("#")[2], "Le lac"
+        )
+        wait(lambda: text(browser, "#picture") == "picture 61")
