@@ -248,6 +248,15 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
                 )
 
 
+def id_files(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of the ids below data.zarr, by name."""
+    memory: dict[str, Any] = {}
+    group = zarr.create_group(MemoryStore(memory), zarr_format=3)
+    for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
+        add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)
+    return {key: memory[key].to_bytes() for key in sorted(memory) if "/" in key}
+
+
 def _zarr_files(
     plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
 ) -> dict[str, bytes]:

@@ -5,12 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name
 from obygaze_features.core.workspace import Workspace, is_url, split_version
+from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.makers import Maker
 from obygaze_features.store.format.records import (
@@ -50,6 +52,48 @@ from obygaze_features.store.write.writer import (
 
 # Who makes a version, where no --author is given.
 AUTHOR_VARIABLE = "OBYGAZE_AUTHOR"
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """The newest version of a store, and what it changed; `is_new` if it was made just now."""
+
+    path: Path
+    number: int
+    change: str
+    numbers: dict[str, int]
+    reason: str
+    seal_sha256: str
+    is_new: bool = True
+    films: tuple[ChosenFilm, ...] = ()
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the version."""
+        facts = {**asdict(self), "path": str(self.path)}
+        del facts["text"]
+        return facts
+
+    def __str__(self) -> str:
+        if not self.is_new:
+            return f"{self.path}@{self.number}: {self.text}; no new version"
+        lines = [
+            f"{self.path}@{self.number}: {self.text}",
+            f"seal_sha256: {self.seal_sha256}",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def notes(self) -> list[str]:
+        """Which films were taken, and where the features still are."""
+        notes = notes_of_films(self.films)
+        if self.change == "withdrawn" and self.is_new:
+            notes.append(
+                f"the versions before {self.number} still have these features on this disk; "
+                "obygaze store purge makes a store without them, obygaze store uses lists what "
+                "was made with them"
+            )
+        return notes
 
 
 @dataclass
@@ -100,6 +144,12 @@ class VersionDraft:
             self.status_of_row.pop(row, None)
             if status != RowStatus():
                 self.status_of_row[row] = status
+
+    def replace_plan(self, plan: Plan) -> None:
+        """Write another store.json: of more rows, or more arrays."""
+        data = plan.to_bytes()
+        self.put(Plan.FILE, [data])
+        self.plan = Plan.from_bytes(data, Plan.FILE)
 
     def publish(
         self, *, change: str, reason: str, author: str, numbers: Mapping[str, int]

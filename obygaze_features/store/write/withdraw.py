@@ -2,20 +2,20 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.options import Bar, Option
-from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
+from obygaze_features.manifest.film_choice import ChosenFilm
 from obygaze_features.store.format.schema import OK, RowStatus
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.edit import ids_in
 from obygaze_features.store.write.version import (
+    NewVersion,
     VersionDraft,
     folder_to_change,
     new_version,
@@ -24,48 +24,6 @@ from obygaze_features.store.write.version import (
     stated_author,
     stated_reason,
 )
-
-
-@dataclass(frozen=True)
-class NewVersion:
-    """The newest version of a store, and what it changed; `is_new` if it was made just now."""
-
-    path: Path
-    number: int
-    change: str
-    numbers: dict[str, int]
-    reason: str
-    seal_sha256: str
-    is_new: bool = True
-    films: tuple[ChosenFilm, ...] = ()
-    text: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all that is known of the version."""
-        facts = {**asdict(self), "path": str(self.path)}
-        del facts["text"]
-        return facts
-
-    def __str__(self) -> str:
-        if not self.is_new:
-            return f"{self.path}@{self.number}: {self.text}; no new version"
-        lines = [
-            f"{self.path}@{self.number}: {self.text}",
-            f"seal_sha256: {self.seal_sha256}",
-        ]
-        return "\n".join(lines)
-
-    @property
-    def notes(self) -> list[str]:
-        """Which films were taken, and where the features still are."""
-        notes = notes_of_films(self.films)
-        if self.change == "withdrawn" and self.is_new:
-            notes.append(
-                f"the versions before {self.number} still have these features on this disk; "
-                "obygaze store purge makes a store without them, obygaze store uses lists what "
-                "was made with them"
-            )
-        return notes
 
 
 def withdraw(
