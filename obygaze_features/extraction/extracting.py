@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, overload
 
@@ -52,7 +53,10 @@ from obygaze_features.extraction.shared_machine import (
 
 if TYPE_CHECKING:
     from obygaze_features.core.console import Progress
+    from obygaze_features.extraction.new_versions import VersionWork
+    from obygaze_features.extraction.run import RowProgress
     from obygaze_features.extraction.status import StoreStatus
+    from obygaze_features.store.write.version import NewVersion
 
 CLIPS = "Clips"
 
@@ -69,6 +73,7 @@ class Extraction(Sequence["StoreStatus"]):
     worker: str | None = None
     rows: Sequence[int] | None = None
     stop: StopFlag = field(default_factory=StopFlag)
+    versions: Sequence[NewVersion] = ()
 
     json_in_one_line: ClassVar[bool] = True
 
@@ -133,7 +138,8 @@ class Extraction(Sequence["StoreStatus"]):
         named = {} if self.worker is None else {"worker": self.worker}
         joint = joint_status(self.parts, self.rows)
         documents = [state.to_json() for state in self.parts]
-        return {**named, **joint, "stores": documents}
+        versions = [version.to_json() for version in self.versions]
+        return {**named, **joint, "stores": documents, "versions": versions}
 
 
 @dataclass(frozen=True)
@@ -178,6 +184,7 @@ def extract(
     share: Annotated[bool, Option(group=ADVANCED)] = False,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal: Annotated[bool | None, Option("--seal/--no-seal", group=ADVANCED)] = None,
+    reason: Annotated[str, Option(group=ADVANCED)] = "",
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
@@ -190,7 +197,8 @@ def extract(
     Ctrl-C stops when the clips at work are finished, a second one at once; finished clips are kept.
     If the times or the video of clips changed since, the exit code is 5; see --changed. It is 5
     too if the clips of a store were made by another version of this program, or on a GPU in place
-    of the CPU: see --mixed. With
+    of the CPU: see --mixed. A sealed store gets a new version: of clips that are new in the
+    manifest, and with --retry-failed or --changed of rows that are made again. With
     --worker, the exit code and the counts are those of the worker's own clips.
 
     Args:
@@ -200,6 +208,7 @@ def extract(
         share: Use a GPU that other people use.
         mixed: Add to clips of another version or kind of device.
         seal: Seal complete stores. [default: if no clip failed]
+        reason: Of a sealed store: why its new version is made.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.
 
@@ -219,12 +228,18 @@ def extract(
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(note) as stop, ExitStack() as stack:
         from obygaze_features.extraction.devices import devices_of, extract_on_devices
+        from obygaze_features.extraction.new_versions import split_plan
         from obygaze_features.extraction.run import (
             RowProgress,
+            require_recipe,
             seal_complete,
             stores_read,
         )
-        from obygaze_features.extraction.status import kept_clips, status_of_stores
+        from obygaze_features.extraction.status import (
+            kept_clips,
+            status_of_stores,
+            store_status,
+        )
 
         plan = chosen_plan(
             manifest,
@@ -245,8 +260,11 @@ def extract(
             max_substituted=max_substituted,
             workspace=workspace,
         )
+        split = split_plan(
+            plan, retry_failed=retry_failed, changed=changed, reason=reason
+        )
         rows = None if worker is None else plan.worker_rows(worker)
-        if rows == []:
+        if rows == [] and not split.works:
             return Extraction(plan, [], worker, rows)
         for store in stores_read(plan):
             note(f"kept pictures are read from {store.location}")
@@ -264,24 +282,77 @@ def extract(
             bar.expect(n_rows, "clips")
             return bar
 
+        shares = resources_of(workers, batch).shared_by(devices)
+        states: list[StoreStatus] = []
+        versions: list[NewVersion] = []
         try:
-            states = extract_on_devices(
-                plan,
-                resources_of(workers, batch).shared_by(devices),
-                stop,
-                rows=rows,
-                worker=worker,
-                retry_failed=retry_failed or changed,
-                changed=changed,
-                mixed=mixed,
-                progress=RowProgress(new_bar),
-            )
+            if split.others.targets and rows != []:
+                states = extract_on_devices(
+                    split.others,
+                    shares,
+                    stop,
+                    rows=rows,
+                    worker=worker,
+                    retry_failed=retry_failed or changed,
+                    changed=changed,
+                    mixed=mixed,
+                    progress=RowProgress(new_bar),
+                )
+                states = seal_complete(states, seal)
+            for target in split.grown:
+                require_recipe(plan, target, devices[0])
+                states.append(store_status(target.store))
+            for work in split.works:
+                state, version = _extract_version(
+                    work,
+                    partial(extract_on_devices, shares=shares, stop=stop, mixed=mixed),
+                    worker,
+                    RowProgress(new_bar),
+                    retry_failed=retry_failed,
+                    seal=False if stop else seal,
+                )
+                states.append(state)
+                if version is not None:
+                    versions.append(version)
+                elif state.done and state.failed and seal is None:
+                    note(
+                        f"{count(state.failed, 'new clip')} failed, so none is added to "
+                        f"{Path(work.target.store).name}; --seal adds all, with the reasons"
+                    )
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(status_of_stores(plan, rows)))
             interrupt.add_note(RESUME)
             raise
         stack.close()
-        return Extraction(plan, seal_complete(states, seal), worker, rows, stop)
+        return Extraction(plan, states, worker, rows, stop, versions)
+
+
+def _extract_version(
+    work: VersionWork,
+    extract_rows: Callable[..., Sequence[StoreStatus]],
+    worker: str | None,
+    progress: RowProgress,
+    *,
+    retry_failed: bool,
+    seal: bool | None,
+) -> tuple[StoreStatus, NewVersion | None]:
+    """Extract the rows of a version of a sealed store, and make it where they are complete."""
+    from obygaze_features.extraction.new_versions import finish_work
+
+    rows = None if worker is None else work.plan.worker_rows(worker)
+    if rows != []:
+        is_begun = (work.draft / "store.json").is_file()
+        again = retry_failed and work.adds_clips and is_begun
+        extract_rows(work.plan, rows=rows, worker=worker, progress=progress)
+        if again:
+            extract_rows(
+                work.plan,
+                rows=rows,
+                worker=worker,
+                retry_failed=True,
+                progress=progress,
+            )
+    return finish_work(work, seal)
 
 
 def extraction_status(
@@ -333,7 +404,9 @@ def _next_steps(
     again = "the same command"
     retry = " and --retry-failed"
     if any(state.sealed and state.ok < state.clips for state in states):
-        again = f"{again} with --store NAME=STORE: a sealed store stays as it is"
+        again = (
+            f"{again} and --retry-failed, which makes a new version of a sealed store"
+        )
         retry = ""
     chosen = range(len(plan.rows)) if rows is None else rows
     without = sum(not plan.rows[row].video for row in chosen)

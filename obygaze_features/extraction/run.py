@@ -61,6 +61,7 @@ from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import RowSource
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
+from obygaze_features.store.write.growth import store_of_draft
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool, require_decode_workers
@@ -230,8 +231,11 @@ def _open(
 ) -> LoadedTarget:
     """Open or create the store of a target."""
     recipe = recipe_of(backbone, view, arrays, plan.grid)
-    if (Path(target.store) / Plan.FILE).is_file():
-        recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
+    # Rows of the next version of a sealed store have the recipe of that store.
+    existing = store_of_draft(target.store) or Path(target.store)
+    if (existing / Plan.FILE).is_file():
+        recipe = recipe.as_claimed_by(read_plan(existing).recipe)
+        read_plan(existing, recipe)
     create_store(
         target.store,
         recipe=recipe,
@@ -247,6 +251,15 @@ def _open(
     )
     writer = StoreWriter(target.store, recipe=recipe, mixed=mixed)
     return LoadedTarget(target, backbone, writer, view)
+
+
+def require_recipe(plan: ExtractPlan, target: Target, device: str = "cpu") -> None:
+    """Raise an error if a store has another recipe than a plan asks for."""
+    backbone = load_target(target, Workspace(Path(plan.workspace)), device)
+    arrays = chosen_arrays(backbone, target.arrays)
+    recipe = recipe_of(backbone, view_of(backbone, target), arrays, plan.grid)
+    stored = read_plan(Path(target.store)).recipe
+    read_plan(Path(target.store), recipe.as_claimed_by(stored))
 
 
 def extract_plan(
@@ -408,6 +421,10 @@ def extract_rows(
     for loaded, _, _ in work:
         maker = maker_of(loaded.backbone, loaded.writer.plan.recipe)
         loaded.writer.refuse_other_kinds(maker.kind)
+        sealed_store = store_of_draft(loaded.target.store)
+        if sealed_store is not None:
+            mixed = loaded.writer.mixed
+            StoreWriter(sealed_store, mixed=mixed).refuse_other_kinds(maker.kind)
 
     def is_row_current(row: int, source: RowSource | None) -> bool:
         return is_current(source, plan.rows[row])
@@ -499,9 +516,10 @@ def refuse_retry(plan: ExtractPlan, rows: Sequence[int] | None = None) -> None:
         )
     for store in stores:
         state = store_status(store, rows)
-        if state.sealed and state.ok < state.clips:
+        n_without = state.failed + state.missing
+        if state.sealed and n_without:
             raise AlreadyThere(
-                f"the store is sealed; {state.clips - state.ok} rows stay without features",
+                f"the store is sealed; {n_without} rows stay without features",
                 where=store,
                 hint="extract into another store: obygaze extract run --store NAME=STORE",
             )

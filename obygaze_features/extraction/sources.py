@@ -181,18 +181,13 @@ def refuse_changed(
 
 
 def _hint(plan: ExtractPlan, changed_stores: Mapping[Target, Store]) -> str:
-    """Return how to extract changed clips again; a sealed store is merged into a new one first."""
+    """Return how to extract changed clips again."""
     backbones = " ".join(f"-b {target.backbone}" for target in changed_stores)
     run = f"obygaze extract run {plan.manifest} {backbones} --changed"
-    sealed = [target for target, store in changed_stores.items() if store.sealed]
-    if not sealed:
-        return f"{run}, with the other options of this run, to extract them again"
-    target = sealed[-1]
-    merge = f"obygaze store merge {target.store} --manifest {plan.manifest} --no-seal -o NEW"
-    return (
-        f"{merge}, then {run} --store {target.backbone}=NEW"
-        " (a sealed store is never changed)"
-    )
+    version = ""
+    if any(store.sealed for store in changed_stores.values()):
+        version = "; a sealed store gets a new version"
+    return f"{run}, with the other options of this run, to extract them again{version}"
 
 
 def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:

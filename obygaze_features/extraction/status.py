@@ -45,6 +45,10 @@ class StoreStatus:
     in_unfinished_blocks: int = 0
     # Whether a run has made the store.
     exists: bool = True
+    # Clips that were withdrawn from the store, which are not extracted.
+    withdrawn: int = 0
+    # The version that this run made of the store, in words.
+    new_version: str = ""
 
     @property
     def done(self) -> bool:
@@ -84,6 +88,8 @@ class StoreStatus:
         if not self.exists:
             line += ", no run has begun"
         counts = {"ok": self.ok, "failed": self.failed, "missing": self.missing}
+        if self.withdrawn:
+            counts["withdrawn"] = self.withdrawn
         if self.in_unfinished_blocks:
             counts["of these kept"] = self.in_unfinished_blocks
         lines = [line, table(("clips", str(self.clips)), counts.items())]
@@ -92,6 +98,8 @@ class StoreStatus:
             lines.append(self.bottleneck)
         if self.reasons:
             lines.append(table(("failed at", "clips"), self.reasons.items()))
+        if self.new_version:
+            lines.append(self.new_version)
         return "\n".join(lines)
 
     @property
@@ -182,6 +190,11 @@ def store_status(
         if row in chosen and row_status.state == "failed"
     }
     ok = int(status.is_ok[sorted(chosen)].sum())
+    n_withdrawn = sum(
+        row_status.is_withdrawn
+        for row, row_status in status.status_of_row.items()
+        if row in chosen
+    )
     reasons = Counter(
         f"{row_status.stage}: {row_status.error}" for row_status in failed.values()
     )
@@ -191,7 +204,7 @@ def store_status(
         clips=len(chosen),
         ok=ok,
         failed=len(failed),
-        missing=len(chosen) - ok - len(failed),
+        missing=len(chosen) - ok - len(failed) - n_withdrawn,
         blocks=len(blocks),
         blocks_done=n_blocks_done,
         reasons=dict(reasons.most_common()),
@@ -202,6 +215,7 @@ def store_status(
         seconds=seconds,
         sealed=store.sealed,
         in_unfinished_blocks=len(kept_rows(store, blocks)),
+        withdrawn=n_withdrawn,
     )
 
 

@@ -1,0 +1,290 @@
+"""Extract into sealed stores: clips that are new in the manifest, and rows that are made again.
+
+They are extracted into a store of their own below the folder of the sealed one, as any store: a run
+may be stopped and resumed, and several workers may share it. When it is complete, its rows become
+a new version of the sealed store.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import AlreadyThere, Mismatch
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    PlannedWindows,
+    Target,
+)
+from obygaze_features.extraction.sources import check_sources
+from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.read.verify import changed_error
+from obygaze_features.store.write import commit
+from obygaze_features.store.write.growth import (
+    DRAFT_OF_CLIPS,
+    DRAFT_OF_ROWS,
+    add_rows,
+)
+from obygaze_features.store.write.publication import clean_versions
+from obygaze_features.store.write.version import NewVersion
+from obygaze_features.store.write.writer import StoreWriter
+
+ADDED = "clips added to the manifest"
+RETRIED = "failed clips extracted again"
+CHANGED = "clips extracted again whose times or videos changed"
+
+
+@dataclass(frozen=True)
+class VersionWork:
+    """Rows to extract for a new version of a sealed store.
+
+    Args:
+        target: The sealed store, with its backbone.
+        plan: The rows, and the store that they are extracted into.
+        reason: Why the version is made.
+        adds_clips: Whether the rows are new clips, and not rows that are made again.
+        manifest: The name of the manifest, and the hash of all its clips.
+    """
+
+    target: Target
+    plan: ExtractPlan
+    reason: str
+    adds_clips: bool
+    manifest: tuple[str, str]
+
+    @property
+    def draft(self) -> Path:
+        """The store that the rows are extracted into."""
+        return Path(self.plan.targets[0].store)
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """A plan without the sealed stores of which a version is made, and the work for these.
+
+    `grown` are sealed stores that have all clips already, in another order than the manifest.
+    """
+
+    others: ExtractPlan
+    works: tuple[VersionWork, ...]
+    grown: tuple[Target, ...]
+
+
+def split_plan(
+    plan: ExtractPlan,
+    *,
+    retry_failed: bool = False,
+    changed: bool = False,
+    reason: str = "",
+) -> SplitPlan:
+    """Return what of a plan makes new versions of sealed stores.
+
+    Args:
+        plan: The clips, backbones and stores.
+        retry_failed: Whether clips that failed or had no video are extracted again.
+        changed: Whether clips are extracted again whose times or video changed.
+        reason: Why the versions are made; by default in the words of the options.
+    """
+    others: list[Target] = []
+    works: list[VersionWork] = []
+    grown: list[Target] = []
+    clips: dict[str, int] = {}
+    for target in plan.targets:
+        path = Path(target.store)
+        if not (path / Plan.FILE).is_file() or not StoreWriter(path).sealed:
+            others.append(target)
+            continue
+        clean_versions(path)
+        store = open_store(path)
+        if not clips:
+            clips = {clip: row for row, (clip, _) in enumerate(plan.ids())}
+        comparison = _Comparison.of(store, clips)
+        if comparison.lacking:
+            others.append(target)  # the error is that for a store of other clips
+            continue
+        retried = _rows_again(store, plan, clips, retry_failed, changed)
+        if comparison.new:
+            new_rows = _rows_of(plan, comparison.new, store)
+            if new_rows is None:
+                others.append(target)
+                continue
+            words = reason or f"{ADDED} {plan.manifest}"
+            works.append(_work(plan, target, store, new_rows, words, adds_clips=True))
+        else:
+            _discard_draft(path / DRAFT_OF_CLIPS)
+        if retried:
+            words = reason or (CHANGED if changed else RETRIED)
+            rows = [plan.rows[row] for row in retried]
+            works.append(_work(plan, target, store, rows, words, adds_clips=False))
+        if not comparison.new and not retried:
+            (others if comparison.is_same_order else grown).append(target)
+    return SplitPlan(replace(plan, targets=tuple(others)), tuple(works), tuple(grown))
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The clips of a sealed store beside those of a plan.
+
+    Args:
+        new: The rows of the plan that the store does not have.
+        lacking: The clips of the store that the plan does not have; withdrawn ones do not count.
+        is_same_order: Whether both have the same clips in the same order.
+    """
+
+    new: Sequence[int]
+    lacking: Sequence[str]
+    is_same_order: bool
+
+    @classmethod
+    def of(cls, store: Store, clips: Mapping[str, int]) -> "_Comparison":
+        stored = store.clip_ids.tolist()
+        is_stored = set(stored)
+        statuses = store.status().status_of_row
+        lacking = [
+            clip
+            for row, clip in enumerate(stored)
+            if clip not in clips and not statuses.get(row, RowStatus()).is_withdrawn
+        ]
+        new = [row for clip, row in clips.items() if clip not in is_stored]
+        return cls(new, lacking, stored == list(clips))
+
+
+def _rows_of(
+    plan: ExtractPlan, new: Sequence[int], store: Store
+) -> Sequence[PlannedClip] | None:
+    """Return the new rows of a plan; None for windows of films that the store has in part."""
+    if not isinstance(plan.rows, PlannedWindows):
+        return tuple(plan.rows[row] for row in new)
+    films = set(store.movie_ids.tolist())
+    new_films = tuple(film for film in plan.rows.films if film.movie_id not in films)
+    rows = PlannedWindows(new_films, plan.rows.grid)
+    return rows if len(rows) == len(new) else None
+
+
+def _rows_again(
+    store: Store,
+    plan: ExtractPlan,
+    clips: Mapping[str, int],
+    retry_failed: bool,
+    changed: bool,
+) -> list[int]:
+    """Return the rows of a plan that are extracted again into a sealed store.
+
+    Raise an error (exit code 5) for clips that changed, without `changed`.
+    """
+    ids = store.clip_ids.tolist()
+    statuses = store.status().status_of_row
+    again: set[int] = set()
+    if retry_failed or changed:
+        for row, status in statuses.items():
+            if status.state in ("failed", "no-video"):
+                again.add(clips[ids[row]])
+    is_windows = isinstance(plan.rows, PlannedWindows)
+    if again and is_windows:
+        raise AlreadyThere(
+            f"the store is sealed; {count(len(again), 'window')} stay without features",
+            where=store.location,
+            hint="extract into another store: obygaze extract run --store NAME=STORE",
+        )
+    of_row = {
+        row: plan.rows[clips[clip]] for row, clip in enumerate(ids) if clip in clips
+    }
+    differences = {} if is_windows else check_sources(store, of_row).changed
+    if differences and not changed:
+        lines = {ids[row]: ", ".join(words) for row, words in differences.items()}
+        raise changed_error(
+            lines,
+            where=store.location,
+            hint="the same command with --changed, which makes a new version of the store",
+        )
+    again.update(clips[ids[row]] for row in differences)
+    return sorted(again)
+
+
+def _work(
+    plan: ExtractPlan,
+    target: Target,
+    store: Store,
+    rows: Sequence[PlannedClip],
+    reason: str,
+    *,
+    adds_clips: bool,
+) -> VersionWork:
+    """Return the work of a version; what is left of another one is removed."""
+    compressor = store.plan.compressor
+    if target.compressor not in (None, compressor):
+        raise Mismatch(
+            "this store was planned differently: compressor",
+            where=store.location,
+            hint="choose another store name",
+        )
+    draft = Path(target.store) / (DRAFT_OF_CLIPS if adds_clips else DRAFT_OF_ROWS)
+    _check_draft(draft, [row.clip_id for row in rows])
+    arrays = target.arrays or store.feature_arrays
+    of_draft = replace(
+        target,
+        store=draft.as_posix(),
+        arrays=tuple(arrays),
+        block_rows=store.plan.block_rows,
+        compressor=compressor,
+    )
+    return VersionWork(
+        target=target,
+        plan=replace(plan, rows=rows, targets=(of_draft,)),
+        reason=reason,
+        adds_clips=adds_clips,
+        manifest=(plan.manifest, plan.clips_sha256),
+    )
+
+
+def _check_draft(draft: Path, clips: Sequence[str]) -> None:
+    """Remove rows of which none is wanted any more; an error where some are."""
+    draft.parent.mkdir(exist_ok=True)
+    if not (draft / Plan.FILE).is_file():
+        return
+    drafted = open_store(draft).clip_ids.tolist()
+    if drafted == list(clips):
+        return
+    if set(drafted).isdisjoint(clips):
+        _discard_draft(draft)
+        return
+    raise Mismatch(
+        f"{count(len(drafted), 'clip')} of another state of the manifest are being extracted",
+        where=str(draft),
+        hint="run with that manifest to its end, or remove this folder",
+    )
+
+
+def _discard_draft(draft: Path) -> None:
+    if draft.is_dir():
+        commit.discard(draft)
+
+
+def finish_work(
+    work: VersionWork, seal: bool | None = None
+) -> tuple[StoreStatus, NewVersion | None]:
+    """Make the version of rows that were extracted, if all of them are there.
+
+    Return the status of the store, or of the rows where no version was made.
+
+    Args:
+        work: The rows, as they were extracted.
+        seal: False makes no version. The default makes none of new clips of which some failed.
+    """
+    if not (work.draft / Plan.FILE).is_file():
+        return store_status(work.target.store), None
+    writer = StoreWriter(work.draft)
+    is_complete = not writer.pending_blocks()
+    if work.adds_clips and seal is None:
+        is_complete = is_complete and not writer.rows_to_retry()
+    if not is_complete or seal is False:
+        return store_status(work.draft), None
+    made = add_rows(
+        work.target.store, work.draft, reason=work.reason, manifest=work.manifest
+    )
+    _discard_draft(work.draft)
+    return replace(store_status(work.target.store), new_version=str(made)), made

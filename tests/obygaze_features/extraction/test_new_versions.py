@@ -1,0 +1,167 @@
+"""A run on a manifest that has grown, or that retries clips, makes a version of a sealed store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import Result, call_obygaze
+from support.extraction import film_folder, keep_manifest
+from support.videos import write_video
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import open_store, store_log, verify, withdraw
+
+N_CLIPS = 9
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS)
+
+
+def run(workspace: Path, *options: str) -> Result:
+    words = ("extract", "run", "films", "-b", "descriptors", *options)
+    return call_obygaze("-C", workspace, *words)
+
+
+def keep_some(films: Manifest, workspace: Path, clips: list[int]) -> None:
+    keep_manifest(films.with_clips([films.clips[i] for i in clips]), workspace)
+
+
+def fresh_values(
+    films: Manifest, workspace: Path, clips: list[int]
+) -> dict[str, np.ndarray]:
+    """What an extraction into a new store has, by clip."""
+    keep_some(films, workspace / "fresh", clips)
+    run(workspace / "fresh").ok()
+    store = open_store(workspace / "fresh" / "stores" / "films.descriptors")
+    matrix = store.matrix("clip")
+    return dict(zip(matrix.clip_ids.tolist(), matrix.values, strict=True))
+
+
+def test_a_grown_manifest_makes_a_version_of_a_sealed_store(films, tmp_path):
+    keep_some(films, tmp_path, [1, 2, 5, 6])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    first = open_store(path)
+    sha256 = first.seal_sha256
+    keep_manifest(films, tmp_path)
+    done = run(tmp_path)
+    assert done.code == 0, done.stderr
+    assert "films.descriptors@2: 5 clips of 1 film added" in done.stdout
+    store = open_store(path)
+    # New clips are appended: the rows of the others stay.
+    assert store.clip_ids.tolist()[:4] == first.clip_ids.tolist()
+    values = fresh_values(films, tmp_path, list(range(N_CLIPS)))
+    matrix = store.matrix("clip")
+    for clip, row in zip(matrix.clip_ids.tolist(), matrix.values, strict=True):
+        assert np.array_equal(row, values[clip]), clip
+    assert open_store(path, version=1).seal_sha256 == sha256
+    assert not verify(path, hashes=True).problems
+    assert store_log(path).versions[0].reason == "clips added to the manifest films"
+    # The same command again does nothing, and still compares the recipe.
+    again = run(tmp_path).ok()
+    assert "films.descriptors@" not in again.stdout and open_store(path).version == 2
+    assert {entry.name for entry in (path / "versions").iterdir()} == {"files", "seals"}
+    other = run(tmp_path, "--sampling", "keyframes")
+    assert other.code == 5 and "sampling" in other.stderr
+
+
+def test_another_recipe_is_an_error_that_names_what_differs(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    keep_manifest(films, tmp_path)
+    done = run(tmp_path, "--sampling", "keyframes")
+    assert done.code == 5
+    assert "this store has another recipe: sampling" in done.stderr
+    assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
+
+
+def test_new_clips_that_fail_are_added_when_they_are_corrected_or_with_seal(tmp_path):
+    whole = film_folder(tmp_path, 5, bad={4: b"broken"})
+    keep_some(whole, tmp_path, [0, 1, 2])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    keep_manifest(whole, tmp_path)
+    done = run(tmp_path)
+    assert done.code == 3 and "1 new clip failed, so none is added" in done.stderr
+    assert open_store(path).version == 1
+    video = tmp_path / "videos" / "tt0/tt0-004.mp4"
+    broken = video.read_bytes()
+    write_video(video, numbers=range(4, 22), size=(64, 48))
+    assert run(tmp_path, "--retry-failed").code == 0
+    assert open_store(path).version == 2 and open_store(path).status().counts == {
+        "ok": 5
+    }
+    # Another store, in which the failed clip is part of the version.
+    other = tmp_path / "other"
+    keep_some(whole, other, [0, 1, 2])
+    run(other).ok()
+    video.write_bytes(broken)
+    keep_manifest(whole, other)
+    assert run(other, "--seal").code == 3
+    store = other / "stores" / "films.descriptors"
+    assert open_store(store).status().counts == {"failed": 1, "ok": 4}
+    # It is made again when its film is whole, as a third version.
+    write_video(video, numbers=range(4, 22), size=(64, 48))
+    retried = run(other, "--retry-failed")
+    assert retried.code == 0 and "films.descriptors@3: 1 row replaced" in retried.stdout
+    assert (
+        store_log(store, clip="tt0-004").versions[0].reason
+        == "failed clips extracted again"
+    )
+    assert open_store(store).status().counts == {"ok": 5}
+    assert open_store(store, version=2).status().counts == {"failed": 1, "ok": 4}
+
+
+def test_withdrawn_clips_are_not_extracted_again(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1, 2, 3])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    withdraw(path, clips=["tt0-001"], reason="asked for")
+    assert run(tmp_path).code == 0
+    assert run(tmp_path, "--retry-failed").code == 0
+    # The manifest may list it or not.
+    keep_some(films, tmp_path, [0, 2, 3, 4])
+    done = run(tmp_path)
+    assert done.code == 0, done.stderr
+    store = open_store(path)
+    assert store.version == 3 and store.status().counts == {"ok": 4, "withdrawn": 1}
+    assert "withdrawn  1" in run(tmp_path).stdout
+
+
+def test_a_manifest_without_clips_of_the_store_is_refused(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1, 2])
+    run(tmp_path).ok()
+    keep_some(films, tmp_path, [0, 1, 5])
+    done = run(tmp_path)
+    assert done.code == 5 and "another state of the manifest" in done.stderr
+
+
+def test_workers_share_the_rows_of_a_version(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    keep_manifest(films, tmp_path)
+    assert run(tmp_path, "--worker", "0/2").code == 0
+    assert open_store(path).version == 1
+    assert run(tmp_path, "--worker", "1/2").code == 0
+    assert open_store(path).version == 2 and len(open_store(path)) == N_CLIPS
+
+
+def test_rows_of_another_state_of_the_manifest_are_not_mixed(films, tmp_path):
+
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    keep_some(films, tmp_path, [0, 1, 2, 3])
+    assert run(tmp_path, "--no-seal").code == 0
+    assert open_store(path).version == 1
+    keep_manifest(films, tmp_path)
+    done = run(tmp_path)
+    assert done.code == 5 and "another state of the manifest" in done.stderr
+    keep_some(films, tmp_path, [0, 1, 2, 3])
+    assert "2 clips of 1 film added" in run(tmp_path).ok().stdout
+    assert len(open_store(path)) == 4
