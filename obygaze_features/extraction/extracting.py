@@ -341,17 +341,18 @@ def _extract_version(
 
     rows = None if worker is None else work.plan.worker_rows(worker)
     if rows != []:
-        is_begun = (work.draft / "store.json").is_file()
-        again = retry_failed and work.adds_clips and is_begun
-        extract_rows(work.plan, rows=rows, worker=worker, progress=progress)
-        if again:
-            extract_rows(
-                work.plan,
-                rows=rows,
-                worker=worker,
-                retry_failed=True,
-                progress=progress,
-            )
+        again = retry_failed and work.adds_clips and work.has_begun()
+        extract = partial(
+            extract_rows, work.plan, rows=rows, worker=worker, progress=progress
+        )
+        try:
+            extract()
+            if again:
+                extract(retry_failed=True)
+        except (OSError, ObygazeError):
+            # Another worker may have made the version meanwhile, and removed these rows.
+            if work.has_begun() or not work.is_done:
+                raise
     return finish_work(work, seal)
 
 

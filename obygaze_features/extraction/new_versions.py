@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, Mismatch
+from obygaze_features.core.errors import AlreadyThere, Mismatch, ObygazeError
 from obygaze_features.extraction.plan import (
     ExtractPlan,
     PlannedClip,
@@ -48,6 +48,7 @@ class VersionWork:
         reason: Why the version is made.
         adds_clips: Whether the rows are new clips, and not rows that are made again.
         manifest: The name of the manifest, and the hash of all its clips.
+        seal_sha256: The sha256 of the seal of the version before.
     """
 
     target: Target
@@ -55,11 +56,21 @@ class VersionWork:
     reason: str
     adds_clips: bool
     manifest: tuple[str, str]
+    seal_sha256: str
 
     @property
     def draft(self) -> Path:
         """The store that the rows are extracted into."""
         return Path(self.plan.targets[0].store)
+
+    def has_begun(self) -> bool:
+        """Whether the store that the rows are extracted into is there."""
+        return (self.draft / Plan.FILE).is_file()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether another process has made the version: the store has another seal than before."""
+        return open_store(self.target.store).seal_sha256 != self.seal_sha256
 
 
 @dataclass(frozen=True)
@@ -238,6 +249,7 @@ def _work(
         reason=reason,
         adds_clips=adds_clips,
         manifest=(plan.manifest, plan.clips_sha256),
+        seal_sha256=store.seal_sha256,
     )
 
 
@@ -275,7 +287,7 @@ def finish_work(
         work: The rows, as they were extracted.
         seal: False makes no version. The default makes none of new clips of which some failed.
     """
-    if not (work.draft / Plan.FILE).is_file():
+    if not work.has_begun():
         return store_status(work.target.store), None
     writer = StoreWriter(work.draft)
     is_complete = not writer.pending_blocks()
@@ -283,8 +295,14 @@ def finish_work(
         is_complete = is_complete and not writer.rows_to_retry()
     if not is_complete or seal is False:
         return store_status(work.draft), None
-    made = add_rows(
-        work.target.store, work.draft, reason=work.reason, manifest=work.manifest
-    )
+    try:
+        made = add_rows(
+            work.target.store, work.draft, reason=work.reason, manifest=work.manifest
+        )
+    except (OSError, ObygazeError):
+        # By another worker, at the same time.
+        if work.has_begun() or not work.is_done:
+            raise
+        return store_status(work.target.store), None
     _discard_draft(work.draft)
     return replace(store_status(work.target.store), new_version=str(made)), made

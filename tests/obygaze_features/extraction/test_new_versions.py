@@ -145,9 +145,34 @@ def test_workers_share_the_rows_of_a_version(films, tmp_path):
     run(tmp_path).ok()
     path = tmp_path / "stores" / "films.descriptors"
     keep_manifest(films, tmp_path)
+    # It takes over what the other worker leaves.
     assert run(tmp_path, "--worker", "0/2").code == 0
-    assert open_store(path).version == 1
+    assert open_store(path).version == 2 and len(open_store(path)) == N_CLIPS
     assert run(tmp_path, "--worker", "1/2").code == 0
+    assert open_store(path).version == 2
+
+
+def test_a_worker_whose_rows_another_one_has_added_is_done(
+    films, tmp_path, monkeypatch
+):
+    """The other one makes the version, and removes the rows, before this one commits a block."""
+    from obygaze_features.extraction import devices
+
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    keep_manifest(films, tmp_path)
+    extract_on_devices = devices.extract_on_devices
+
+    def overtaken(*args, **options):
+        monkeypatch.undo()
+        run(tmp_path).ok()
+        raise FileNotFoundError(f"{path}/versions/draft-clips/staging")
+
+    monkeypatch.setattr(devices, "extract_on_devices", overtaken)
+    done = run(tmp_path)
+    assert devices.extract_on_devices is extract_on_devices
+    assert done.code == 0, done.stderr
     assert open_store(path).version == 2 and len(open_store(path)) == N_CLIPS
 
 
