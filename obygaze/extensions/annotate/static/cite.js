@@ -70,7 +70,7 @@ async function stillWithCitation(texts) {
   g.fillStyle = "#fff";
   g.fillRect(0, 0, canvas.width, canvas.height);
   g.drawImage(picture, Math.round((width - picture.width) / 2), 0);
-  g.fillStyle = "#26251f";
+  g.fillStyle = DARK_INK;
   g.font = `${size}px system-ui, sans-serif`; // a new size of the canvas resets it
   lines.forEach((line, row) => g.fillText(line, edge, picture.height + edge + (row + 0.8) * size * 1.4));
   return new Promise((done) => canvas.toBlob(done, "image/png"));

@@ -2,7 +2,8 @@
 "use strict";
 
 const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, numbers: 40 };
-const COLORS = { watched: "#9aa7b0", found: MODEL, gap: "#e6c9c9", concept: "#7d8f74" };
+let COLORS = {}; // of other lanes, from view.css
+let isPrinting = false;
 const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
 const TOP = 20, GAP = 5; // above all lanes, for the time, and below each
 let film = null; // the document of the film that is shown, with its lanes and state
@@ -89,11 +90,21 @@ function placeLanes() {
   }));
   options($("lane-choice"), film.lanes.filter((lane) => lane.kind !== "score").map((lane) => [lane.name, lane.label]));
   const ratio = devicePixelRatio || 1, canvas = $("canvas"), width = $("scroll").clientWidth;
+  film.width = width;
   [canvas.width, canvas.height] = [width * ratio, film.height * ratio];
   [canvas.style.width, canvas.style.height] = [`${width}px`, `${film.height}px`];
   $("lane-names").style.minHeight = `${film.height}px`;
   zoom(1);
 }
+
+// After a change of the width: the whole film, if it was shown, and not a part of it.
+function fitLanes() {
+  if (!film?.lanes) return;
+  if (film.scale * film.end <= film.width + 1) film.scale = 0;
+  placeLanes();
+}
+
+new ResizeObserver(() => film?.width !== $("scroll").clientWidth && fitLanes()).observe($("scroll"));
 
 function zoom(factor) {
   const width = $("scroll").clientWidth, least = width / film.end;
@@ -151,14 +162,61 @@ function drawTimes(g, x, from, to) {
 }
 
 function drawPlain(g, lane, bar, left, width, number) {
-  g.fillStyle = COLORS[lane.kind] ?? (number % 2 ? "#b9b5a9" : "#8d897d");
+  g.fillStyle = COLORS[lane.kind] ?? (number % 2 ? COLORS.shot : COLORS.nextShot);
   g.fillRect(left, lane.y, width, lane.height);
 }
 
+const textOn = (level) => (level === "S" ? "#fff" : page.levels[level] ? DARK_INK : INK);
+
+// The colours of the page, as its style sheet has them for light, dark and printed pages.
+function readColors() {
+  const style = getComputedStyle(document.documentElement), of = (name) => style.getPropertyValue(`--${name}`).trim();
+  [INK, MUTED, LINE, MODEL, DIFFERS, PALE, HIT] = ["ink", "muted", "line", "model", "differs", "pale", "hit"].map(of);
+  COLORS = { watched: of("watched-bar"), found: MODEL, gap: of("gap-bar"), concept: of("concept-bar"), shot: of("shot"),
+    nextShot: of("next-shot"), noLevel: of("no-level"), modelBand: of("model-band"), differsBand: of("differs-band") };
+  drawSoon();
+}
+
+// Lines that keep levels apart where colours are printed in grey: HN slanted ones, NS upright ones.
+function hatch(g, level, label, left, top, width, height) {
+  const slant = { HN: height, NS: 0 }[level];
+  if (slant === undefined) return;
+  g.save();
+  g.beginPath();
+  g.rect(left, top, width, height);
+  g.clip();
+  g.strokeStyle = DARK_INK;
+  g.lineWidth = 1;
+  g.beginPath();
+  for (let x = Math.floor(left / 5) * 5 - slant; x < left + width; x += 5) {
+    g.moveTo(x + 0.5, top + height);
+    g.lineTo(x + slant + 0.5, top);
+  }
+  g.stroke();
+  if (width >= 26) {
+    g.fillStyle = page.levels[level].color; // behind the text
+    g.fillRect(left, top + height / 2 - 8, g.measureText(label).width + 8, 16);
+  }
+  g.restore();
+}
+
+function setPrinting(state) {
+  isPrinting = state;
+  document.documentElement.classList.toggle("printing", state);
+  readColors();
+  draw();
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readColors);
+addEventListener("beforeprint", () => setPrinting(true));
+addEventListener("afterprint", () => setPrinting(false));
+
 function drawLevel(g, lane, bar, left, width) {
   const isChosen = bar.mark && bar.mark === mark.mark;
-  g.fillStyle = page.levels[bar.level]?.color ?? "#f0eee8";
+  g.fillStyle = page.levels[bar.level]?.color ?? COLORS.noLevel;
   g.fillRect(left, lane.y, width, lane.height);
+  const label = `${bar.level}  ${bar.concepts.join(", ")}`;
+  if (isPrinting) hatch(g, bar.level, label, left, lane.y, width, lane.height);
   g.strokeStyle = isChosen ? INK : "#8888";
   g.lineWidth = isChosen ? 3 : 1;
   if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
@@ -167,8 +225,8 @@ function drawLevel(g, lane, bar, left, width) {
   g.beginPath();
   g.rect(left, lane.y, width - 2, lane.height);
   g.clip();
-  g.fillStyle = bar.level === "S" ? "#fff" : INK;
-  g.fillText(`${bar.level}  ${bar.concepts.join(", ")}`, left + 4, lane.y + lane.height / 2 + 4);
+  g.fillStyle = textOn(bar.level);
+  g.fillText(label, left + 4, lane.y + lane.height / 2 + 4);
   g.restore();
 }
 
@@ -177,7 +235,7 @@ function drawScore(g, lane, bar, left, width) {
   const at = (value) => lane.y + lane.height * (1 - (value - low) / (high - low || 1));
   g.fillStyle = LINE;
   g.fillRect(left, at((low + high) / 2), width, 1);
-  g.fillStyle = bar.correct ? "#2f5d8a33" : "#a8324a33";
+  g.fillStyle = bar.correct ? COLORS.modelBand : COLORS.differsBand;
   g.fillRect(left, at(bar.high), width, Math.max(at(bar.low) - at(bar.high), 1));
   g.fillStyle = bar.correct ? MODEL : DIFFERS;
   g.fillRect(left, at(bar.score) - 1, width, 2.5);

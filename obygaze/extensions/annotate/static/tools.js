@@ -4,7 +4,8 @@
 
 const $ = (id) => document.getElementById(id);
 const exported = typeof EXPORTED === "undefined" ? null : EXPORTED;
-const INK = "#26251f", MUTED = "#68655c", LINE = "#dedbd2", MODEL = "#2f5d8a", DIFFERS = "#a8324a", PALE = "#d9e2ea", HIT = "#f2c14e";
+const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
+let INK, MUTED, LINE, MODEL, DIFFERS, PALE, HIT; // colours of the time line, from view.css
 const EPS = 1e-6; // seconds; times that differ by less are equal
 const BATCH = 60; // clips that are added to the grid at once
 let page; // what all parts need: films, clips, levels, concepts, the run

@@ -81,7 +81,7 @@ function drawSubtitle(g, lane, bar, left, width) {
   g.beginPath();
   g.rect(left, lane.y, width - 3, lane.height);
   g.clip();
-  g.fillStyle = isHit ? "#26251f" : INK;
+  g.fillStyle = isHit ? DARK_INK : INK;
   g.fillText(bar.text, left + 3, lane.y + lane.height - 4);
   g.restore();
 }

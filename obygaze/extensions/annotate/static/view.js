@@ -84,11 +84,12 @@ $("canvas").onclick = (event) => {
   if (bar) edit(bar), tell(describe(lane, bar));
 };
 document.querySelectorAll("[data-key]").forEach((button) => (button.onclick = () => press(button.dataset.key)));
-addEventListener("resize", () => film?.lanes && placeLanes());
+addEventListener("resize", fitLanes);
 addEventListener("hashchange", () => guarded(route));
 // The token is in a cookie by now, and must not stay in the address.
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 guarded(async () => {
+  readColors();
   page = await load("overview");
   $("to-queue").hidden = !page.queue;
   if (page.queue && !location.hash) history.replaceState(null, "", address({ queue: "" }));

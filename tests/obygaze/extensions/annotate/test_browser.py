@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -759,7 +759,7 @@ def test_a_link_leads_to_the_picture_that_was_shown(
             browser.execute_script("seek(arguments[0])", (picture + 0.5) * 1001 / 24000)
             link = browser.execute_script("copyLink(); return location.href")
             browser.execute_script("seek(0)")
-            asked = float(link.rpartition("t=")[2])
+            asked = float(parse_qs(urlsplit(link).fragment)["t"][0])
             browser.execute_script("seek(arguments[0])", asked)
             assert text(browser, "#picture") == f"picture {picture}"
 
