@@ -14,6 +14,8 @@ from obygaze_features import __version__
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
+from obygaze_features.backbones.own import ModuleFamily
+from obygaze_features.backbones.own_code import files_of_code, own_code
 from obygaze_features.core import system
 from obygaze_features.core.drafts import draft_beside
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeError
@@ -21,6 +23,9 @@ from obygaze_features.core.files import write_atomic, write_new
 from obygaze_features.core.metadata import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan
+
+# The folder of own code in a bundle.
+CODE = "code"
 
 
 def make_bundle(
@@ -35,20 +40,25 @@ def make_bundle(
         folder: A new folder, or an incomplete bundle of the same plan.
         pip: Options of pip, and further packages.
     """
-    user_code = []
+    modules = []
     for target in plan.targets:
-        if ":" in target.backbone.removeprefix(FRAMES):
-            user_code.append(target.backbone)
-    if user_code:
+        name = target.backbone.removeprefix(FRAMES)
+        if ":" in name and _code_file(name) is None:
+            modules.append(target.backbone)
+    if modules:
         raise FixUsage(
-            f"own code cannot be bundled: {', '.join(user_code)}",
-            hint="make it a plugin (docs/plugins.md), and name the plugin's folder after --",
+            f"a module of own code cannot be bundled: {', '.join(modules)}",
+            hint="name it as FILE.py:FUNCTION, or make it a plugin (docs/plugins.md), whose folder"
+            " is named after --",
         )
     workspace = Workspace(Path(plan.workspace))
     missing = list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     bundled = _bundled(plan, cards)
+    files = _files_of_code(plan, cards, bundled)
     _write_plan(bundled, folder)
+    for copy, source in files.items():
+        _copy_once(source, folder / copy)
     card_files = list(workspace.folder("backbones").glob("*.toml"))
     for target in plan.targets:
         card_file = _card_file(target.backbone)
@@ -80,6 +90,7 @@ def _bundled(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
     """
     stores = _Names()
     weights = _Names()
+    folders_of_code = _Names()
     targets = []
     for card, target in zip(cards, plan.targets, strict=True):
         store = f"stores/{stores.name_of(target.store, Path(target.store).name)}"
@@ -88,9 +99,16 @@ def _bundled(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
             folder = weights.name_of(target.weights, card.name)
             copied_weights = f"weights/{folder}/{Path(target.weights).name}"
         backbone = target.backbone
-        if _card_file(backbone) is not None:
-            prefix = FRAMES if backbone.startswith(FRAMES) else ""
-            backbone = f"{prefix}{find_card(backbone.removeprefix(FRAMES)).label}"
+        prefix = FRAMES if backbone.startswith(FRAMES) else ""
+        name = backbone.removeprefix(FRAMES)
+        code = _code_file(name)
+        if code is not None:
+            source = code.parent.resolve()
+            folder = folders_of_code.name_of(str(source), source.name or "code")
+            function = name.rpartition(":")[2]
+            backbone = f"{prefix}{CODE}/{folder}/{code.name}:{function}"
+        elif _card_file(backbone) is not None:
+            backbone = f"{prefix}{find_card(name).label}"
         targets.append(
             replace(target, store=store, weights=copied_weights, backbone=backbone)
         )
@@ -111,6 +129,44 @@ class _Names:
                 break
             name = f"{wanted}-{number}"
         return name
+
+
+def _code_file(name: str) -> Path | None:
+    """Return the file of own code that a backbone names as FILE.py:FUNCTION."""
+    source = name.rpartition(":")[0]
+    return Path(source) if source.endswith(".py") else None
+
+
+def _files_of_code(
+    plan: ExtractPlan, cards: Sequence[Card], bundled: ExtractPlan
+) -> dict[str, Path]:
+    """Return the files of own code by their paths in the bundle.
+
+    These are the files that it imports from its folder, and the files that its card names.
+    """
+    files: dict[str, Path] = {}
+    for card, target, copied in zip(cards, plan.targets, bundled.targets, strict=True):
+        name = target.backbone.removeprefix(FRAMES)
+        code = _code_file(name)
+        if code is None:
+            continue
+        main = code.resolve()
+        namespace = own_code(main.parent, main, name.rpartition(":")[2])
+        sources = {*namespace.files, *files_of_code(main, main.parent, namespace.has)}
+        if isinstance(card.family, ModuleFamily):
+            sources.update(path.resolve() for path in card.family.files or ())
+        copied_name = copied.backbone.removeprefix(FRAMES)
+        folder = Path(copied_name.rpartition(":")[0]).parent
+        for source in sorted(sources):
+            if not source.is_relative_to(main.parent):
+                raise FixUsage(
+                    f"{card.name} names a file outside of the folder of its code",
+                    where=str(source),
+                    hint=f"move it to {main.parent}, and correct module_card(files=[...])",
+                )
+            path = folder / source.relative_to(main.parent)
+            files[path.as_posix()] = source
+    return files
 
 
 def _card_file(backbone: str) -> Path | None:

@@ -18,7 +18,7 @@ from support.extraction import film_folder, keep_manifest
 from obygaze.extensions.cluster import bundle
 from obygaze.extensions.cluster.bundle import make_bundle
 from obygaze_features.backbones import load_backbone
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import (
     ExtractPlan,
@@ -216,13 +216,94 @@ def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> Non
     assert done.code == 1
     assert "not a bundle of this plan\n  in: night" in done.stderr
     text = (place / "descriptors.json").read_text()
-    text = text.replace(
-        '"backbone": "descriptors"', '"backbone": "frames:mine.py:card"'
-    )
+    text = text.replace('"backbone": "descriptors"', '"backbone": "frames:mine:card"')
     (place / "own.json").write_text(text)
     done = run_obygaze("bundle", "own.json", "-o", "new", cwd=place)
     assert (done.code, (place / "new").exists()) == (2, False)
-    assert "own code cannot be bundled: frames:mine.py:card" in done.stderr
+    assert "a module of own code cannot be bundled: frames:mine:card" in done.stderr
+
+
+NET = """\
+from pathlib import Path
+
+import torch
+import widths
+from obygaze_features.backbones import module_card
+
+TABLE = Path(__file__).parent / "tables" / "table.txt"
+
+
+def load():
+    torch.manual_seed(int(TABLE.read_text()))
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, widths.WIDTH))
+
+
+def run(module, pixels):
+    return {"clip": module(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2]).mean(1)}
+
+
+def net():
+    names = {"arrays": {"clip": [5]}, "frames": 4, "size": 8, "licence": "MIT"}
+    return module_card("net", load, run, files=[FILES], **names)
+"""
+
+
+def test_own_code_is_carried_with_what_it_imports(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "_collect_wheels", lambda folder, words: None)
+    monkeypatch.chdir(workspace)
+    keep_manifest(film_folder(workspace / "films", 3), workspace)
+    code = workspace / "my code"
+    (code / "tables").mkdir(parents=True)
+    (code / "mine.py").write_text(NET.replace("FILES", "TABLE"), "utf-8")
+    (code / "widths.py").write_text("WIDTH = 5\n", "utf-8")
+    (code / "notes.py").write_text("nothing imports this\n", "utf-8")
+    (code / "tables" / "table.txt").write_text("7", "utf-8")
+    imported = {"mine.py", "widths.py"}
+    for name, plan, files in (
+        ("my code/mine.py:net", "own", {*imported, "tables/table.txt"}),
+        ("frames:my code/mine.py:net", "frames", imported),  # the model is not loaded
+    ):
+        words = ("extract", "plan", "films", "-b", name, "--probe", "0")
+        call_obygaze(*words, "-o", f"{plan}.json").ok()
+        assert make_bundle(read_plan_file(Path(f"{plan}.json")), Path(plan)) == []
+        (target,) = read_plan_file(Path(plan) / "plan.json").targets
+        assert target.backbone.endswith("code/my code/mine.py:net")
+        copied = {
+            path.relative_to(plan).as_posix()
+            for path in (Path(plan) / "code").rglob("*")
+            if path.is_file()
+        }
+        assert copied == {f"code/my code/{file}" for file in files}
+    call_obygaze("extract", "run", "own.json").ok()
+    here = open_store(workspace / "stores" / "films.net")
+    # On the node there is nothing but the bundle and the films.
+    node = (workspace / "own").rename(workspace / "node")
+    code.rename(workspace / "elsewhere")
+    run_obygaze("extract", "run", "plan.json", cwd=node).ok()
+    there = open_store(node / "stores" / "films.net")
+    assert here.fingerprint == there.fingerprint
+    assert np.array_equal(here.matrix("clip").values, there.matrix("clip").values)
+
+
+def test_a_file_outside_of_the_folder_of_own_code_is_refused(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    keep_manifest(film_folder(workspace / "films", 1), workspace)
+    (workspace / "far.bin").write_bytes(b"1")
+    code = workspace / "mine"
+    code.mkdir()
+    outside = 'Path(__file__).parents[1] / "far.bin"'
+    (code / "net.py").write_text(NET.replace("FILES", outside), "utf-8")
+    (code / "widths.py").write_text("WIDTH = 5\n", "utf-8")
+    words = ("extract", "plan", "films", "-b", "mine/net.py:net", "--probe", "0")
+    call_obygaze(*words, "-o", "plan.json").ok()
+    with pytest.raises(FixUsage, match="names a file outside of the folder") as caught:
+        make_bundle(read_plan_file(Path("plan.json")), Path("night"))
+    assert caught.value.where == str(workspace / "far.bin")
+    assert not Path("night").exists()
 
 
 @pytest.mark.check("a clean installation")
