@@ -29,6 +29,7 @@ PINS = dict(
     if line and not line.startswith("#")
 )
 EXTRAS = {
+    "fast": {"numba"},
     "mlp": {"torch"},
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
@@ -98,7 +99,9 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,frames,remote,skops,tables,parquet]"]
+    assert extras["all"] == [
+        "obygaze[mlp,extract,fast,frames,remote,skops,tables,parquet]"
+    ]
     assert "obygaze[video]" in extras["extract"]
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"
+# Of `video.resize`, which is imported late.
+RESIZERS = ("pillow-11", "pillow-13", "torchvision")
 DTYPES = ("float32", "bfloat16", "float16")
 ATTENTION = ("sdpa", "eager")
 _THREE = {"least": 3, "most": 3, "unique": False}
@@ -37,9 +39,9 @@ class Preset:
     extractor. `edge` is the shortest edge before the crop, 0 for the model's own
     size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
     rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
-    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
-    `reproduces` names the processor that gives the same pixels. It changes no number, so no hash
-    includes it.
+    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked. The
+    `resizer` is the library whose pixels the resized ones are, to the bit. `reproduces` names the
+    processor that gives the same pixels. It changes no number, so no hash includes it.
     """
 
     mean: Annotated[tuple[float, ...], list_of(number(), **_THREE)] = (0.5, 0.5, 0.5)
@@ -57,6 +59,7 @@ class Preset:
     squash_first: Annotated[int, COUNT] = 0
     sampling: Annotated[str, choice(("even", "fps"))] = "even"
     attention: Annotated[str, choice(ATTENTION)] = "sdpa"
+    resizer: Annotated[str, choice(RESIZERS)] = RESIZERS[0]
     reproduces: Annotated[
         str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
     ] = ""
@@ -79,15 +82,25 @@ class Preset:
                 f"frames of shortest edge {edge} cannot be cropped to {size} x {size}"
             )
         return Resize(
-            edge, size, self.resize, self.filter, self.crop_offset, self.squash_first
+            edge,
+            size,
+            self.resize,
+            self.filter,
+            self.crop_offset,
+            self.squash_first,
+            self.resizer,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
+        left_out = ["reproduces"]
+        if self.resizer == RESIZERS[0]:
+            # Hashes of before there was a choice stay the same.
+            left_out.append("resizer")
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
-            if key != "reproduces"
+            if key not in left_out
         }
 
 

@@ -43,7 +43,15 @@ _HOW = {
     "training": "as in the network's training",
 }
 _RANGE = ("rescale", "mean", "std")
-_PIXELS = (*_RANGE, "resize", "filter", "edge", "crop_offset", "squash_first")
+_PIXELS = (
+    *_RANGE,
+    "resize",
+    "filter",
+    "edge",
+    "crop_offset",
+    "squash_first",
+    "resizer",
+)
 # The kinds that have a form without torchvision and give one picture of pixels for each frame.
 _KINDS = ("VideoMAE", "Vivit", "CLIP", "Siglip", "Bit")
 OK = "ok"
@@ -292,8 +300,8 @@ def preset_note(card: Card) -> str:
     """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
     presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
     hub = card.presets[presets[HUB]]
-    card_values = card.input.to_json()
-    hub_values = hub.to_json()
+    card_values = vars(card.input)
+    hub_values = vars(hub)
     keys = [key for key in _PIXELS if card_values[key] != hub_values[key]]
     if not keys:
         return ""

@@ -88,6 +88,7 @@ def frames_card(card: Card) -> Card:
         resize.crop_offset == "round"
     )
     words += [f"opencv{resize.squash_first}"] * bool(resize.squash_first)
+    words += [resize.resizer] * (resize.resizer != Resize.resizer)
     words += [card.input.sampling] * (card.input.sampling != "even")
     family = FramesFamily(
         "frames",

@@ -1,12 +1,14 @@
 """Resize pictures to what a model sees: integer arithmetic, the same with every version.
 
 Image libraries change their filters with their releases. Resizing here is a table of integer
-weights that NumPy computes once, and sums of integers, equal to Pillow's and OpenCV's to the bit.
+weights that NumPy computes once, and sums of integers, equal to those of Pillow, torchvision and
+OpenCV to the bit. SciPy makes the sums or, after some pictures and where Numba is installed,
+compiled code.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.video import compiled_resize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -23,8 +26,14 @@ Taps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 """For each output position, its input positions and their integer weights."""
 
 _PILLOW_BITS = 22
+# torchvision's weights have 16 bits with their sign, as many of them fractions as fit.
+_TORCH_LIMIT = 1 << 15
 _OPENCV_BITS = 11
 _REACH = {"bilinear": 1.0, "bicubic": 2.0}
+PILLOW_11 = "pillow-11"
+PILLOW_13 = "pillow-13"
+TORCHVISION = "torchvision"
+RESIZERS = (PILLOW_11, PILLOW_13, TORCHVISION)
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,8 @@ class Resize:
     `edge` is the length of the shortest edge with the proportions kept ("shortest-edge"), or of
     both ("squash"), and `crop` the square that is cut from the middle, 0 for all of it. The filter
     is "bilinear", "bicubic" or "nearest", and the offset of the crop a "floor" or a "round" of half
-    the rest. `squash_first` first resizes to that square as OpenCV does.
+    the rest. `squash_first` first resizes to that square as OpenCV does. `resizer` names the
+    library that gives the same pixels: Pillow up to 11 or from 13 on, or torchvision.
     """
 
     edge: int
@@ -43,6 +53,7 @@ class Resize:
     filter: str = "bicubic"
     crop_offset: str = "floor"
     squash_first: int = 0
+    resizer: str = PILLOW_11
 
     def __call__(self, pictures: Any) -> Pixels:
         """Return pictures [T, H, W, 3] uint8 resized and cropped."""
@@ -50,7 +61,7 @@ class Resize:
         if self.squash_first:
             pictures = squash_like_opencv(pictures, self.squash_first)
         size, box = self._target(*pictures.shape[1:3])
-        return resize_crop(pictures, size, box, self.filter)
+        return resize_crop(pictures, size, box, self.filter, self.resizer)
 
     def shape(self, height: int, width: int) -> tuple[int, int]:
         """Return (height, width) of the result for pictures of this height and width."""
@@ -60,8 +71,12 @@ class Resize:
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings, and a hash of a test picture that was resized."""
+        settings = asdict(self)
+        if self.resizer == PILLOW_11:
+            # Recipes of before there was a choice keep their hash.
+            del settings["resizer"]
         return {
-            **asdict(self),
+            **settings,
             "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes()),
         }
 
@@ -83,8 +98,13 @@ class Resize:
         return size, (top, left, self.crop, self.crop)
 
 
-def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
-    """Return antialiased taps: the kernel is widened by the scale when shrinking."""
+def float_taps(
+    n_in: int, n_out: int, kernel: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the first input of each output, and the weights of the inputs from there on.
+
+    They are antialiased: the kernel is widened by the scale when shrinking.
+    """
     scale = n_in / n_out
     widen = max(scale, 1.0)
     reach = _REACH[kernel] * widen
@@ -107,9 +127,31 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
         weights[:, k] = np.where(first + k < last, value, 0.0)
         total += weights[:, k]
     weights /= total[:, None]
-    rounded = np.trunc(weights * (1 << _PILLOW_BITS) + np.where(weights < 0, -0.5, 0.5))
-    index = np.minimum(first[:, None] + np.arange(count), n_in - 1)
-    return index, rounded.astype(np.int32)
+    return first, weights
+
+
+def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
+    """Return the taps of Pillow."""
+    first, weights = float_taps(n_in, n_out, kernel)
+    index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
+    return index, _in_fractions(weights, _PILLOW_BITS)
+
+
+def _in_fractions(
+    weights: npt.NDArray[np.float64], n_bits: int
+) -> npt.NDArray[np.int32]:
+    """Return weights as whole numbers of fractions of 2 to the power of bits."""
+    half = np.where(weights < 0, -0.5, 0.5)
+    return np.trunc(weights * (1 << n_bits) + half).astype(np.int32)
+
+
+def torchvision_bits(weights: npt.NDArray[np.float64]) -> int:
+    """Return how many bits of the weights are fractions in torchvision: as many as 16 bits take."""
+    largest = float(weights.max())
+    bits = 0
+    while bits < _PILLOW_BITS and int(0.5 + largest * (1 << bits + 1)) < _TORCH_LIMIT:
+        bits += 1
+    return bits
 
 
 def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
@@ -129,41 +171,111 @@ def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
 
 
 def resize_crop(
-    pictures: Pixels, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str
+    pictures: Pixels,
+    size: tuple[int, int],
+    box: tuple[int, int, int, int],
+    kernel: str,
+    resizer: str = PILLOW_11,
 ) -> Pixels:
     """Resize pictures [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
 
-    Equal to Pillow's antialiased resize followed by a crop, to the bit: across first, rounded to
-    uint8, then down, as Pillow always did up to 11 (13 goes down first where that is cheaper,
-    which moves some pixels by a level). "nearest" takes the pixel at the centre of each new one.
+    Equal to an antialiased resize of the library, followed by a crop, to the bit: across first,
+    rounded to uint8, then down. Pillow 13 goes down first where more than twice as many rows are
+    lost as columns. "nearest" takes the pixel at the centre of each new one.
     """
     top, left, height, width = box
+    n_rows, n_columns = pictures.shape[1:3]
     if kernel == "nearest":
         rows, columns = (
             ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
             for n_in, n_out in zip(pictures.shape[1:3], size, strict=True)
         )
         return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
-    down = _part(pictures.shape[1], size[0], top, height, kernel)
-    across = _part(pictures.shape[2], size[1], left, width, kernel)
-    return np.stack(
-        [_along(_along(picture, across, 1), down, 0) for picture in pictures]
-    )
+    down = _axis(n_rows, size[0], top, height, kernel, resizer)
+    across = _axis(n_columns, size[1], left, width, kernel, resizer)
+    lost_rows = n_rows - size[0]
+    down_first = resizer == PILLOW_13 and lost_rows > max(0, 2 * (n_columns - size[1]))
+    resized = []
+    for picture in pictures:
+        if down_first:
+            resized.append(_across(_down(picture, down), across))
+        else:
+            resized.append(_down(_across(picture[down.chosen], across), down.inside))
+    return np.stack(resized)
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """How pictures are resized along an axis.
+
+    The inputs that count, the first one of them for each output, and the weights from there on,
+    which are none if nothing is resized.
+    """
+
+    chosen: slice
+    first: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.int32]
+    bits: int
+    matrix: csr_matrix | None
+
+    @property
+    def inside(self) -> _Axis:
+        """Return the axis for pictures that have only the inputs that count."""
+        return replace(self, chosen=slice(None))
 
 
 @lru_cache(maxsize=64)
-def _part(
-    n_in: int, n_out: int, start: int, length: int, kernel: str
-) -> tuple[slice, csr_matrix | None]:
-    """Return the inputs of a part of the output, and their weights; None if nothing is resized."""
+def _axis(
+    n_in: int, n_out: int, start: int, length: int, kernel: str, resizer: str
+) -> _Axis:
+    """Return how a part of the output is made."""
     if n_in == n_out:
-        return slice(start, start + length), None
-    index, weight = pillow_taps(n_in, n_out, kernel)
+        nothing = np.zeros((0, 0), np.int32)
+        part = slice(start, start + length)
+        return _Axis(part, np.zeros(0, np.int64), nothing, 0, None)
+    first, weights = float_taps(n_in, n_out, kernel)
+    bits = torchvision_bits(weights) if resizer == TORCHVISION else _PILLOW_BITS
+    fractions = _in_fractions(weights, bits)
+    index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
     index = index[start : start + length]
-    weight = weight[start : start + length]
-    first = int(index.min())
+    fractions = fractions[start : start + length]
+    begin = int(index.min())
     stop = int(index.max()) + 1
-    return slice(first, stop), _matrix(index - first, weight, stop - first)
+    first = first[start : start + length] - begin
+    matrix = _matrix(index - begin, fractions, stop - begin)
+    padded = compiled_resize.padded(fractions)
+    return _Axis(slice(begin, stop), first, padded, bits, matrix)
+
+
+def _across(picture: Pixels, axis: _Axis) -> Pixels:
+    """Resize one picture across."""
+    part = picture[:, axis.chosen]
+    if axis.matrix is None:
+        return part
+    kernels = compiled_resize.kernels_after(1)
+    if kernels is not None:
+        # A part of the columns would be copied first.
+        return kernels.across(picture, axis.chosen, axis.first, axis.weights, axis.bits)
+    return _weighted(axis.matrix, part.swapaxes(0, 1), axis.bits).swapaxes(0, 1)
+
+
+def _down(picture: Pixels, axis: _Axis) -> Pixels:
+    """Resize one picture down."""
+    part = picture[axis.chosen]
+    if axis.matrix is None:
+        return part
+    kernels = compiled_resize.kernels_after(0)
+    if kernels is not None:
+        return kernels.down(part, axis.first, axis.weights, axis.bits)
+    return _weighted(axis.matrix, part, axis.bits)
+
+
+def _weighted(matrix: csr_matrix, lines: Pixels, bits: int) -> Pixels:
+    """Return the weighted sums of lines, rounded to levels."""
+    sums = _sums(matrix, lines)
+    sums += 1 << (bits - 1)
+    sums >>= bits
+    return sums.clip(0, 255, out=sums).astype(np.uint8)
 
 
 def _matrix(
@@ -175,18 +287,6 @@ def _matrix(
     n_out, n_taps = index.shape
     rows = np.repeat(np.arange(n_out), n_taps)
     return csr_matrix((weight.ravel(), (rows, index.ravel())), shape=(n_out, n_in))
-
-
-def _along(picture: Pixels, part: tuple[slice, csr_matrix | None], axis: int) -> Pixels:
-    """Resize one picture along one axis."""
-    chosen, weights = part
-    lines = picture.swapaxes(0, axis)[chosen]
-    if weights is not None:
-        sums = _sums(weights, lines)
-        sums += 1 << (_PILLOW_BITS - 1)
-        sums >>= _PILLOW_BITS
-        lines = sums.clip(0, 255, out=sums).astype(np.uint8)
-    return lines.swapaxes(0, axis)
 
 
 def _sums(weights: csr_matrix, lines: Pixels) -> npt.NDArray[np.int32]:
