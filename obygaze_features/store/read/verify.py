@@ -39,6 +39,7 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import (
     ID_ARRAYS,
     KEPT_FOLDER,
+    OK,
     VERSIONS_FOLDER,
     FileMark,
 )
@@ -54,6 +55,7 @@ from obygaze_features.store.remote.versions import (
     NEXT_VERSION,
     FilesOfVersion,
     kept_marks,
+    seals_before,
 )
 from obygaze_features.store.write.writer import unfinished_extraction
 
@@ -120,6 +122,9 @@ class VerifyReport:
     unfinished: str = ""
     # What made the clips, one line for each group.
     made_by: list[str] = field(default_factory=list)
+    # How many versions its source is ahead, and the clips that were withdrawn since, with reasons.
+    versions_behind: int | None = None
+    withdrawn_since: dict[str, str] = field(default_factory=dict)
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
     changed: dict[str, list[str]] = field(default_factory=dict)
 
@@ -167,6 +172,8 @@ class VerifyReport:
                     f"version {self.store_version}; kept for earlier versions: {kept}"
                 )
             lines.append(self._consistency())
+            if self.versions_behind == 0:
+                lines.append("the same version as its source")
             if self.unfinished:
                 lines.append(self.unfinished)
         return "\n".join(lines)
@@ -252,6 +259,7 @@ def verify(
     decode: Annotated[int | None, Option(least=1)] = None,
     weights: str | None = None,
     videos: bool = False,
+    source: str | os.PathLike[str] | Store | None = None,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
     progress: Annotated[Progress | None, Bar("verify")] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -263,6 +271,9 @@ def verify(
     committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
     and each clip is named whose times in the manifest or whose video file changed.
 
+    With --source, a copy that is behind the store that it was copied from is named in a warning,
+    with the clips that were withdrawn since. Another store is an error (exit code 5).
+
     With --hash, a whole store is consistent with what its publisher wrote. Who that is, it cannot
     say: with --expect and the sha256 that `obygaze store info` shows to the publisher, another
     store ends with the exit code 5. An address may end with #sha256=... in place of --expect.
@@ -273,6 +284,7 @@ def verify(
         decode: Extract this many clips again and compare.
         weights: --decode: where the backbone's weights are.
         videos: Compare times and videos with those of the clips.
+        source: The store that this one was copied from: is there a later version?
         expect: The sha256 of its seal, from its publisher.
         progress: Counts the bytes of the files that were checked.
         workspace: The workspace, if it is not the current one.
@@ -281,6 +293,7 @@ def verify(
         obygaze store verify obygaze12-xclip
         obygaze store verify obygaze12-xclip --hash
         obygaze store verify obygaze12-xclip --videos
+        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
         obygaze store verify obygaze12-xclip --hash --expect 5f0c...
         obygaze store verify obygaze12-xclip --decode 5 --json
     """
@@ -290,6 +303,9 @@ def verify(
     elif isinstance(store, os.PathLike):
         store = Path(store)
     report = _verify_files(store, hashes, expect, progress or Quiet())
+    if source is not None and not report.problems:
+        copy = open_store(store, workspace=workspace)
+        _compare_versions(report, copy, open_store(source, workspace=workspace))
     if decode is not None and not report.problems:
         opened = open_store(store, workspace=workspace)
         again = compare_decoded(
@@ -302,6 +318,68 @@ def verify(
         opened = open_store(store, workspace=workspace)
         resolve_name(COMPARE_SOURCES)(opened_workspace, opened, report)
     return report
+
+
+def _compare_versions(report: VerifyReport, copy: Store, source: Store) -> None:
+    """Warn of a copy that is behind its source; raise an error for another store."""
+    ours = copy.commits.seal
+    theirs = source.commits.seal
+    if ours is None or theirs is None:
+        raise FixInput(
+            "only sealed stores have versions to compare",
+            where=copy.location if ours is None else source.location,
+            hint="without --source",
+        )
+    is_same = copy.seal_sha256 == source.seal_sha256
+    is_behind = copy.seal_sha256 in seals_before(source.files, theirs)
+    is_ahead = source.seal_sha256 in seals_before(copy.files, ours)
+    replaced = {copy.seal_sha256, *seals_before(copy.files, ours)}
+    is_replaced = any(
+        version.seal_sha256 in replaced for version in source.plan.replaces
+    )
+    if not (is_same or is_behind or is_ahead or is_replaced):
+        raise Mismatch(
+            "this is not a copy of that store, or of a version of it that is known there",
+            where=copy.location,
+            hint=f"compare them: obygaze store diff {copy.location} {source.location}",
+        )
+    if is_ahead:
+        report.warnings.append(
+            f"ahead of its source: this is version {ours.version_number}, the source has "
+            f"version {theirs.version_number}"
+        )
+        return
+    report.versions_behind = theirs.version_number - ours.version_number
+    report.withdrawn_since = _withdrawn_since(copy, source)
+    if is_behind:
+        report.warnings.append(
+            f"behind its source: this is version {ours.version_number}, the source has version "
+            f"{theirs.version_number} (obygaze store pull)"
+        )
+    if is_replaced:
+        report.versions_behind = None
+        report.warnings.append(
+            "the source is a store without withdrawn features, in its place"
+        )
+    lines = [f"{clip}: {reason}" for clip, reason in report.withdrawn_since.items()]
+    if lines:
+        clips = count(len(lines), "clip")
+        report.warnings.append(f"{clips} withdrawn since, the first is {lines[0]}")
+
+
+def _withdrawn_since(copy: Store, source: Store) -> dict[str, str]:
+    """Return the clips with features in a copy that are withdrawn in its source, with reasons."""
+    ours = copy.status().status_of_row
+    theirs = source.status().status_of_row
+    rows = [row for row, status in sorted(theirs.items()) if status.is_withdrawn]
+    ids = source.clip_ids[rows].tolist() if rows else []
+    row_of = {clip: row for row, clip in enumerate(copy.clip_ids.tolist())}
+    reasons = {}
+    for row, clip in zip(rows, ids, strict=True):
+        own_row = row_of.get(clip)
+        if own_row is None or not ours.get(own_row, OK).is_withdrawn:
+            reasons[clip] = theirs[row].message
+    return reasons
 
 
 def _reextract(workspace: Workspace, store: Store, weights: str | None) -> Reextract:

@@ -39,10 +39,20 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.core.options import Bar, Option
-from obygaze_features.core.workspace import Workspace, is_url, last_part
+from obygaze_features.core.workspace import (
+    Workspace,
+    is_url,
+    last_part,
+    split_version,
+)
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
-from obygaze_features.store.format.schema import Bytes, FileMark
+from obygaze_features.store.format.records import (
+    LicenceHistory,
+    Partial,
+    Plan,
+    Seal,
+)
+from obygaze_features.store.format.schema import VERSIONS_FOLDER, Bytes, FileMark
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.files import (
     Files,
@@ -69,10 +79,19 @@ from obygaze_features.store.remote.selection import (
     Transfer,
     Transferred,
     existing_copy,
+    is_earlier_copy,
     licence_to_add,
     select_files,
 )
+from obygaze_features.store.remote.versions import is_kept_name
 from obygaze_features.store.write.commit import rename_new
+from obygaze_features.store.write.publication import (
+    clean_versions,
+    keep_bytes,
+    keep_file,
+    prepared_version,
+    sync_kept,
+)
 
 PIECE_BYTES = 4_000_000
 MIN_PIECE_BYTES = 64_000
@@ -155,15 +174,17 @@ def _fetch_changing(
         except Corrupt:
             before = selection
             selection = select()
-            # Rows that are extracted again meanwhile change files, and their markers.
-            if selection.sealed or selection.marks == before.marks:
+            # Rows that are extracted again meanwhile change files, and their markers. So does a
+            # version that is published meanwhile.
+            if selection.marks == before.marks:
                 raise
     return fetch(selection, target, progress)
 
 
 def _last_word(source: str) -> str:
     """Return the name of a new store, from where it is fetched."""
-    word = last_part(source).removesuffix(".zip")
+    without_version, _ = split_version(source)
+    word = last_part(without_version).removesuffix(".zip")
     if not word or word in (".", ".."):
         raise FixUsage(
             f"no name for the new store in {source!r}", hint="give one with -o NAME"
@@ -218,6 +239,8 @@ class _Download(Transfer):
         self.target = check_name(path)
         target = self.target
         self.progress.expect(sum(mark.n_bytes for mark in self.marks.values()), "B")
+        if (target / Plan.FILE).is_file() and (target / VERSIONS_FOLDER).is_dir():
+            clean_versions(target)
         existing = _existing(target, selection)
         with disk_errors(target), new_draft(target) as draft:
             if existing is not None and selection.cut is not None:
@@ -227,7 +250,10 @@ class _Download(Transfer):
             else:
                 new_copy = self._make(draft, is_new=existing is None)
                 if existing is not None or not _publish(new_copy, target):
-                    _extend(new_copy, target, selection)
+                    if is_earlier_copy(FolderFiles(target), selection):
+                        _bring_up_to_date(new_copy, target, selection)
+                    else:
+                        _extend(new_copy, target, selection)
             shutil.rmtree(draft, ignore_errors=True)
         return self.done(str(path), remote=self.source.is_remote)
 
@@ -482,6 +508,36 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             # A partial copy of an earlier version is whole now.
             system.remove_file(target / Partial.FILE)
             sync_dir(target)
+    _add_licence(target, selection)
+
+
+def _bring_up_to_date(draft: Path, target: Path, selection: FileSelection) -> None:
+    """Make a copy of an earlier version the newest one, as whoever made that version did."""
+    seal = selection.documents[Seal.FILE]
+    with prepared_version(target) as prepared:
+        base = (target / Seal.FILE).read_bytes()
+        earlier = Seal.from_bytes(base, str(target / Seal.FILE)).files
+        keep_bytes(target, base, prepared.attempt)
+        replaced: dict[str, FileMark] = {}
+        for name, mark in selection.marks.items():
+            path = confined(draft, name)
+            if is_kept_name(name):
+                if path.is_file():
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                    system.replace_file(path, target / name)
+            elif path.is_file():
+                prepared.put_file(name, mark, path)
+                replaced[name] = mark
+        plan = selection.documents[Plan.FILE]
+        if (target / Plan.FILE).read_bytes() != plan:
+            mark = FileMark.of(plan)
+            prepared.put(Plan.FILE, mark, [plan])
+            replaced[Plan.FILE] = mark
+        for name in replaced:
+            if name in earlier:
+                keep_file(target, name, earlier[name], prepared.attempt)
+        sync_kept(target)
+        prepared.publish(base, seal)
     _add_licence(target, selection)
 
 

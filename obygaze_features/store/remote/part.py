@@ -121,7 +121,8 @@ def documents_of_arrays(
     }
     documents = {README_FILE: card.encode("utf-8")}
     crc32c = {name: text for name, text in seal.crc32c.items() if name in names}
-    new = replace(seal, files=marks, crc32c=crc32c)
+    # A part is a store of its own, without earlier versions.
+    new = replace(seal, files=marks, crc32c=crc32c, store_version=None)
     if has_index:
         for name, record in index_records(store, new, plan).items():
             documents[name] = record.to_bytes()

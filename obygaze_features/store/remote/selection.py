@@ -42,6 +42,11 @@ from obygaze_features.store.remote.part import (
     documents_of_arrays,
     licence_for,
 )
+from obygaze_features.store.remote.versions import (
+    first_to_send,
+    kept_marks,
+    seals_before,
+)
 
 THREADS = 16
 # A sealed store does not change, so a part does not grow.
@@ -68,6 +73,8 @@ class FileSelection:
     derived: Derivation | None = None
     cut: Cut | None = None
     films: tuple[ChosenFilm, ...] = ()
+    # The sha256 of the seals of the versions before this one: a copy of one is brought up to date.
+    earlier_seals: frozenset[str] = frozenset()
 
     @property
     def n_bytes(self) -> int:
@@ -255,7 +262,12 @@ def _of_sealed(
     del marks[Plan.FILE]
     _check_sizes(store, marks)
     documents = {Seal.FILE: data, **_licence_of(store), Plan.FILE: plan.data}
-    return FileSelection(source, marks, documents, n_bytes_rows)
+    first = first_to_send(source, seal)
+    marks.update(kept_marks(source, seal, first))
+    earlier_seals = seals_before(source, seal)
+    return FileSelection(
+        source, marks, documents, n_bytes_rows, earlier_seals=earlier_seals
+    )
 
 
 def _of_films(
@@ -386,13 +398,41 @@ def existing_copy(files: Files, selection: FileSelection, hint: str) -> bool | N
     if selection.cut is not None:
         _require_same_part(Plan.from_bytes(data, where), selection.cut.derived, where)
     else:
-        _require_same_store(data, selection, where, hint)
-        if seal is not None and seal != selection.documents.get(Seal.FILE):
-            raise AlreadyThere(
-                "a copy with another seal is here", where=where, hint=hint
-            )
+        if not is_earlier_copy(files, selection):
+            _refuse_later_copy(files, seal, selection)
+            _require_same_store(data, selection, where, hint)
+            if seal is not None and seal != selection.documents.get(Seal.FILE):
+                raise AlreadyThere(
+                    "a copy with another seal is here", where=where, hint=hint
+                )
     licence_to_add(files, selection, hint)
     return seal is not None
+
+
+def is_earlier_copy(files: Files, selection: FileSelection) -> bool:
+    """Return whether the copy at a place is an earlier version of the selected store."""
+    if not selection.earlier_seals:
+        return False
+    seal = read_or_none(files, Seal.FILE)
+    return seal is not None and sha256_bytes(seal) in selection.earlier_seals
+
+
+def _refuse_later_copy(
+    files: Files, data: bytes | None, selection: FileSelection
+) -> None:
+    """Raise an error if the copy at a place is a later version of the selected store."""
+    ours = selection.documents.get(Seal.FILE)
+    if data is None or ours is None or data == ours:
+        return
+    seal = Seal.from_bytes(data, f"{files.location}/{Seal.FILE}")
+    if sha256_bytes(ours) not in seals_before(files, seal):
+        return
+    number = Seal.from_bytes(ours, selection.source.location).version_number
+    raise AlreadyThere(
+        f"the copy here is ahead: it is version {seal.version_number}, this is version {number}",
+        where=files.location,
+        hint=f"{files.location}@{number} is this version",
+    )
 
 
 def _require_same_store(
@@ -436,6 +476,10 @@ def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes |
     if data is None:
         return None
     existing_history = read_record(files, LicenceHistory)
+    if existing_history is not None and is_earlier_copy(files, selection):
+        # It is bound to the store.json of its version.
+        plan_sha256 = sha256_bytes(selection.documents[Plan.FILE])
+        existing_history = replace(existing_history, plan=plan_sha256)
     ours = LicenceHistory.from_bytes(
         data, f"{selection.source.location}/{LicenceHistory.FILE}"
     )

@@ -45,7 +45,12 @@ from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
-from obygaze_features.store.remote.files import FolderFiles, Target, read_or_none
+from obygaze_features.store.remote.files import (
+    FolderFiles,
+    Target,
+    ZipFiles,
+    read_or_none,
+)
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.object_store import stop_when_unreachable
 from obygaze_features.store.remote.selection import (
@@ -53,9 +58,11 @@ from obygaze_features.store.remote.selection import (
     Transfer,
     Transferred,
     existing_copy,
+    is_earlier_copy,
     licence_to_add,
     select_files,
 )
+from obygaze_features.store.remote.versions import is_kept_name, next_seal_name
 from obygaze_features.store.write.writer import unfinished_extraction
 
 # The hub is slow with more files: each hundred is a commit.
@@ -209,7 +216,10 @@ def send_packed(
         target.prepare({name: mark})
         is_there = target.has(name, mark)
         if not is_there:
-            if target.files.read(name, 0, 1) is not None:
+            is_other = target.files.read(name, 0, 1) is not None
+            if is_other and not is_earlier_copy(
+                ZipFiles(target.files, name), selection
+            ):
                 raise AlreadyThere(
                     f"another {name} is there",
                     where=target.location,
@@ -256,12 +266,17 @@ class _Upload(Transfer):
         is_new = self._claim()
         wanted = self.absent(lambda name: target.has(name, self.marks[name]))
         title = Plan.from_bytes(selection.documents[Plan.FILE], "").recipe.title
+        is_earlier = not is_new and is_earlier_copy(target.files, selection)
+        # What a version replaces is kept before it is replaced.
+        first = [name for name in wanted if is_kept_name(name)]
+        then = [name for name in wanted if not is_kept_name(name)]
         with stop_when_unreachable():
-            self.move(
-                lambda name: self._put(name, selection.read(name)),
-                wanted,
-                SENDING_THREADS,
-            )
+            for names in (first, then):
+                self.move(
+                    lambda name: self._put(name, selection.read(name)),
+                    names,
+                    SENDING_THREADS,
+                )
             # The documents, store.json as the last.
             documents = dict(selection.documents)
             store = documents.pop(Plan.FILE)
@@ -269,6 +284,11 @@ class _Upload(Transfer):
             documents.pop(LicenceHistory.FILE, None)
             if licence is not None:
                 documents[LicenceHistory.FILE] = licence
+            last = {}
+            if is_earlier:
+                # Who reads the new store.json before the new seal looks for the seal here.
+                last[Seal.FILE] = documents.pop(Seal.FILE)
+                documents[next_seal_name(sha256_bytes(store))] = last[Seal.FILE]
             for name, data in documents.items():
                 self._put(name, data)
             if selection.sealed:  # of a partial copy that an earlier version sent
@@ -280,6 +300,8 @@ class _Upload(Transfer):
                 self._count(store)
             else:  # by a process that does not look for claims
                 existing_copy(target.files, selection, OTHER_ADDRESS)
+            for name, data in last.items():
+                self._put(name, data)
             target.remove(CLAIM)
             target.settle(f"Features: {title}")
         return self.done(

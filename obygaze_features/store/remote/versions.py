@@ -144,10 +144,30 @@ def seal_of_plan(files: Files, data: bytes, plan: Plan) -> bytes | None:
     if next_data is None:
         return None
     next_seal = Seal.from_bytes(next_data, f"{files.location}/{name}")
-    before = next(earlier_versions(files, next_seal), None)
-    if before is None or before.seal.sha256 != sha256_bytes(data):
+    if sha256_bytes(data) not in seals_before(files, next_seal):
         return None
     return next_data
+
+
+def seals_before(files: Files, seal: Seal) -> frozenset[str]:
+    """Return the sha256 of the seals of all versions before the one of a seal."""
+    return frozenset(entry.seal.sha256 for entry in earlier_versions(files, seal))
+
+
+def first_to_send(files: Files, seal: Seal) -> int:
+    """Return the first version that a copy may have: the last one that withdrew clips.
+
+    Those before it still have the features of these clips.
+    """
+    version = seal.store_version
+    if version is None:
+        return 1
+    if version.change == "withdrawn":
+        return version.number
+    for entry in earlier_versions(files, seal):
+        if entry.store_version.change == "withdrawn":
+            return entry.store_version.number
+    return 1
 
 
 def stores_of_versions(files: Files) -> set[str]:

@@ -50,7 +50,7 @@ from obygaze_features.store.remote.versions import (
     NEXT_VERSION,
     SEALS_FOLDER,
     next_seal_name,
-    read_entry,
+    seals_before,
     stores_of_versions,
 )
 from obygaze_features.store.write import commit
@@ -252,7 +252,7 @@ def finish_publication(root: Path) -> None:
     """Complete the publication of a version, if there is one; any process may, and two at once."""
     folder = root / NEXT
     claim = _claimed(folder)
-    if claim is not None:
+    if claim is not None and is_listed(root / Seal.FILE):
         publication, tag = claim
         is_next = sha256_bytes(_fresh_seal(root)) == publication.base
         if is_next and _is_whole(root, folder, publication, tag):
@@ -343,11 +343,7 @@ def _problem_of_seal(
     if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != plan.sha256:
         return "its seal is of another store.json"
     plan.names.require([*names, *seal.files], str(folder))
-    version = seal.store_version
-    if version is None or version.previous is None:
-        return "its seal does not name the version before it"
-    entry = read_entry(FolderFiles(root), version.previous)
-    if entry is None or entry.seal.sha256 != publication.base:
+    if publication.base not in seals_before(FolderFiles(root), seal):
         return "it does not follow the newest version"
     return ""
 

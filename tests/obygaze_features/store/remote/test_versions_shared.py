@@ -1,0 +1,278 @@
+"""Versions and withdrawals go with a store: to folders, zips, servers, and copies of before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.kills import kill_everywhere
+from support.stores import (
+    ARRAYS,
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+    tree,
+)
+
+from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
+from obygaze_features.store import (
+    merge,
+    open_store,
+    pack,
+    pull,
+    purge,
+    push,
+    state_licence,
+    store_log,
+    subset,
+    unpack,
+    verify,
+    withdraw,
+)
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import FolderFiles, Target
+from obygaze_features.store.write.growth import add_rows
+
+VALUES = some_values(23)
+NEW_VALUES = some_values(3, ARRAYS, seed=5)
+CLIPS, FILMS = some_ids(23)
+GROWN = [f"tt0000900-{n}" for n in range(3)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "s")
+
+
+@pytest.fixture
+def new_rows(tmp_path: Path) -> Path:
+    path = tmp_path / "new"
+    plan_store(path, 3, 2, clip_ids=GROWN, movie_ids=["tt0000900"] * 3)
+    fill_store(path, NEW_VALUES).seal()
+    return path
+
+
+def grow(store: Path, new_rows: Path) -> None:
+    add_rows(store, new_rows, reason="grown")
+
+
+def assert_version(path: Path | str, number: int) -> None:
+    """A copy of the store whose 2nd version is grown and whose 3rd withdraws the first film."""
+    store = open_store(path)
+    assert store.version == number
+    values = VALUES["clip"]
+    clips = list(CLIPS)
+    if number > 1:
+        values = np.concatenate([values, NEW_VALUES["clip"]])
+        clips += GROWN
+    first = 5 if number > 2 else 0
+    assert store.clip_ids.tolist() == clips
+    assert np.array_equal(store.matrix("clip", missing="drop").values, values[first:])
+    report = verify(path, hashes=True)
+    assert not report.problems and not report.warnings
+
+
+def test_a_copy_has_the_versions(store, new_rows, tmp_path):
+    grow(store, new_rows)
+    pull(store, tmp_path / "pulled")
+    push(store, tmp_path / "pushed")
+    packed = pack(store, tmp_path / "s.zip")
+    assert pack(store, tmp_path / "again.zip").sha256 == packed.sha256
+    unpack(tmp_path / "s.zip", tmp_path / "unpacked")
+    for copy in ("pulled", "pushed", "unpacked", "s.zip"):
+        path = tmp_path / copy
+        assert_version(path, 2)
+        assert_version(f"{path}@1", 1)
+        assert [v.held for v in store_log(path).versions] == [True, True]
+        assert open_store(path).seal_sha256 == open_store(store).seal_sha256
+    pull(f"{store}@1", tmp_path / "first")
+    assert_version(tmp_path / "first", 1)
+    assert not (tmp_path / "first" / "versions").exists()
+
+
+def test_versions_with_withdrawn_features_are_not_sent(store, new_rows, tmp_path):
+    grow(store, new_rows)
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    pull(store, tmp_path / "pulled")
+    pack(store, tmp_path / "s.zip")
+    row = VALUES["clip"][2].tobytes()
+    assert any(row in data for data in tree(store).values())
+    assert not any(row in data for data in tree(tmp_path / "pulled").values())
+    assert row not in (tmp_path / "s.zip").read_bytes()
+    for path in (tmp_path / "pulled", tmp_path / "s.zip"):
+        assert_version(path, 3)
+        log = store_log(path)
+        assert [v.held for v in log.versions] == [True, False, False]
+        assert log.versions[0].reason == "asked for" and "2, 1" in log.notes[0]
+        with pytest.raises(NotFound, match="version 2 is not in this copy"):
+            open_store(f"{path}@2")
+
+
+def test_a_copy_of_an_earlier_version_is_brought_up_to_date(store, new_rows, tmp_path):
+    state_licence(store, licence="CC-BY-4.0", replace=True)
+    pull(store, tmp_path / "pulled")
+    push(store, tmp_path / "pushed")
+    pack(store, tmp_path / "s.zip")
+    unpack(tmp_path / "s.zip", tmp_path / "unpacked")
+    grow(store, new_rows)
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    state_licence(store, licence="CC0-1.0", replace=True)
+    pull(store, tmp_path / "pulled")
+    push(store, tmp_path / "pushed")
+    pack(store, tmp_path / "s.zip", force=True)
+    unpack(tmp_path / "s.zip", tmp_path / "unpacked")
+    for copy in ("pulled", "pushed", "unpacked"):
+        path = tmp_path / copy
+        assert_version(path, 3)
+        # What the copy had before, it has still.
+        assert_version(f"{path}@1", 1)
+        assert open_store(path).licence == "CC0-1.0"
+        assert open_store(path).seal_sha256 == open_store(store).seal_sha256
+    # The same command again changes nothing.
+    before = tree(tmp_path / "pulled")
+    pull(store, tmp_path / "pulled")
+    assert tree(tmp_path / "pulled") == before
+
+
+def test_a_copy_that_is_ahead_or_of_another_chain_is_left_alone(
+    store, new_rows, tmp_path
+):
+    pull(store, tmp_path / "ahead")
+    pull(store, tmp_path / "other")
+    withdraw(tmp_path / "ahead", films=[FILMS[0]], reason="here")
+    with pytest.raises(AlreadyThere, match="the copy here is ahead: it is version 2"):
+        pull(store, tmp_path / "ahead")
+    withdraw(tmp_path / "other", films=[FILMS[1]], reason="another")
+    grow(store, new_rows)
+    before = tree(tmp_path / "other")
+    for copy in ("ahead", "other"):
+        with pytest.raises(AlreadyThere):
+            pull(store, tmp_path / copy)
+    assert tree(tmp_path / "other") == before
+
+
+@pytest.mark.check("kills at every step")
+def test_a_pull_that_is_killed_leaves_one_version_or_the_other(
+    store, new_rows, tmp_path
+):
+    copy = tmp_path / "pulled"
+    pull(store, copy)
+    grow(store, new_rows)
+    numbers = []
+
+    def look() -> None:
+        numbers.append(open_store(copy).version)
+        values = open_store(copy).matrix("clip").values
+        assert np.array_equal(values[:23], VALUES["clip"])
+        assert len(values) == (23 if numbers[-1] == 1 else 26)
+        assert not verify(copy, hashes=True).problems
+
+    kill_everywhere(lambda: pull(store, copy), look)
+    assert numbers == sorted(numbers) and set(numbers) == {1, 2}
+    assert_version(copy, 2)
+    assert_version(f"{copy}@1", 1)
+
+
+class FolderTarget(Target):
+    """A folder as a bucket: whole files, one after another, until it is full."""
+
+    def __init__(self, root: Path, n_puts: int = 10**6) -> None:
+        self.root = root
+        self.location = f"s3://bucket/{root.name}"
+        self.files = FolderFiles(root)
+        self.n_puts = n_puts
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        path = self.root / name
+        return path.is_file() and FileMark.of(path.read_bytes()) == mark
+
+    def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
+        self.n_puts -= 1
+        if self.n_puts < 0:
+            raise KeyboardInterrupt
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_bytes(
+            data if isinstance(data, bytes) else data.read_bytes()
+        )
+
+    def create(self, name: str, data: bytes) -> bytes | None:
+        if not (self.root / name).exists():
+            self.put(name, data, FileMark.of(data))
+        return (self.root / name).read_bytes()
+
+    def remove(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+
+def test_a_push_to_a_bucket_that_stops_anywhere_is_readable(store, new_rows, tmp_path):
+    """The bucket has the first version; the push of the second stops after each file."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    push(store, FolderTarget(bucket))
+    assert_version(bucket, 1)
+    reader = open_store(bucket)
+    _ = reader.sealed
+    grow(store, new_rows)
+    for n_puts in range(1, 200):
+        try:
+            push(store, FolderTarget(bucket, n_puts))
+            break
+        except KeyboardInterrupt:
+            pass
+        opened = open_store(bucket)
+        assert opened.version in (1, 2)
+        values = opened.matrix("clip").values
+        assert np.array_equal(values[:23], VALUES["clip"])
+        assert len(values) == (23 if opened.version == 1 else 26)
+        # Who opened it before keeps the first version.
+        assert np.array_equal(reader.matrix("pooled").values, VALUES["pooled"])
+    else:
+        raise AssertionError("the push has no end")
+    assert n_puts > 5
+    assert_version(f"{bucket}@1", 1)
+    report = verify(bucket, hashes=True)
+    assert open_store(bucket).version == 2 and not report.problems
+
+
+def test_parts_and_copies_are_stores_without_versions(store, new_rows, tmp_path):
+    grow(store, new_rows)
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    pull(store, tmp_path / "array", arrays=["clip"])
+    pull(store, tmp_path / "film", films=[FILMS[0], FILMS[7]])
+    subset(store, tmp_path / "subset", films=[FILMS[0]])
+    merge([store], tmp_path / "merged")
+    for copy in ("array", "film", "subset", "merged"):
+        opened = open_store(tmp_path / copy)
+        assert opened.version == 1 and not (tmp_path / copy / "versions").exists()
+        # A withdrawn clip stays withdrawn.
+        assert opened.status().counts["withdrawn"] == 5
+        assert not verify(tmp_path / copy, hashes=True).problems
+
+
+def test_a_copy_that_is_behind_says_so_when_it_is_compared(store, new_rows, tmp_path):
+    copy = tmp_path / "copy"
+    pull(store, copy)
+    report = verify(copy, source=store)
+    assert report.versions_behind == 0 and "the same version as its source" in str(
+        report
+    )
+    grow(store, new_rows)
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    report = verify(copy, source=store)
+    assert report.versions_behind == 2
+    assert report.withdrawn_since == dict.fromkeys(CLIPS[:5], "asked for")
+    assert report.warnings == [
+        "behind its source: this is version 1, the source has version 3 (obygaze store pull)",
+        f"5 clips withdrawn since, the first is {CLIPS[0]}: asked for",
+    ]
+    assert verify(store, source=copy).warnings[0].startswith("ahead of its source")
+    purge(store, tmp_path / "purged")
+    replaced = verify(store, source=tmp_path / "purged")
+    assert "without withdrawn features, in its place" in replaced.warnings[0]
+    sealed_store(tmp_path / "other")
+    with pytest.raises(Mismatch, match="not a copy of that store"):
+        verify(copy, source=tmp_path / "other")
