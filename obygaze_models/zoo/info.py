@@ -61,6 +61,9 @@ class FeatureSpec:
     store: str = ""
     rule: str = ""
     reduce: str = ""
+    # The version of the store, and the sha256 of its seal; 0 and "" where they are not recorded.
+    store_version: int = 0
+    seal_sha256: str = ""
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"

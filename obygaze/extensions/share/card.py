@@ -81,6 +81,7 @@ def describe_store(
         recovered=sentences,
         zip_name=packed.name if packed else "",
         seal_sha256=opened.seal_sha256,
+        version=opened.version,
     )
     name = opened.location if isinstance(store, Store) else os.fspath(store)
     if croissant is None:

@@ -251,6 +251,7 @@ def _publish(
             zip_name=packed.name,
             parquet="" if clips is None else PARQUET_FILE,
             seal_sha256=store.seal_sha256,
+            version=store.version,
         )
         return {
             README_FILE: card.encode(),

@@ -103,6 +103,7 @@ def card_text(
     zip_name: str = "",
     parquet: str = "",
     seal_sha256: str = "",
+    version: int = 1,
 ) -> str:
     """Return the card of a store, with the front matter that the hub reads.
 
@@ -115,6 +116,7 @@ def card_text(
         zip_name: The packed store beside the card.
         parquet: The Parquet file beside the card.
         seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
+        version: Which version of the store this is.
     """
     terms = terms or plan.terms
     maker_lines = []
@@ -128,6 +130,7 @@ def card_text(
         "terms": terms,
         "citation": citation_line(terms.citation) or "No citation was given.",
         "seal_sha256": seal_sha256,
+        "version": version,
         "made_by": maker_lines,
         "mixtures": mixtures,
         "rows": _array_rows(plan),

@@ -139,6 +139,7 @@ def push(
             terms=store.terms,
             made_by=store.commits.made_by(),
             zip_name=target.repo.zip_name,
+            version=store.version,
         )
         documents = {README_FILE: card.encode()}
         return send_packed(

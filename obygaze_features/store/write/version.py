@@ -210,6 +210,7 @@ class VersionDraft:
             seal.counts,
             terms=self.base.terms,
             made_by=made_by_of(seal, plan.n_clips),
+            version=version.number,
         )
         self.put(README_FILE, [card.encode("utf-8")])
         if self.sources or Sources.FILE in self.base_seal.files:

@@ -242,6 +242,8 @@ def join(
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
+        "store_version": store.version,
+        "seal_sha256": store.seal_sha256,
         "manifest": store.plan.manifest_name,
         "sha256": digest,
     }

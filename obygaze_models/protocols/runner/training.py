@@ -303,6 +303,8 @@ def _model_info(
                 for key in ("backbone", "array", "width", "fingerprint")
             },
             store=str(origin["location"]),
+            store_version=origin["store_version"],
+            seal_sha256=origin["seal_sha256"],
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
         ),
