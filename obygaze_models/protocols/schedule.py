@@ -67,7 +67,15 @@ class Schedule:
         return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
 
     def shares_films(self, pair: Pair) -> bool:
-        """Return whether clips of one film are in several sets of test clips."""
+        """Return whether clips of one film are in several sets of test clips.
+
+        Of a single split, return whether a film of its test clips trains or validates too.
+        """
+        if len(self.pairs[pair]) == 1:
+            (split,) = self.pairs[pair]
+            seen_rows = np.concatenate([split.train, split.validation])
+            is_seen = np.isin(self.groups[split.test], self.groups[seen_rows])
+            return bool(is_seen.any())
         test_sets = {split.test.tobytes(): split.test for split in self.pairs[pair]}
         films: list[str] = []
         for rows in test_sets.values():

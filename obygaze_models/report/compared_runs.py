@@ -113,7 +113,8 @@ class ComparedRuns(Listing):
         metric: The metric of values and differences.
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The cells and baselines.
-        warnings: Why there are no differences, where a metric of a plugin cannot be computed.
+        warnings: Why there are no differences, where a metric of a plugin cannot be computed, or
+            where runs have other stores.
     """
 
     runs: Sequence[str]
@@ -188,13 +189,16 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         raise FixUsage("a comparison needs two runs or more")
     chosen = _chosen_metric(runs, metric)
     clips = ClipNumbers.of_runs(runs)
-    records = [_records_by_name(run) for run in runs]
-    warnings = []
+    by_store = not _have_one_store_each(runs)
+    records = [_records_by_name(run, by_store=by_store) for run in runs]
+    warnings = _warnings_of_stores(runs) if by_store else []
     reason = _why_without_differences(runs, chosen)
     if reason:
         warnings.append(f"no differences of {chosen}: {reason}")
     further = (chosen,) if chosen not in METRICS and not reason else ()
-    tested = [_tested_by_name(run, clips, further) for run in runs]
+    tested = [
+        _tested_by_name(run, clips, further, by_store=by_store) for run in runs
+    ]
     cells = []
     drawn: list[DrawnDifference] = []
     for name in _in_order(records):
@@ -282,23 +286,43 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [str(run.folder) for run in runs]
 
 
-def _name_of(run: Run, record: CellRecord | Cell) -> CellName:
-    """Return the name under which runs share a cell: of a single store the name does not matter."""
-    store = record.feature
-    if len(run.about["stores"]) == 1:
-        store = ""
+def _have_one_store_each(runs: Sequence[Run]) -> bool:
+    """Return whether no run has several stores: then the names of stores do not matter."""
+    return all(len(run.about["stores"]) <= 1 for run in runs)
+
+
+def _warnings_of_stores(runs: Sequence[Run]) -> list[str]:
+    """Return a warning for each run that has no store of the name of one in the first run."""
+    in_first = set(runs[0].about["stores"])
+    names = names_of(runs)
+    warnings = []
+    for name, run in zip(names[1:], runs[1:], strict=True):
+        in_run = set(run.about["stores"])
+        if in_run and in_first and not in_run & in_first:
+            warnings.append(
+                f"no differences of {name} to {names[0]}: where a run has several stores, cells "
+                f"are compared by the names of stores, {', '.join(sorted(in_run))} and "
+                f"{', '.join(sorted(in_first))}"
+            )
+    return warnings
+
+
+def _name_of(record: CellRecord | Cell, *, by_store: bool) -> CellName:
+    """Return the name under which runs share a cell, with the name of the store or without."""
+    store = record.feature if by_store else ""
     return record.train, record.test, record.model, store
 
 
-def _records_by_name(run: Run) -> dict[CellName, CellRecord]:
-    return {_name_of(run, record): record for record in (*run.cells, *run.baselines)}
+def _records_by_name(run: Run, *, by_store: bool) -> dict[CellName, CellRecord]:
+    records = (*run.cells, *run.baselines)
+    return {_name_of(record, by_store=by_store): record for record in records}
 
 
 def _tested_by_name(
-    run: Run, clips: ClipNumbers, further: Sequence[str]
+    run: Run, clips: ClipNumbers, further: Sequence[str], *, by_store: bool
 ) -> dict[CellName, Cell]:
     cells = cells_of_run(run, clips, further).values()
-    return {_name_of(run, cell): cell for cell in cells}
+    return {_name_of(cell, by_store=by_store): cell for cell in cells}
 
 
 def _value(record: CellRecord | None, metric: str) -> RunValue | None:
@@ -381,22 +405,45 @@ def _with_p(
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return each setting or input that is not the same in all runs, with its value in each."""
+    """Return each setting or input that is not the same in all runs, with its value in each.
+
+    Of a model, a task or a store that a run lacks there is one line, without its settings.
+    """
     settings_of_runs = []
+    have_one_store_each = _have_one_store_each(runs)
     for run in runs:
         known = {key: run.about[key] for key in run.about if key not in NO_SETTINGS}
-        if len(known["stores"]) == 1:
+        if have_one_store_each and known["stores"]:
             ((name, store),) = known.pop("stores").items()
             known["store"] = {"name": name, **store}
         settings_of_runs.append(dict(_leaves(known)))
-    differing = {}
+    parts_of_runs = [_parts(run) for run in runs]
+    parts = sorted(_in_order(parts_of_runs), key=len, reverse=True)
+    differing: dict[str, list[str]] = {}
     for key in _in_order(settings_of_runs):
         if ".drawn[" in key:
             continue  # it follows from the seed and the ranges
+        part = next((name for name in parts if key.startswith(f"{name}.")), None)
+        if part and not all(part in of_run for of_run in parts_of_runs):
+            differing[part] = [of_run.get(part, MISSING) for of_run in parts_of_runs]
+            continue
         values = [settings.get(key, MISSING) for settings in settings_of_runs]
         if len(set(values)) > 1:
             differing[key] = values
     return differing
+
+
+def _parts(run: Run) -> dict[str, str]:
+    """Return the models, with their kind, the tasks and the stores of a run, by their keys."""
+    protocol = run.protocol
+    parts = {}
+    for name, model in protocol.get("models", {}).items():
+        parts[f"protocol.models.{name}"] = str(model.get("kind", "yes"))
+    for name in protocol.get("tasks", {}):
+        parts[f"protocol.tasks.{name}"] = "yes"
+    for name in run.about["stores"]:
+        parts[f"stores.{name}"] = "yes"
+    return parts
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ def compare(
     value for each run, and the difference of each run to the first one, computed on the clips that
     both tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each are compared whatever the names of
-    the stores are.
+    the stores are; where a run has several, cells of stores of the same name are compared.
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.

@@ -100,7 +100,7 @@ class Cell:
     tested: Sequence[TestedFold]
     skipped: Sequence[SkippedFold] = ()
     averaged: bool = False  # over folds; else pooled
-    shares_films: bool = False  # clips of one film are in several test sets
+    shares_films: bool = False  # see Schedule.shares_films
     share: float | None = None  # a closed form: this share is called positive at random
     further_metrics: Sequence[str] = ()  # of plugins
 
@@ -131,13 +131,18 @@ class Cell:
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If test sets share films, no factor is right: it is infinite, and there is no interval. Runs
-        that share one test set are trained on other clips of its films.
+        If test sets share films, or a single fit knows films of its test clips, no factor is right:
+        it is infinite, and there is no interval. Runs that share one test set are trained on other
+        clips of its films.
         """
-        if self.model in UNTRAINED or not (self.averaged or self.n_test_sets > 1):
+        if self.model in UNTRAINED:
             return 1
+        if self.shares_films:
+            return math.inf
         if self.n_test_sets > 1:
-            return math.inf if self.shares_films else reuse_inflation(self.n_test_sets)
+            return reuse_inflation(self.n_test_sets)
+        if not self.averaged:
+            return 1
         most_clips = max(t.n_train + t.n_validation for t in self.tested)
         return 1 + len(self.universe) / most_clips
 

@@ -229,10 +229,12 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Tests:
     by_set = by_set[np.isfinite(by_set)]
     n_films = len(by_film)
     n_sets = len(by_set)
+    if first.shares_films:
+        return Tests(n_films, n_sets)
     if first.n_test_sets == 1 and n_films >= MIN_FILMS:
         p, is_exact = sign_flip(by_film)
         return Tests(n_films, n_sets, p_sign_flip=p, is_exact=is_exact)
-    if first.n_test_sets == 1 or n_sets < 2 or first.shares_films:
+    if first.n_test_sets == 1 or n_sets < 2:
         return Tests(n_films, n_sets)
     train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
     if (

@@ -25,13 +25,23 @@ def remarks(
     primary: str,
     *,
     grouped: bool,
+    column: str = "",
 ) -> Iterator[Remark]:
-    """Yield warnings that a result is misleading; `grouped` splits have no film on both sides."""
+    """Yield warnings that a result is misleading.
+
+    Args:
+        cells: The records of the models.
+        baselines: The records of the baselines.
+        primary: The metric that models and baselines are compared by.
+        grouped: Whether the splits have no film on both sides.
+        column: The column of the manifest that divides the clips, of `fixed` splits.
+    """
     texts = _remark_texts()
     because = "" if grouped else texts["same films"]
     warnings = (
         _of_leaks(cells),
         _of_copies(cells),
+        _of_films_on_both_sides(cells, column),
         _of_blind_baselines(cells, baselines, primary, because),
         _of_shared_tests(cells),
         _of_chance(cells),
@@ -81,6 +91,21 @@ def _of_copies(cells: Sequence[CellRecord]) -> _Warning | None:
         return None
     worst = max(copied, key=lambda cell: (cell.copies or 0) / cell.n_test)
     return _Warning("copies", len(copied), {"worst": worst})
+
+
+def _of_films_on_both_sides(
+    cells: Sequence[CellRecord], column: str
+) -> _Warning | None:
+    """Return a warning of test clips of training films, where a column divides the clips.
+
+    Who asks for folds of clips knows that they divide films; a column may do it by mistake.
+    """
+    divided = [cell for cell in cells if column and cell.same_film]
+    if not divided:
+        return None
+    worst = max(divided, key=lambda cell: (cell.same_film or 0) / cell.n_test)
+    facts = {"worst": worst, "column": column}
+    return _Warning("films on both sides", len(divided), facts)
 
 
 def _of_blind_baselines(

@@ -423,6 +423,7 @@ def _records(
         [cell.as_read() for cell in made["baselines"]],
         protocol.report.primary,
         grouped=protocol.splits.are_grouped,
+        column=protocol.splits.column if protocol.splits.kind == "fixed" else "",
     )
     for store in stores:
         records += feature_remarks(store)

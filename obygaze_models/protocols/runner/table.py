@@ -148,7 +148,12 @@ def _about_values(run: Run) -> str:
     percent = 100 * run.protocol["report"]["confidence"]
     line = f"{how}; AP and AUC with {percent:g} % intervals over films."
     if run.cells and all(_has_shared_films(cell) for cell in run.cells):
-        line += " Models have none, because clips of one film are in several folds."
+        if run.protocol["splits"]["kind"] == "fixed":
+            line += " Models have none, because films of the test clips train them too."
+        else:
+            line += (
+                " Models have none, because clips of one film are in several folds."
+            )
     return line
 
 

@@ -110,12 +110,27 @@ def _cell(
         feature=record.feature,
         tested=tested,
         averaged=record.repeated,
-        shares_films=_shares_films(tested, clips),
+        shares_films=_shares_films(record, tested, clips),
     )
 
 
-def _shares_films(tested: Sequence[TestedFold], clips: ClipNumbers) -> bool:
-    """Return whether clips of one film are in several test sets."""
+def _shares_films(
+    record: CellRecord, tested: Sequence[TestedFold], clips: ClipNumbers
+) -> bool:
+    """Return whether clips of one film are in several test sets (see Schedule.shares_films).
+
+    Which clips trained a single fold is not in the predictions. Where the positions of clips are
+    unknown, `same_film` is None, and a model without an interval for no other reason says it.
+    """
+    if len({test.fold for test in tested}) == 1:
+        is_without_interval = record.metrics["ap"].ends[0] is None
+        is_withheld = (
+            is_without_interval
+            and record.kind == "cell"
+            and not record.no_interval
+            and record.n_films > 1
+        )
+        return bool(record.same_film) or is_withheld
     test_sets = {test.rows.tobytes(): test.rows for test in tested}
     films_before: set[str] = set()
     for rows in test_sets.values():

@@ -279,6 +279,44 @@ def test_settings_and_inputs_that_differ_are_listed(runs: tuple[Run, Run]) -> No
     assert not any(key.startswith(("created", "seconds")) for key in settings)
 
 
+def test_of_a_model_that_a_run_lacks_there_is_one_line(
+    runs: tuple[Run, Run], tmp_path: Path
+) -> None:
+    first = runs[0]
+    protocol = {**first.protocol, "models": dict(first.protocol["models"])}
+    protocol["models"]["forest"] = {"kind": "rf", "settings": {"trees": 9, "depth": 2}}
+    second = Run(first.folder, {**first.about, "protocol": protocol}, first.records)
+    assert differing_settings([first, second]) == {
+        "protocol.models.forest": ["–", "rf"]
+    }
+
+
+def test_a_run_of_one_store_is_compared_with_a_run_of_several(tmp_path: Path) -> None:
+    """Of three runs, the second has both stores, and the third a store that the first lacks."""
+    manifest = films(6, 40, seed=2)
+    first = store_of(tmp_path / "a", manifest, planted(manifest, width=14))
+    X = planted(manifest, width=14, strength=0.3)
+    second = store_of(tmp_path / "b", manifest, X)
+    protocol = quick("honest", *CHANGES, *ONE_CELL)
+    made = []
+    for stores in ({"a": first}, {"a": first, "b": second}, {"b": second}):
+        made.append(run_on(tmp_path, protocol, manifest, stores))
+    compared = compare_runs(made)
+    of_store = {cell.store: cell for cell in compared.cells}
+    assert [cell.store for cell in compared.cells] == ["a", "b"]
+    assert of_store["a"].differences[1].value == pytest.approx(0)
+    assert of_store["a"].values[2] is None
+    assert of_store["b"].values[0] is None
+    assert of_store["b"].values[1] == of_store["b"].values[2]
+    (warning,) = compared.warnings
+    assert warning.startswith("no differences of run-2 to run-0")
+    assert "the names of stores, b and a" in warning
+    assert compared.settings["stores.b"] == ["–", "yes", "yes"]
+    # Runs of one store each are compared whatever the names are.
+    (cell,) = compare_runs([made[0], made[2]]).cells
+    assert cell.store == "" and cell.differences[1] is not None
+
+
 def test_clips_whose_label_differs_are_left_out(
     runs: tuple[Run, Run], tmp_path: Path
 ) -> None:
