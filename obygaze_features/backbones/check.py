@@ -146,6 +146,8 @@ def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckR
     if isinstance(backbone, TorchBackbone):
         report.lines += _of_card(backbone, files)
     report.lines += _of_outputs(backbone, TOLERANCE[placement.dtype])
+    if isinstance(backbone, TorchBackbone) and not files.files:
+        report.lines.append(_of_loading_again(backbone, card, placement))
     note = preset_note(card)
     if note:
         report.lines.append(CheckLine("preset", DIFFERS, note))
@@ -183,6 +185,24 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
             SKIPPED,
             f"not verified to be {card.checkpoint}: {files.origin}, {', '.join(hashes)}",
         )
+
+
+def _of_loading_again(
+    backbone: TorchBackbone, card: Card, placement: Placement
+) -> CheckLine:
+    """Return whether own code loads the same weights a second time.
+
+    Features of weights that are drawn anew could not be extracted further, nor used elsewhere.
+    """
+    again = load_from(card, NO_WEIGHTS, placement)
+    are_same = isinstance(again, TorchBackbone) and again.hashes == backbone.hashes
+    detail = "a second load gives the same weights"
+    if not are_same:
+        detail = (
+            "a second load gives other weights, such as random ones: load them from a file, or "
+            "torch.manual_seed(0) before the module is made"
+        )
+    return _passed("same weights", are_same, detail)
 
 
 def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:

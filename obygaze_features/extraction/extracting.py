@@ -19,7 +19,7 @@ from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeErro
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
+from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.planning import (
     Arrays,
     Attention,
@@ -41,6 +41,7 @@ from obygaze_features.extraction.planning import (
     Workers,
     chosen_plan,
     plan_extraction,
+    read_plan_of,
     resources_of,
 )
 from obygaze_features.extraction.shared_machine import (
@@ -263,6 +264,8 @@ def extract(
         split = split_plan(
             plan, retry_failed=retry_failed, changed=changed, reason=reason
         )
+        if _is_of_another_workspace(plan):
+            note(f"the plan is of the workspace {plan.workspace}: its stores are there")
         rows = None if worker is None else plan.worker_rows(worker)
         if rows == [] and not split.works:
             return Extraction(plan, [], worker, rows)
@@ -378,7 +381,7 @@ def extraction_status(
     states = []
     for name in stores:
         if name.endswith(".json"):
-            states += status_of_plan(read_plan_file(Path(name)))
+            states += status_of_plan(read_plan_of(Path(name), workspace))
             continue
         try:
             location = Workspace.of(workspace).existing_store(name)
@@ -388,6 +391,13 @@ def extraction_status(
             raise
         states.append(store_status(location))
     return StatusOfStores(states)
+
+
+def _is_of_another_workspace(plan: ExtractPlan) -> bool:
+    """Return whether the current folder is a workspace, and the plan is of another one."""
+    here = Workspace(Path())
+    is_here = Path(plan.workspace).resolve() == here.root.resolve()
+    return here.folder("manifests").is_dir() and not is_here
 
 
 def _needs_torch(plan: ExtractPlan) -> bool:

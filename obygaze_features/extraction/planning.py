@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import silent
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -128,8 +128,35 @@ def chosen_plan(
         return _with_timeout(manifest, given_settings, "PLAN")
     if not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
         path = Path(manifest)
-        return _with_timeout(read_plan_file(path), given_settings, str(path))
+        plan = read_plan_of(path, workspace)
+        return _with_timeout(plan, given_settings, str(path))
     return _new_plan(manifest, given_settings, Workspace.of(workspace))
+
+
+def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
+    """Return the plan in a file; an error if it belongs to another workspace or to a missing one.
+
+    The paths of a plan are absolute, so that workers may start in any folder: in a workspace that
+    was moved or copied, it would extract into the old one.
+    """
+    plan = read_plan_file(path)
+    folder = Path(plan.workspace)
+    chosen = Workspace.of(workspace).root
+    again = f"extract plan {plan.manifest} -b BACKBONE -o {path} --force"
+    if not folder.is_dir():
+        raise NotFound(
+            f"the workspace of the plan does not exist: {folder}",
+            where=str(path),
+            hint=f"if it was moved, write the plan again there: obygaze {again}",
+        )
+    is_typed = chosen != Path()
+    if is_typed and folder.is_absolute() and folder.resolve() != chosen.resolve():
+        raise FixUsage(
+            f"the plan is of the workspace {folder}, not of {chosen}",
+            where=str(path),
+            hint=f"write a plan for the other one: obygaze -C {chosen} {again}",
+        )
+    return plan
 
 
 def is_given(value: Any) -> bool:

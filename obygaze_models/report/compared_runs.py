@@ -196,9 +196,7 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
     if reason:
         warnings.append(f"no differences of {chosen}: {reason}")
     further = (chosen,) if chosen not in METRICS and not reason else ()
-    tested = [
-        _tested_by_name(run, clips, further, by_store=by_store) for run in runs
-    ]
+    tested = [_tested_by_name(run, clips, further, by_store=by_store) for run in runs]
     cells = []
     drawn: list[DrawnDifference] = []
     for name in _in_order(records):

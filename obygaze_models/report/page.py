@@ -111,6 +111,7 @@ def write_report(
     page = out or folders[0] / "report.html"
     if out is not None:
         check_file(out, force=True, expected=PAGE)
+        _check_page(out, formats)
     chapters = []
     written = []
     figure_files = []
@@ -300,6 +301,29 @@ def draw_figures(
             key = made.names.name_of(f"audit-{slug(name)}")
             made.add("audit", key, svg, svg.with_suffix(".png"), name=finding.title)
     return made.figures
+
+
+def _check_page(page: Path, formats: Sequence[str]) -> None:
+    """Raise an error unless this is the name of an HTML file, and a page is written."""
+    if "html" not in formats:
+        raise FixUsage(
+            f"-o is the file of the page, which --format {formats[0]} leaves out",
+            where=str(page),
+            hint="leave out -o: tables and report.md are written into the folder of the run",
+        )
+    suffix = page.suffix.lower()
+    if suffix in (".html", ".htm"):
+        return
+    hint = "a name with .html"
+    if suffix == ".pdf":
+        hint = "a name with .html; a browser prints the page as PDF"
+    format_of_suffix = {".md": "md", ".tex": "latex", ".csv": "csv"}
+    if suffix in format_of_suffix:
+        hint = (
+            f"a name with .html, or without -o --format {format_of_suffix[suffix]}, which writes "
+            "into the folder of the run"
+        )
+    raise FixUsage("-o is the file of the page, HTML", where=str(page), hint=hint)
 
 
 def _write_tables(

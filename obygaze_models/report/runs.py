@@ -53,7 +53,7 @@ def report(
     Args:
         runs: Names of runs of the workspace, or their folders.
         formats: Write only this format.
-        output: File of the page.
+        output: File of the page, with .html.
         maps: Draw the maps of the surest errors.
         progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.

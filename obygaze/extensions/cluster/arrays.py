@@ -15,7 +15,7 @@ from obygaze_features.core.files import sha256_bytes, write_new
 from obygaze_features.core.function_commands import flags_of
 from obygaze_features.core.options import Option
 from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
-from obygaze_features.extraction.planning import is_given
+from obygaze_features.extraction.planning import is_given, read_plan_of
 
 if TYPE_CHECKING:
     from obygaze.extensions.cluster.slurm import SlurmArray
@@ -187,7 +187,7 @@ def write_array(
     }
     given = {name: value for name, value in options.items() if is_given(value)}
     plan_file = Path(plan)
-    made = read_plan_file(plan_file)
+    made = read_plan_of(plan_file)
     check_run_options(made, run_options)
     again = ""
     if changed:

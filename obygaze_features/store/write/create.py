@@ -133,11 +133,19 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
     """Return store.json of a store on this machine, which must have `recipe` if that is given."""
     plan = Plan.load(path)
     if recipe is not None:
+        differing = [difference.key for difference in plan.recipe.diff(recipe)]
+        hint = "choose another store name"
+        if differing == ["weights.tensors"]:
+            hint += (
+                "; if your code draws weights at random, torch.manual_seed(0) before the module is "
+                "made (obygaze backbones check shows it)"
+            )
         plan.recipe.require(
             recipe,
             where=str(path),
             message="this store has another recipe",
             sides=("in the store", "asked for"),
+            hint=hint,
         )
     return plan
 

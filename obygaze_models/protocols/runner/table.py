@@ -151,9 +151,7 @@ def _about_values(run: Run) -> str:
         if run.protocol["splits"]["kind"] == "fixed":
             line += " Models have none, because films of the test clips train them too."
         else:
-            line += (
-                " Models have none, because clips of one film are in several folds."
-            )
+            line += " Models have none, because clips of one film are in several folds."
     return line
 
 

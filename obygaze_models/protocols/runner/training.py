@@ -29,6 +29,7 @@ from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
     ALIASES,
     CAV,
+    DEFAULT_TASK,
     defaults,
     for_task,
     grid_of,
@@ -88,6 +89,11 @@ def training_protocol(
         raise FixUsage(
             "a saved model reads one store",
             hint="omit fit.choose_store; obygaze run chooses a store, then train on that one",
+        )
+    if kind == CAV and task != DEFAULT_TASK:
+        raise FixUsage(
+            f"concept vectors have a task for each concept, got the task {task!r}",
+            hint="leave out --task",
         )
     if kind == CAV:
         return _concepts_protocol(honest, manifest)

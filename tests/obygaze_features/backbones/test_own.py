@@ -12,6 +12,7 @@ import pytest
 from support.cli import call_obygaze, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
 from support.pages import guide_text
+from support.stores import a_recipe, plan_store
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -19,11 +20,17 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 from obygaze_features.backbones import Card, find_card, find_cards, load_backbone  # noqa: E402
 from obygaze_features.backbones.check import recipe_note  # noqa: E402
 from obygaze_features.core import plugins  # noqa: E402
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError  # noqa: E402
+from obygaze_features.core.errors import (  # noqa: E402
+    FixInput,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 from obygaze_features.extraction.recipes import target_of  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
+from obygaze_features.store.write.create import read_plan  # noqa: E402
 from obygaze_features.video.decode import decode_clip  # noqa: E402
 from obygaze_features.video.decoded_clip import View  # noqa: E402
 
@@ -81,6 +88,34 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     expected = weights(pixels.flatten(1)).detach().numpy()
     found = store.matrix("clip", clips=["tt0-001"]).values[0]
     np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
+
+
+def test_weights_that_are_other_ones_at_each_load_fail_the_check(world: Path) -> None:
+    """It passed, and the next extraction only named another store."""
+    code = f"{world / 'mine.py'}:net"
+    same = call_obygaze("backbones", "check", code).ok()
+    assert "a second load gives the same weights" in same.stdout
+    text = NET.replace("    torch.manual_seed(0)\n", "")
+    (world / "random.py").write_text(text, "utf-8")
+    drawn = call_obygaze("backbones", "check", f"{world / 'random.py'}:net", "--json")
+    assert drawn.code == 4
+    failed = [line for line in drawn.json()["checks"] if line["state"] == "failed"]
+    assert [line["name"] for line in failed] == ["same weights"]
+    assert "torch.manual_seed(0)" in failed[0]["detail"]
+
+
+def test_a_store_of_other_weights_says_how_they_may_differ(tmp_path: Path) -> None:
+    recipe = a_recipe(weights={"tensors": "a" * 64, "dtype": "float32"})
+    plan_store(tmp_path / "s", recipe=recipe)
+    other = a_recipe(weights={"tensors": "b" * 64, "dtype": "float32"})
+    with pytest.raises(Mismatch) as raised:
+        read_plan(tmp_path / "s", other)
+    assert "weights.tensors differ" in raised.value.message
+    assert "torch.manual_seed(0)" in raised.value.hint
+    both = a_recipe(weights={"tensors": "b" * 64, "dtype": "float16"})
+    with pytest.raises(Mismatch) as raised:
+        read_plan(tmp_path / "s", both)
+    assert raised.value.hint == "choose another store name"
 
 
 @pytest.mark.check("extracts with two versions of a module")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -23,6 +25,7 @@ from obygaze_features.extraction.plan import (
     write_plan,
 )
 from obygaze_features.extraction.run import load_targets
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 
@@ -156,3 +159,63 @@ def test_invalid_plans(tmp_path: Path) -> None:
         make_plan(films(), [Target("s", "x"), Target("s", "y")], workspace=tmp_path)
     with pytest.raises(FixInput, match="no clips"):
         make_plan(films(0), [Target("s", "x")], workspace=tmp_path)
+
+
+def workspace_with_a_plan(root: Path) -> Path:
+    """A workspace with a manifest of clips without video, and the plan of their extraction."""
+    root.mkdir()
+    unlinked = films().with_clips(replace(clip, video="") for clip in films())
+    write_manifest(unlinked, root / "manifests" / "films.toml")
+    plan = root / "plan.json"
+    call_obygaze(
+        "-C", root, "extract", "plan", "films", "-b", "descriptors", "-o", plan
+    ).ok()
+    return plan
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_plan_of_a_copied_workspace_does_not_extract_into_the_other(
+    tmp_path: Path, command: str
+) -> None:
+    """It reported the stores of the old workspace as those of the copy."""
+    plan = workspace_with_a_plan(tmp_path / "old")
+    copied = tmp_path / "copy"
+    shutil.copytree(tmp_path / "old", copied)
+    refused = call_obygaze("-C", copied, "extract", command, copied / "plan.json")
+    assert refused.code == 2
+    assert f"the plan is of the workspace {tmp_path / 'old'}" in refused.stderr
+    assert f"obygaze -C {copied} extract plan films" in refused.stderr
+    assert not (copied / "stores").exists() and not (tmp_path / "old/stores").exists()
+    # From any folder, a worker takes the workspace of the plan.
+    for words in (("-C", tmp_path / "old"), ()):
+        accepted = call_obygaze(*words, "extract", command, plan)
+        assert "not of" not in accepted.stderr
+        assert accepted.code == (1 if command == "run" else 0)  # there are no videos
+
+
+def test_a_copy_of_a_plan_in_the_current_workspace_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace_with_a_plan(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    run = call_obygaze("extract", "run", "plan.json")
+    assert f"the plan is of the workspace {tmp_path / 'old'}" in run.stderr
+    monkeypatch.chdir(tmp_path / "old")
+    run = call_obygaze("extract", "run", "plan.json")
+    assert "the plan is of the workspace" not in run.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_plan_of_a_moved_workspace_does_not_make_the_old_one_again(
+    tmp_path: Path, command: str
+) -> None:
+    workspace_with_a_plan(tmp_path / "old")
+    (tmp_path / "old").rename(tmp_path / "new")
+    plan = tmp_path / "new" / "plan.json"
+    for words in ((), ("-C", tmp_path / "new")):
+        refused = call_obygaze(*words, "extract", command, plan)
+        assert refused.code == 1
+        assert "the workspace of the plan does not exist" in refused.stderr
+        assert f"extract plan films -b BACKBONE -o {plan}" in refused.stderr
+    assert not (tmp_path / "old").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
@@ -46,7 +46,7 @@ def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) 
     lacking = Manifest(manifest.name, manifest.header, tuple(clips))
     store = store_of(tmp_path / "s", lacking, planted(lacking, strength=2.0))
     for model in ("cav", "pcbm-lr"):
-        protocol = training_protocol(model, "ENHN_S", lacking, ["report.replicates=20"])
+        protocol = training_protocol(model, "EN_S", lacking, ["report.replicates=20"])
         inputs = gather(protocol, lacking, "made-up", {"s": store})
         run = run_protocol(inputs, tmp_path / model, n_jobs=1)
         kept = load_model(fit_final(inputs, run, tmp_path / f"{model}-kept"))
@@ -73,3 +73,10 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
             FixInput, match="do not differ, so that no direction separates them"
         ):
             run_on(tmp_path, protocol, manifest, {"s": store})
+
+
+def test_concept_vectors_take_no_task() -> None:
+    """`train cav --task nonsense` ended with 0, and the task was ignored."""
+    with pytest.raises(FixUsage, match="a task for each concept, got the task 'HN_S'"):
+        training_protocol("cav", "HN_S", films())
+    assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks

@@ -297,6 +297,29 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "formats", "says"),
+    [
+        ("lab.md", (), "--format md, which writes into the folder of the run"),
+        ("lab.csv", (), "--format csv, which writes"),
+        ("lab.pdf", (), "a browser prints the page as PDF"),
+        ("lab", (), "a name with .html"),
+        ("z.md", ("--format", "md"), "which --format md leaves out"),
+        ("z.html", ("--format", "csv"), "which --format csv leaves out"),
+    ],
+)
+def test_the_page_is_html_whatever_name_it_is_given(
+    tmp_path: Path, name: str, formats: tuple[str, ...], says: str
+) -> None:
+    """Of lab.md there was HTML, and -o beside --format md was ignored."""
+    write_run(tmp_path / "runs" / "mine", [cell()])
+    out = tmp_path / name
+    refused = call_obygaze("-C", tmp_path, "report", "mine", "-o", out, *formats)
+    assert refused.code == 2
+    assert says in refused.stderr
+    assert not out.exists()
+
+
 def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
     # The last clip is positive, and the model is surest that it is not.
     text = predictions().replace(
