@@ -554,12 +554,14 @@ def test_an_array_that_is_preempted_and_killed(
     failed = {f"{job}_{task}" for task in (killed, BAD // BLOCK_ROWS % 2)}
     assert {task for task, end in ends.items() if end == "FAILED"} == failed
     assert {end for task, end in ends.items() if task not in failed} <= {"COMPLETED"}
-    assert world.n_blocks() < N_UNITS
-    again = world.submit("--resume")
-    assert len(slurm.wait_for_end(again)) == 1, "one task has something left to do"
+    # The other one takes over, unless it had ended before.
+    if world.n_blocks() < N_UNITS:
+        again = world.submit("--resume")
+        assert len(slurm.wait_for_end(again)) == 1, "one task has something left to do"
     assert array_bytes(world.store) == undisturbed
-    stops = sum(restarts.values()) + 1
-    assert clips_begun(world.log) <= N_CLIPS - 1 + stops * BLOCK_ROWS, world.log_text()
+    # A stop may cost the clips at work, and each worker may make the last block of the other.
+    lost = (sum(restarts.values()) + 1 + 2) * BLOCK_ROWS
+    assert clips_begun(world.log) <= N_CLIPS - 1 + lost, world.log_text()
     assert world.submit("--resume") is None
 
 
