@@ -4,12 +4,13 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from obygaze_features.core.console import silent
 from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
@@ -73,24 +74,28 @@ def extract_on_devices(
     changed: bool = False,
     mixed: bool = False,
     progress: RowProgress | None = None,
+    note: Callable[[str], object] = silent,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on several devices.
 
     Return the status of the stores, that of `rows` if given.
 
-    With one share, this process extracts. The processes of several take the missing units in turns.
-    If one of them ends early, the others stop too; the same call extracts what is left.
+    With one share, this process extracts. The processes of several take the missing units in turns,
+    and one that has finished takes over units of the others. If one of them ends early, the others
+    stop too; the same call extracts what is left.
 
     Args:
         plan: The clips, backbones and stores.
         shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
         rows: Rows of whole units to extract. The default is all rows.
-        worker: The worker whose rows these are. With one share, it takes over units of others.
+        worker: The worker whose rows these are, such as 0/8. After them, it takes over units of
+            other workers.
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         mixed: Add to stores whose clips were made in another way.
         progress: The progress bar. The default shows nothing.
+        note: Is called with what this process takes over of other workers.
     """
     settings: dict[str, bool] = {
         "retry_failed": retry_failed,
@@ -108,6 +113,7 @@ def extract_on_devices(
             changed=changed,
             mixed=mixed,
             progress=progress,
+            note=note,
         )
     refuse_unusable(plan, rows, only_sealed=changed)
     units = _units_to_extract(plan, rows, retry_failed=retry_failed, changed=changed)
@@ -119,7 +125,10 @@ def extract_on_devices(
             rows_of_share += plan.unit_range(unit)
         n_rows += len(rows_of_share)
         if rows_of_share:
-            connection, process = _started(plan, share, rows_of_share, settings)
+            # Rows that are given without a worker are the only ones to extract.
+            is_limited = rows is not None and worker is None
+            part = None if is_limited else part_of_worker(worker, first, len(shares))
+            connection, process = _started(plan, share, rows_of_share, part, settings)
             running[connection] = process
     progress = progress or RowProgress()
     progress.begin(n_rows)
@@ -132,6 +141,19 @@ def extract_on_devices(
         raise errors[0]
     # After an early stop, there may be no stores yet.
     return status_of_stores(plan, rows)
+
+
+def part_of_worker(worker: str | None, index: int, n_parts: int) -> str:
+    """Return the worker that is one of the parts of a worker, or of the only one.
+
+    Example:
+        >>> part_of_worker(None, 1, 2)
+        '1/2'
+        >>> part_of_worker("3/8", 1, 2)
+        '11/16'
+    """
+    first, _, n_workers = (worker or "0/1").partition("/")
+    return f"{int(first) + index * int(n_workers)}/{int(n_workers) * n_parts}"
 
 
 def _units_to_extract(
@@ -196,12 +218,13 @@ def _started(
     plan: ExtractPlan,
     resources: Resources,
     rows: Sequence[int],
+    worker: str | None,
     settings: Mapping[str, bool],
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, sender = spawn.Pipe(duplex=False)
-    work = sender, plan.to_bytes(), resources, rows, settings
+    work = sender, plan.to_bytes(), resources, rows, worker, settings
     process = spawn.Process(target=_work, name=resources.device, args=work)
     process.start()
     sender.close()
@@ -241,6 +264,7 @@ def _work(
     plan: bytes,
     resources: Resources,
     rows: Sequence[int],
+    worker: str | None,
     settings: Mapping[str, bool],
 ) -> None:
     # If the process that shows the rows was killed, this one ends with its next row.
@@ -251,6 +275,7 @@ def _work(
                 resources,
                 stop,
                 rows=rows,
+                worker=worker,
                 progress=_Sender(messages),
                 retry_failed=settings["retry_failed"],
                 changed=settings["changed"],

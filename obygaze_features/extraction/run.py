@@ -13,7 +13,7 @@ from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.core import system
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress, Quiet, count, silent
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
@@ -273,6 +273,7 @@ def extract_plan(
     changed: bool = False,
     mixed: bool = False,
     progress: RowProgress | None = None,
+    note: Callable[[str], object] = silent,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
@@ -291,6 +292,7 @@ def extract_plan(
         mixed: Add to stores whose clips were made by another version of this program, another kind
             of device, or in another precision. The default raises an error.
         progress: The progress bar. The default shows nothing.
+        note: Is called with what a worker takes over.
     """
     require_decode_workers()
     refuse_unusable(plan, rows, only_sealed=changed)
@@ -300,7 +302,9 @@ def extract_plan(
     progress = progress or RowProgress()
     if worker is not None and not retry_failed:
         shared_units = SharedUnits(plan, worker)
-        _extract_with_others(shared_units, targets, rows, resources, stop, progress)
+        _extract_with_others(
+            shared_units, targets, rows, resources, stop, progress, note
+        )
         return [store_status(target.target.store, rows) for target in targets]
     if retry_failed:
         work: Iterable[RowsToExtract] = [
@@ -319,6 +323,7 @@ def _extract_with_others(
     resources: Resources,
     stop: StopFlag,
     progress: RowProgress,
+    note: Callable[[str], object],
 ) -> None:
     """Extract the rows of a worker, then what other workers leave or are slow with."""
     plan = shared_units.plan
@@ -342,6 +347,10 @@ def _extract_with_others(
             for unit in units:
                 rows_of_units += plan.unit_range(unit)
             refuse_changed(plan, rows_of_units)
+            n_clips_of_units = count(len(rows_of_units), "clip")
+            note(
+                f"takes over {n_clips_of_units} that other workers left or are slow with"
+            )
             work = [(t, pending_rows(t, rows_of_units), False) for t in targets]
 
 

@@ -76,9 +76,13 @@ def test_each_process_has_its_share_of_units_and_cores(
     films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[tuple[Resources, list[int]]] = []
+    parts: list[str | None] = []
 
-    def started(plan: Any, resources: Resources, rows: list[int], settings: Any) -> Any:
+    def started(
+        plan: Any, resources: Resources, rows: list[int], part: str, settings: Any
+    ) -> Any:
         found.append((resources, rows))
+        parts.append(part)
         messages, theirs = multiprocessing.Pipe(duplex=False)
         theirs.close()
         return messages, types.SimpleNamespace(join=lambda: None, exitcode=0)
@@ -96,6 +100,18 @@ def test_each_process_has_its_share_of_units_and_cores(
         ("cuda:0", 3, 2, 3),
         ("cuda:1", 3, 2, 3),
     ]
+    # As workers, they take over what the other one leaves; rows that are given are all there is.
+    extract_on_devices(
+        plan,
+        used.shared_by(["cuda:0", "cuda:1"]),
+        StopFlag(),
+        rows=plan.worker_rows("1/2"),
+        worker="1/2",
+    )
+    extract_on_devices(
+        plan, used.shared_by(["cuda:0", "cuda:1"]), StopFlag(), rows=range(8)
+    )
+    assert parts == ["0/2", "1/2", "1/4", "3/4", None, None]
 
 
 def test_after_the_end_of_a_process_the_same_call_resumes(

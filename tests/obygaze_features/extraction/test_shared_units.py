@@ -170,8 +170,13 @@ def test_one_worker_finishes_the_plan(
     plan: ExtractPlan, undisturbed: dict[str, bytes]
 ) -> None:
     rows = plan.worker_rows("1/3")
-    (state,) = extract_plan(plan, Resources(), StopFlag(), rows=rows, worker="1/3")
+    notes: list[str] = []
+    (state,) = extract_plan(
+        plan, Resources(), StopFlag(), rows=rows, worker="1/3", note=notes.append
+    )
     assert (state.clips, state.ok) == (8, 8)
+    # Nobody else is at the other four units.
+    assert notes == 4 * ["takes over 4 clips that other workers left or are slow with"]
     assert not StoreWriter(plan.targets[0].store).pending_blocks()
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     assert list(staging(plan).iterdir()) == []

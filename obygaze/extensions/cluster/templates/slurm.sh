@@ -46,5 +46,6 @@ case "$code:$state" in
     if [ "${SLURM_RESTART_COUNT:-0}" -lt {{ most_restarts }} ]; then
       scontrol requeue "$task"
     fi ;;
+  0:* | 3:*) rm -f "$idle" ;;
 esac
 exit "$code"

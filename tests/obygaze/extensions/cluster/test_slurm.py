@@ -355,6 +355,9 @@ def test_two_starts_in_a_row_that_finish_no_clip_end_a_task(
             "two starts in a row finished no clip in 01:00: submit it again with --resume"
             " --time 01:30"
         )
+        assert run_script(plan, tmp_path, code, finishes="") == requeued
+        assert run_script(plan, tmp_path, 0, finishes="") == ""
+        assert list((tmp_path / "logs").iterdir()) == []
 
 
 def test_a_line_break_in_a_setting_is_refused(plan: ExtractPlan) -> None:
