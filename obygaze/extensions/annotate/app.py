@@ -24,6 +24,7 @@ STATIC = {
 # The scripts of the page share one scope, in the order of index.html. They are no modules: browsers
 # refuse modules in an exported page, which has no server.
 SCRIPTS = (
+    "texts",
     "tools",
     "clips",
     "lanes",

@@ -41,22 +41,22 @@ function forgetFormChanges(id) {
 const undo = () => inTurn(async () => {
   noteForm();
   const change = changes[nDone - 1];
-  if (!change) return tell("There is nothing to undo.");
+  if (!change) return tell(t`There is nothing to undo.`);
   await goTo(change);
   await APPLY[change.kind](change, "after", "before");
   nDone -= 1;
   keepChanges();
-  tell(`Undone: ${change.text}.`);
+  tell(t`Undone: ${change.text}.`);
 });
 
 const redo = () => inTurn(async () => {
   const change = changes[nDone];
-  if (!change) return tell("There is nothing to do again.");
+  if (!change) return tell(t`There is nothing to do again.`);
   await goTo(change);
   await APPLY[change.kind](change, "before", "after");
   nDone += 1;
   keepChanges();
-  tell(`Done again: ${change.text}.`);
+  tell(t`Done again: ${change.text}.`);
 });
 
 // Show the film of a change: what is undone should be seen.
@@ -95,6 +95,6 @@ function showUndo() {
   const [last, next] = [changes[nDone - 1], changes[nDone]];
   $("undo").disabled = !last;
   $("redo").disabled = !next;
-  $("undo").textContent = last ? `Undo: ${last.text}` : "Undo";
-  $("redo").textContent = next ? `Redo: ${next.text}` : "Redo";
+  $("undo").textContent = last ? t`Undo: ${last.text}` : t`Undo`;
+  $("redo").textContent = next ? t`Redo: ${next.text}` : t`Redo`;
 }

@@ -4,8 +4,8 @@
 // A link that `obygaze view` opens on any machine with the same data.
 function placeLink() {
   // Rounded up, so that the time is not before the picture begins.
-  const t = (Math.ceil(now() * 1e6) / 1e6).toFixed(6);
-  return `${page.link}#${new URLSearchParams({ film: film.id, t, data: page.data })}`;
+  const time = (Math.ceil(now() * 1e6) / 1e6).toFixed(6);
+  return `${page.link}#${new URLSearchParams({ film: film.id, t: time, data: page.data })}`;
 }
 
 // What says something of this picture, with its source.
@@ -13,20 +13,20 @@ function sourcesHere() {
   const lanes = film.lanes.filter((lane) => ["level", "found", "score", "numbers"].includes(lane.kind));
   const texts = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => {
     const isAnnotated = lane.kind === "level" && bar.id && !bar.annotator;
-    return (isAnnotated ? "annotation of the " : "") + describe(lane, bar);
+    return (isAnnotated ? t`annotation of the ` : "") + describe(lane, bar);
   }));
   const isScored = texts.length && model && lanes.some((lane) => lane.kind === "score");
-  return [...texts, isScored && `model ${page.run.cells[cell]} of the run ${page.run.name}`].filter(Boolean);
+  return [...texts, isScored && t`model ${page.run.cells[cell]} of the run ${page.run.name}`].filter(Boolean);
 }
 
 function citation() {
   const year = page.films.find((one) => one.id === film.id)?.year;
-  const number = film.rate ? `, picture ${frame()}` : "";
+  const number = film.rate ? t`, picture ${frame()}` : "";
   const sources = sourcesHere();
   return [
     `${film.title}${year ? ` (${year})` : ""}, ${clock(now(), 3)}${number}`,
-    `${sources.length ? sources.join(". ") : "No label at this picture"}.`,
-    `Data: ${page.dataset}. ${placeLink()}`,
+    `${sources.length ? sources.join(". ") : t`No label at this picture`}.`,
+    t`Data: ${page.dataset}. ${placeLink()}`,
   ];
 }
 
@@ -54,7 +54,7 @@ function linesWithin(g, text, width) {
 
 async function pictureHere() {
   const piece = film.piece, number = numberAt(piece, film.at);
-  if (!piece || number === null) throw new Error("There is no picture to save: the video or the times of its pictures are missing.");
+  if (!piece || number === null) throw new Error(t`There is no picture to save: the video or the times of its pictures are missing.`);
   const answer = await send(`picture/${piece.key}?picture=${number}`);
   if (!answer.ok) throw new Error(messageOf(await answer.json()));
   return createImageBitmap(await answer.blob());
@@ -85,7 +85,7 @@ async function cite() {
   const link = el("a", { href: URL.createObjectURL(blob), download: `${film.id}-${frame()}.png` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  tell(isCopied ? "The still is saved as PNG, and its citation is in the clipboard." : "The still is saved as PNG; its citation stands on the page.");
+  tell(isCopied ? t`The still is saved as PNG, and its citation is in the clipboard.` : t`The still is saved as PNG; its citation stands on the page.`);
 }
 
 $("cite").onclick = () => guarded(cite);

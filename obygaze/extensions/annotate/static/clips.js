@@ -2,10 +2,10 @@
 "use strict";
 
 const ORDERS = {
-  film: ["as in the film", () => 0],
-  errors: ["farthest from the annotation first", (a, b) => farFromAnnotation(b) - farFromAnnotation(a)],
-  high: ["highest score first", (a, b) => (b.score ?? -1e9) - (a.score ?? -1e9)],
-  low: ["lowest score first", (a, b) => (a.score ?? 1e9) - (b.score ?? 1e9)],
+  film: [t`as in the film`, () => 0],
+  errors: [t`farthest from the annotation first`, (a, b) => farFromAnnotation(b) - farFromAnnotation(a)],
+  high: [t`highest score first`, (a, b) => (b.score ?? -1e9) - (a.score ?? -1e9)],
+  low: [t`lowest score first`, (a, b) => (a.score ?? 1e9) - (b.score ?? 1e9)],
 };
 let found = []; // the clips of the grid
 let shown = 0; // how many of them are there already
@@ -21,9 +21,9 @@ function farFromAnnotation(clip) {
 function prepareFilters() {
   const { film, level, concept, order } = $("filters").elements;
   const levels = Object.keys(page.levels).filter((name) => page.clips.some((clip) => clip.level === name));
-  options(film, [["", "all"], ...page.films.map((one) => [one.id, one.title])]);
-  options(level, [["", "all"], ...levels.map((name) => [name, levelText(name)])]);
-  options(concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
+  options(film, [["", t`all`], ...page.films.map((one) => [one.id, one.title])]);
+  options(level, [["", t`all`], ...levels.map((name) => [name, levelText(name)])]);
+  options(concept, [["", t`all`], ...Object.keys(page.concepts).map((name) => [name, name])]);
   options(order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
   level.parentNode.hidden = concept.parentNode.hidden = page.blind;
   order.parentNode.hidden = !model;
@@ -36,7 +36,7 @@ async function chooseClips() {
   const [expression, words] = [where.value.trim(), text.value.trim()];
   let allowed, ranked;
   try {
-    if (words) $("n-clips").textContent = "Searching ...";
+    if (words) $("n-clips").textContent = t`Searching ...`;
     allowed = expression ? new Set(await load("where", { expression })) : null;
     ranked = words ? new Map(await load("search", { text: words })) : null;
   } catch (error) {
@@ -53,8 +53,8 @@ async function chooseClips() {
     && (!cosines || cosines.has(clip.id));
   const byText = (a, b) => cosines.get(b.id) - cosines.get(a.id);
   const clips = page.clips.filter(fits).sort(cosines ? byText : ORDERS[order.value][1]);
-  const orderText = cosines ? `, the most like “${words}” first` : "";
-  showClips(clips, `${clips.length} of ${page.clips.length} clips${orderText}`);
+  const orderText = cosines ? t`, the most like “${words}” first` : "";
+  showClips(clips, t`${clips.length} of ${page.clips.length} clips${orderText}`);
 }
 
 function showClips(clips, message) {
@@ -80,9 +80,9 @@ function thumbnail(clip) {
   return el("img", { loading: "lazy", alt: "", src, onerror: (event) => event.target.replaceWith(blank) });
 }
 
-const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
+const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : t`scene ${clip.scene}`);
 
-const similarityText = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
+const similarityText = (cosine) => t`similarity ${cosine.toFixed(3)} (cosine)`;
 
 function card(clip, similarity) {
   return el("a", { className: "card", href: address({ clip: clip.id }) }, thumbnail(clip),
@@ -90,7 +90,7 @@ function card(clip, similarity) {
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, clip.concepts.join(", ")),
       el("span", { className: clip.correct === false && !similarity ? "differs" : "" }, similarity ?? scoreText(clip)),
-      clip.missing && el("span", { className: "note" }, `no features: ${clip.missing}`)));
+      clip.missing && el("span", { className: "note" }, t`no features: ${clip.missing}`)));
 }
 
 // ---- a clip -------------------------------------------------------------------------------------
@@ -102,13 +102,13 @@ async function openClip(id, switched = {}) {
   $("clip-title").textContent = clip.id;
   fill($("clip-facts"), `${titleOf(clip.film)}, ${placeText(clip)} `, levelMark(clip.level),
     ` ${page.levels[clip.level]?.name ?? ""}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
-  const more = [scoreText(clip), clip.comment, clip.missing && `no features: ${clip.missing}`, ...clip.notes];
+  const more = [scoreText(clip), clip.comment, clip.missing && t`no features: ${clip.missing}`, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
   const sheet = $("sheet");
   sheet.onerror = () => (sheet.hidden = true);
   sheet.hidden = Boolean(exported);
-  sheet.alt = `Twelve pictures of ${clip.id} in their order, with their times`;
+  sheet.alt = t`Twelve pictures of ${clip.id} in their order, with their times`;
   if (!exported) sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
   $("maps").hidden = !clip.maps.length;
   fill($("map-sheets"), ...clip.maps.map((direction) => mapSheet(clip, direction)));
@@ -125,8 +125,8 @@ async function openClip(id, switched = {}) {
 function mapSheet(clip, { name: direction, about }) {
   const number = exported?.maps.findIndex(([id, name]) => id === clip.id && name === direction);
   const src = exported ? `thumb/map${number}.png` : `map/${encodeURIComponent(clip.id)}?${new URLSearchParams({ direction })}`;
-  const sheet = el("img", { loading: "lazy", src, alt: `The pictures of ${clip.id} with the map of ${direction}` });
-  const why = async () => (exported ? "there is no picture" : messageOf(await (await send(src)).json()));
+  const sheet = el("img", { loading: "lazy", src, alt: t`The pictures of ${clip.id} with the map of ${direction}` });
+  const why = async () => (exported ? t`there is no picture` : messageOf(await (await send(src)).json()));
   sheet.onerror = () => guarded(async () => sheet.replaceWith(el("p", { className: "note" }, await why())));
   return el("section", {}, el("h3", { title: page.concepts[direction] ?? "" }, direction), el("p", { className: "note" }, about), sheet);
 }
@@ -135,16 +135,16 @@ function explain(clip, switched) {
   const why = clip.explanation, percent = (share) => `${(100 * share).toFixed(1)} %`;
   const most = Math.max(...why.concepts.map((one) => Math.abs(one.adds)), EPS);
   const isSwitched = Object.values(switched).some(Boolean);
-  $("why-probability").textContent = `Probability of ${why.class}: ${percent(why.probability)}${isSwitched ? `; with the concepts as chosen below: ${percent(why.changed)}` : ""}`;
-  $("why-model").textContent = `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`
-    + (why.rest === null ? "" : ` What no concept explains adds ${why.rest.toFixed(2)}.`)
-    + (why.trained_on_it ? " The model was trained on this clip: this explains the model, it does not test it." : "");
+  $("why-probability").textContent = t`Probability of ${why.class}: ${percent(why.probability)}${isSwitched ? t`; with the concepts as chosen below: ${percent(why.changed)}` : ""}`;
+  $("why-model").textContent = t`Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`
+    + (why.rest === null ? "" : t` What no concept explains adds ${why.rest.toFixed(2)}.`)
+    + (why.trained_on_it ? t` The model was trained on this clip: this explains the model, it does not test it.` : "");
   $("what-if").hidden = Boolean(exported);
   fill($("why-rows"), ...why.concepts.map((one) => {
     const bar = el("div", { className: one.adds < 0 ? "less" : "more" });
     bar.style.width = `${(4 * Math.abs(one.adds)) / most}rem`;
-    const select = el("select", { "aria-label": `${one.name}: what if` });
-    options(select, [["", "as it is"], ["off", "absent"], ["on", "present"]], switched[one.name] ?? "");
+    const select = el("select", { "aria-label": t`${one.name}: what if` });
+    options(select, [["", t`as it is`], ["off", t`absent`], ["on", t`present`]], switched[one.name] ?? "");
     select.onchange = () => guarded(() => openClip(clip.id, { ...switched, [one.name]: select.value }));
     const cells = [one.adds.toFixed(2), bar, percent(one.off), percent(one.on)];
     return el("tr", {}, el("th", { scope: "row", title: page.concepts[one.name] ?? "" }, one.name),

@@ -11,7 +11,7 @@ const ownLane = () => film?.lanes?.find((lane) => lane.name === "your marks");
 const changeMarks = (text, pairs) => inTurn(async () => {
   await putMarks(pairs.map(({ before, after }) => ({ from: before, to: after })));
   record({ kind: "marks", text, pairs });
-  tell(`Saved: ${text}. Key u takes it back.`);
+  tell(t`Saved: ${text}. Key u takes it back.`);
 });
 
 // The mark of the person at a picture: the one in the form, or else the last that starts before it.
@@ -24,7 +24,7 @@ function markAt(picture) {
 // The mark that a key changes: the saved one in the form, or else the one at this picture.
 function chosenMark() {
   const chosen = savedMark(mark.mark) ?? markAt(frame());
-  if (!chosen) throw new Error("There is no mark of yours at this picture.");
+  if (!chosen) throw new Error(t`There is no mark of yours at this picture.`);
   return chosen;
 }
 
@@ -35,11 +35,11 @@ function isVisible({ start_frame, end_frame }) {
 
 function splitMark() {
   const picture = frame(), before = markAt(picture);
-  if (!before) throw new Error("There is no mark of yours at this picture.");
-  if (before.start_frame === picture) throw new Error("The mark starts at this picture: go on at least one picture to split it.");
+  if (!before) throw new Error(t`There is no mark of yours at this picture.`);
+  if (before.start_frame === picture) throw new Error(t`The mark starts at this picture: go on at least one picture to split it.`);
   const first = { ...before, end_frame: picture - 1 };
   const second = { ...before, mark: newId(), start_frame: picture };
-  return changeMarks("a mark split", [{ before, after: first }, { before: null, after: second }]);
+  return changeMarks(t`a mark split`, [{ before, after: first }, { before: null, after: second }]);
 }
 
 // Join the mark with the next one; the level is that of the first.
@@ -49,12 +49,12 @@ function mergeMarks() {
     || (one.start_frame === first.start_frame && one.mark > first.mark);
   const later = film.marks.filter(isAfter).sort((a, b) => a.start_frame - b.start_frame || (a.mark > b.mark ? 1 : -1));
   const second = later[0];
-  if (!second) throw new Error("There is no mark of yours after this one.");
+  if (!second) throw new Error(t`There is no mark of yours after this one.`);
   const comments = [...new Set([first.comment, second.comment])].filter(Boolean);
   const after = { ...first, end_frame: Math.max(first.end_frame, second.end_frame),
     concepts: [...new Set([...first.concepts, ...second.concepts])], comment: comments.join("; ").slice(0, 2000) };
-  const lost = second.level === first.level ? "" : `, its level ${second.level} became ${first.level}`;
-  return changeMarks(`two marks merged${lost}`, [{ before: first, after }, { before: second, after: null }]);
+  const lost = second.level === first.level ? "" : t`, its level ${second.level} became ${first.level}`;
+  return changeMarks(t`two marks merged${lost}`, [{ before: first, after }, { before: second, after: null }]);
 }
 
 function deleteMark() {
@@ -64,7 +64,7 @@ function deleteMark() {
     isUnsaved = false;
   }
   forgetFormChanges(before.mark);
-  return changeMarks("a mark deleted", [{ before, after: null }]);
+  return changeMarks(t`a mark deleted`, [{ before, after: null }]);
 }
 
 function lastPicture() {
@@ -75,7 +75,7 @@ function moveMark(pictures) {
   const before = chosenMark();
   const after = moved(before, pictures);
   if (after.start_frame === before.start_frame) return;
-  return changeMarks("a mark moved", [{ before, after }]);
+  return changeMarks(t`a mark moved`, [{ before, after }]);
 }
 
 function moved(one, pictures) {
@@ -162,10 +162,10 @@ function endDrag() {
   if (isInForm) {
     Object.assign(mark, { start_frame: after.start_frame, end_frame: after.end_frame });
     showFrames();
-    formChanged("the place of a mark");
+    formChanged(t`the place of a mark`);
     return makeLanes();
   }
-  const text = part === "body" ? "a mark moved" : `the ${part === "end_frame" ? "end" : "start"} of a mark`;
+  const text = part === "body" ? t`a mark moved` : part === "end_frame" ? t`the end of a mark` : t`the start of a mark`;
   guarded(() => changeMarks(text, [{ before, after }]).catch((error) => {
     makeLanes();
     throw error;

@@ -14,7 +14,7 @@ function jump(name, direction, fits = () => true) {
   const lane = film.lanes.find((one) => one.name === name), from = now() + 2 * EPS * direction;
   const bars = (lane?.bars ?? []).filter((bar) => fits(bar) && (bar.start - from) * direction > 0);
   const bar = direction > 0 ? bars[0] : bars.at(-1);
-  if (!bar) return tell(`nothing further in the lane “${lane?.label ?? name}”`);
+  if (!bar) return tell(t`nothing further in the lane “${lane?.label ?? name}”`);
   seek(bar.start + EPS);
   edit(bar);
   tell(`${clock(bar.start)}: ${describe(lane, bar)}`);
@@ -24,7 +24,7 @@ async function copyLink() {
   const link = placeLink();
   history.replaceState(null, "", location.pathname + address(Object.fromEntries(new URLSearchParams(link.split("#")[1]))));
   await copyText(link);
-  tell(`obygaze view "${link}" opens this picture, on any machine with the same data; so does the address of this page, here.`);
+  tell(t`obygaze view "${link}" opens this picture, on any machine with the same data; so does the address of this page, here.`);
 }
 
 // Of each key: what it does, in words and as a function. `holds`: it needs to know the picture on the
@@ -70,7 +70,7 @@ let asksForConcept = false; // the next key chooses one
 function askForConcept() {
   asksForConcept = true;
   const names = Object.keys(page.concepts).map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`);
-  tell(`Concept: ${names.join(", ")}`);
+  tell(t`Concept: ${names.join(", ")}`);
 }
 
 function press(key) {
@@ -119,11 +119,11 @@ const KEY_NAMES = { " ": "space", ArrowRight: "→", ArrowLeft: "←" };
 
 function keyRows(isOfMarks) {
   const rows = Object.entries(KEYS).filter(([, { text, marks }]) => text && Boolean(marks) === isOfMarks);
-  return rows.map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]);
+  return rows.map(([key, { text }]) => [KEY_NAMES[key] ?? key, lookUp(text)]);
 }
 
 function showKeys() {
-  const levels = Object.keys(page.levels).map((level, number) => [LEVEL_KEYS[number], `level ${levelText(level)}`]);
+  const levels = Object.keys(page.levels).map((level, number) => [LEVEL_KEYS[number], t`level ${levelText(level)}`]);
   const named = Object.keys(page.concepts).map((name, number) => [CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`, name]);
   const rows = (pairs) => pairs.filter(([key]) => key).flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]);
   fill($("keys-watch"), ...rows(keyRows(false)));

@@ -30,14 +30,14 @@ function makeLanes() {
   const [shots, segments, marks] = film.rate ? [film.shots, film.segments, film.marks] : [[], [], []];
   for (const one of segments) group(one.annotator, framed(one));
   for (const clip of clips) group(clip.annotator, clip);
-  add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })));
-  if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), "you watched");
-  add("level", "your marks", marks.map(framed), `${page.annotator} (you)`);
+  add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`shots`);
+  if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`you watched`);
+  add("level", "your marks", marks.map(framed), t`${page.annotator} (you)`);
   for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
-  add("level", "clips", groups.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
-  add("found", "found", inARow(clips), "found by the model");
-  add("score", "score", clips.filter((clip) => clip.score !== undefined), `score, line at ${model && cutOff()}`);
-  add("gap", "no features", clips.filter((clip) => clip.missing));
+  add("level", "clips", groups.get("") ?? [], page.blind ? t`clips` : t`clips: annotated level`);
+  add("found", "found", inARow(clips), t`found by the model`);
+  add("score", "score", clips.filter((clip) => clip.score !== undefined), t`score, line at ${model && cutOff()}`);
+  add("gap", "no features", clips.filter((clip) => clip.missing), t`no features`);
   addTracks(add);
   const source = conceptSource(lanes.filter((lane) => lane.kind === "level"));
   for (const name of Object.keys(page.concepts)) {
@@ -251,16 +251,16 @@ function barsAt(lane, time) {
 function describe(lane, bar) {
   const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`];
   const texts = {
-    watched: () => "you watched this",
-    shots: () => `shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
-    found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
+    watched: () => t`you watched this`,
+    shots: () => t`shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
+    found: () => t`found by the model: ${bar.n === 1 ? t`1 clip` : t`${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
     sound: () => describeSound(bar),
-    subtitles: () => `subtitle: ${bar.text}`,
+    subtitles: () => t`subtitle: ${bar.text}`,
     numbers: () => describeNumber(lane, bar),
-    gap: () => `no features: ${bar.missing}`,
-    concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
-    level: () => `${bar.id ? `clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,
+    gap: () => t`no features: ${bar.missing}`,
+    concept: () => t`${lane.name}, in ${bar.id ? t`clip ${bar.id}` : t`a segment`} of ${bar.source}`,
+    level: () => `${bar.id ? t`clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,
   };
   return texts[lane.kind]();
 }

@@ -30,12 +30,12 @@ function fillForm(wanted) {
   mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };
   nextStart = undefined;
   isUnsaved = false;
-  fill($("mark-levels"), el("legend", {}, "Level"), ...Object.keys(page.levels).map((level, number) =>
+  fill($("mark-levels"), el("legend", {}, t`Level`), ...Object.keys(page.levels).map((level, number) =>
     choice("radio", "level", level, levelText(level), "", level === mark.level, LEVEL_KEYS[number])));
-  fill($("mark-concepts"), el("legend", {}, "Concepts"), ...Object.entries(page.concepts).map(([name, meaning], number) =>
+  fill($("mark-concepts"), el("legend", {}, t`Concepts`), ...Object.entries(page.concepts).map(([name, meaning], number) =>
     choice("checkbox", "concept", name, name, meaning, mark.concepts.includes(name), CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`)));
   form.elements.comment.value = mark.comment;
-  $("mark-title").textContent = mark.version ? "Change your mark" : "Mark a segment";
+  $("mark-title").textContent = mark.version ? t`Change your mark` : t`Mark a segment`;
   $("mark-file").textContent = page.marks;
   $("mark-delete").hidden = !mark.version;
   $("mark-theirs").hidden = $("mark-mine").hidden = true;
@@ -66,7 +66,7 @@ function formChanged(text) {
   noteForm(text);
 }
 
-function noteForm(text = "the form of a mark") {
+function noteForm(text = t`the form of a mark`) {
   const state = formState();
   const isSame = isSameMark(state, lastForm) && state.mark === lastForm.mark;
   if (form.hidden || isSame) return;
@@ -80,14 +80,14 @@ function discardMark() {
   const before = formState();
   if (isUnsaved) forgetDraft(mark.mark);
   newMark();
-  if (before.isUnsaved) record({ kind: "form", text: "the form of a mark emptied", before, after: formState() });
+  if (before.isUnsaved) record({ kind: "form", text: t`the form of a mark emptied`, before, after: formState() });
 }
 
 function showFrames() {
   ["start_frame", "end_frame"].forEach((key, end) => {
     const isSet = Number.isInteger(mark[key]);
-    const place = end ? `before picture ${mark[key] + 1}` : `picture ${mark[key]}`;
-    const text = isSet ? `${clock(spanOf(mark[key], mark[key])[end], 2)}, ${place}` : "not set";
+    const place = end ? t`before picture ${mark[key] + 1}` : t`picture ${mark[key]}`;
+    const text = isSet ? `${clock(spanOf(mark[key], mark[key])[end], 2)}, ${place}` : t`not set`;
     $(key).textContent = text;
   });
   drawSoon();
@@ -105,15 +105,15 @@ function cutHere() {
   setFrame("end_frame", frame() - 1);
   nextStart = frame();
   if (form.elements.level.value) return saveMark();
-  markStatus(`Choose its level and save it: the next mark starts at picture ${nextStart}.`);
+  markStatus(t`Choose its level and save it: the next mark starts at picture ${nextStart}.`);
 }
 
 function setFrame(key, number) {
   mark[key] = number;
   if (key === "end_frame") nextStart = undefined; // this mark does not end at the cut any more
   showFrames();
-  formChanged(key === "end_frame" ? "the end of a mark" : "the start of a mark");
-  if (!knowsPictures) markStatus("This browser does not say which picture it shows: compare the picture before you save.");
+  formChanged(key === "end_frame" ? t`the end of a mark` : t`the start of a mark`);
+  if (!knowsPictures) markStatus(t`This browser does not say which picture it shows: compare the picture before you save.`);
 }
 
 // If the form is empty, the mark of the person at this picture.
@@ -128,18 +128,18 @@ function chooseLevel(number) {
   if (!level) return;
   takeMarkHere();
   form.querySelectorAll("[name=level]")[number].checked = true;
-  formChanged(`level ${level}`);
-  markStatus(`Level ${levelText(level)}. Enter saves the mark.`);
+  formChanged(t`level ${level}`);
+  markStatus(t`Level ${levelText(level)}. Enter saves the mark.`);
 }
 
 function switchConcept(number) {
   const name = Object.keys(page.concepts)[number];
-  if (!name) return tell("No concept has this key.");
+  if (!name) return tell(t`No concept has this key.`);
   takeMarkHere();
   const box = form.querySelectorAll("[name=concept]")[number];
   box.checked = !box.checked;
-  formChanged(`concept ${name}`);
-  markStatus(`${name}: ${box.checked ? "marked" : "not marked"}. Enter saves the mark.`);
+  formChanged(t`concept ${name}`);
+  markStatus(t`${name}: ${box.checked ? t`marked` : t`not marked`}. Enter saves the mark.`);
 }
 
 // ---- save ---------------------------------------------------------------------------------------
@@ -152,33 +152,33 @@ const saveMark = (wanted = {}) => inTurn(() => saveForm(wanted));
 async function saveForm(wanted) {
   const state = formState();
   Object.assign(mark, { level: state.level, comment: state.comment, concepts: state.concepts });
-  const needed = { start_frame: "its start", end_frame: "its end", level: "its level" };
+  const needed = { start_frame: t`its start`, end_frame: t`its end`, level: t`its level` };
   const missing = Object.keys(needed).filter((key) => (mark[key] ?? "") === "").map((key) => needed[key]);
-  if (missing.length) return markStatus(`Not saved: choose ${missing.join(" and ")}.`);
-  if (mark.end_frame < mark.start_frame) return markStatus("Not saved: it ends before it starts.");
-  markStatus("Saving ...");
+  if (missing.length) return markStatus(t`Not saved: choose ${missing.join(t` and `)}.`);
+  if (mark.end_frame < mark.start_frame) return markStatus(t`Not saved: it ends before it starts.`);
+  markStatus(t`Saving ...`);
   isUnsaved = true;
   const edits = nEdits, saved = mark, before = mark.newer === undefined ? savedMark(mark.mark) : mark.newer;
   try {
     const answer = await post("mark", { ...mark, newer: undefined, ...wanted });
     const reply = await answer.json();
     if (answer.status === 409) return await refuse(reply.newer);
-    if (!answer.ok) throw new Error(answer.status === 507 ? "the disk is full" : reply.error);
-    markStatus(`Saved at ${new Date().toLocaleTimeString()}.`);
+    if (!answer.ok) throw new Error(answer.status === 507 ? t`the disk is full` : reply.error);
+    markStatus(t`Saved at ${new Date().toLocaleTimeString()}.`);
     forgetDraft(reply.mark);
     forgetFormChanges(reply.mark);
     takeMarks([reply]);
     const pair = { before: before ?? null, after: savedMark(reply.mark) };
-    if (pair.after) record({ kind: "marks", text: before ? "a changed mark" : "a new mark", pairs: [pair] });
+    if (pair.after) record({ kind: "marks", text: before ? t`a changed mark` : t`a new mark`, pairs: [pair] });
     if (saved !== mark) return; // another mark is in the form by now
     if (edits === nEdits) newMark();
     else {
       Object.assign(mark, { version: reply.version, state: reply.state, newer: undefined });
-      markStatus("Saved as it was when you pressed Save. What you changed since is not saved yet.");
+      markStatus(t`Saved as it was when you pressed Save. What you changed since is not saved yet.`);
       keepDraft();
     }
   } catch (error) {
-    markStatus(`Not saved: ${error.message}. The mark stays in this form; press Save again.`);
+    markStatus(t`Not saved: ${error.message}. The mark stays in this form; press Save again.`);
   }
 }
 
@@ -190,9 +190,9 @@ async function refuse(newer) {
     newMark();
   } else $("mark-theirs").hidden = $("mark-mine").hidden = false;
   mark.newer = isSame ? undefined : newer;
-  markStatus(isSame ? "It was saved before." : newer
-    ? `Not saved: another window changed this mark to ${levelText(newer.level)}, pictures ${newer.start_frame} to ${newer.end_frame} (both are part of it), “${newer.comment}”.`
-    : "Not saved: another window deleted this mark.");
+  markStatus(isSame ? t`It was saved before.` : newer
+    ? t`Not saved: another window changed this mark to ${levelText(newer.level)}, pictures ${newer.start_frame} to ${newer.end_frame} (both are part of it), “${newer.comment}”.`
+    : t`Not saved: another window deleted this mark.`);
   await refreshMarks();
 }
 
@@ -201,13 +201,13 @@ async function putMarks(pairs) {
   const wanted = pairs.map(({ from, to }) => {
     const now = savedMark((from ?? to).mark);
     const isKnown = now && from ? isSameMark(now, from) : !now && !from;
-    if (!isKnown) throw new Error("Nothing is changed: this mark was changed since, in another window or by hand.");
+    if (!isKnown) throw new Error(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
     return { ...(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
   });
   const answer = await post("marks", { changes: wanted });
   const reply = await answer.json();
   if (answer.status === 409) await refreshMarks();
-  if (!answer.ok) throw new Error(answer.status === 507 ? "Not saved: the disk is full." : `Not saved: ${messageOf(reply)}`);
+  if (!answer.ok) throw new Error(answer.status === 507 ? t`Not saved: the disk is full.` : t`Not saved: ${messageOf(reply)}`);
   takeMarks(reply);
 }
 
@@ -234,7 +234,7 @@ function showMarking() {
   $("bad-rows-file").textContent = page.marks;
   fill($("bad-rows-list"), ...badRows.map((row) => el("li", {}, `${row.problem} (${row.text})`)));
   $("cannot-mark").hidden = !film.cannot_mark;
-  $("cannot-mark").textContent = film.cannot_mark ? `You cannot mark before this is corrected: ${film.cannot_mark}` : "";
+  $("cannot-mark").textContent = film.cannot_mark ? t`You cannot mark before this is corrected: ${film.cannot_mark}` : "";
 }
 
 const markStatus = (text) => ($("mark-status").textContent = text);
@@ -267,7 +267,7 @@ async function sendDraft() {
   const sent = { movie_id: mark.movie_id, mark: mark.mark, form: hasDraft ? state : null };
   const body = JSON.stringify(sent);
   const answer = await send("api/draft", { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body });
-  if (!answer.ok) throw new Error(`The draft of this mark is not kept: ${messageOf(await answer.json())}`);
+  if (!answer.ok) throw new Error(t`The draft of this mark is not kept: ${messageOf(await answer.json())}`);
   if (edits === nEdits) isDraftKept = true;
 }
 
@@ -288,7 +288,7 @@ function openDraft() {
     start_frame: state.start_frame ?? undefined, end_frame: state.end_frame ?? undefined });
   isUnsaved = true;
   lastForm = formState();
-  markStatus(`This is your draft of ${new Date(when).toLocaleString()}: it is not saved yet.`);
+  markStatus(t`This is your draft of ${new Date(when).toLocaleString()}: it is not saved yet.`);
 }
 
 form.addEventListener("submit", (event) => (event.preventDefault(), saveMark()));
@@ -297,7 +297,7 @@ form.addEventListener("input", () => {
   nEdits += 1;
   keepDraft();
 });
-form.addEventListener("change", ({ target }) => noteForm(target.name === "comment" ? "a comment" : `${target.name} ${target.value}`));
+form.addEventListener("change", ({ target }) => noteForm(target.name === "comment" ? t`a comment` : `${target.name} ${target.value}`));
 $("mark-new").onclick = discardMark;
 $("mark-delete").onclick = () => press("Delete");
 $("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0, state: mark.newer?.state });
@@ -311,7 +311,7 @@ $("set-aside").onclick = () => guarded(async () => {
   const reply = await answer.json();
   if (!answer.ok) throw new Error(messageOf(reply));
   await refreshMarks();
-  tell(`These rows are in ${reply.path} now.`);
+  tell(t`These rows are in ${reply.path} now.`);
 });
 addEventListener("beforeunload", (event) => isUnsaved && !isDraftKept && event.preventDefault());
 addEventListener("pagehide", () => isUnsaved && !isDraftKept && guarded(sendDraft));

@@ -86,7 +86,7 @@ function check(_, { mediaTime }) {
   const seen = countUpTo(times, mediaTime - originOf(film.piece) + 0.0006) - 1;
   if (seen === number) return;
   if (tries.length) turnTo(tries.shift());
-  else tell(`Your browser shows picture ${seen} of this video in place of picture ${number}.`);
+  else tell(t`Your browser shows picture ${seen} of this video in place of picture ${number}.`);
 }
 
 // ---- which picture is on the screen -------------------------------------------------------------
@@ -153,22 +153,22 @@ function show(piece) {
   video.hidden = !plays;
   showPlayer();
   $("still").hidden = !piece?.refused;
-  $("refused").textContent = plays ? "" : exported ? "This page was exported without videos."
-    : !piece ? "There is no video for this part of the film."
-    : `Browsers do not play this video (${piece.refused}), so single pictures are shown. obygaze view --proxy makes a copy that plays.`;
+  $("refused").textContent = plays ? "" : exported ? t`This page was exported without videos.`
+    : !piece ? t`There is no video for this part of the film.`
+    : t`Browsers do not play this video (${piece.refused}), so single pictures are shown. obygaze view --proxy makes a copy that plays.`;
   if (piece) loadTimes(piece);
   if (piece) guarded(() => loadSound(piece));
   if ((video.getAttribute("src") ?? "") === source) return;
   video.replaceChildren();
   if (!source) return video.removeAttribute("src");
   video.src = source;
-  const track = { kind: "subtitles", label: "Subtitles", src: `subtitles/${piece.key}` };
+  const track = { kind: "subtitles", label: t`Subtitles`, src: `subtitles/${piece.key}` };
   if (piece.subtitles) video.append(el("track", track));
 }
 
 function showTime() {
   $("time").textContent = clock(now(), 3);
-  $("picture").textContent = film.rate ? `picture ${frame()}` : "";
+  $("picture").textContent = film.rate ? t`picture ${frame()}` : "";
   showPosition();
   drawSoon();
 }
@@ -216,7 +216,7 @@ video.addEventListener("loadedmetadata", () => {
 });
 video.addEventListener("error", () => {
   if (!film?.piece || !video.getAttribute("src")) return;
-  film.piece.refused = video.error?.message || "it cannot be read";
+  film.piece.refused = video.error?.message || t`it cannot be read`;
   film.piece = null;
   seek(film.at);
 });
@@ -239,13 +239,13 @@ async function openFilm(id, time) {
   const isScored = run && model;
   $("film-title").textContent = film.title;
   $("film-notes").textContent = [
-    `${page.dataset}. The time line counts ${film.axis}.`,
-    page.annotator && film.axis.startsWith("clips") && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
-    isScored && `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
-    isScored && model.leaked && `But ${model.leaked} clips of this test were used in training: these scores are too good.`,
+    t`${page.dataset}. The time line counts ${lookUp(film.axis)}.`,
+    page.annotator && film.axis.startsWith("clips") && t`Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.`,
+    isScored && t`Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
+    isScored && model.leaked && t`But ${model.leaked} clips of this test were used in training: these scores are too good.`,
     isScored && model.text,
-    isScored && `A score is the ${model.unit}; at ${cutOff()}, the line in its lane, the decision changes.`,
-    blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
+    isScored && t`A score is the ${lookUp(model.unit)}; at ${cutOff()}, the line in its lane, the decision changes.`,
+    blind && t`Blind: predictions and what others marked are hidden.`, ...film.notes].filter(Boolean).join(" ");
   $("next-error").hidden = !isScored;
   showMarking();
   openDraft();

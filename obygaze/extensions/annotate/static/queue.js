@@ -12,17 +12,17 @@ async function placeInQueue(position) {
   shownFor = 0;
   shownSince = performance.now();
   const isDone = queued.position === null;
-  $("judge-title").textContent = isDone ? `All ${queued.clips} clips of the queue are judged` : `Clip ${queued.position + 1} of ${queued.clips}: ${queued.clip_id}`;
+  $("judge-title").textContent = isDone ? t`All ${queued.clips} clips of the queue are judged` : t`Clip ${queued.position + 1} of ${queued.clips}: ${queued.clip_id}`;
   for (const part of judgeForm.querySelectorAll("fieldset, label, .row")) part.hidden = isDone;
   $("judge-suggestion").textContent = "";
   if (isDone) return { film: page.films[0].id };
   const { suggestion, mark: before } = queued;
   $("judge-suggestion").textContent = suggestion
-    ? `The model ${suggestion.model} suggests ${suggestion.levels.map(levelText).join(" or ")} (score ${suggestion.score.toFixed(2)}).`
-    : "For this clip no suggestion is shown.";
-  fill($("judge-levels"), el("legend", {}, "Level"), ...Object.keys(page.levels).map((level) =>
+    ? t`The model ${suggestion.model} suggests ${suggestion.levels.map(levelText).join(t` or `)} (score ${suggestion.score.toFixed(2)}).`
+    : t`For this clip no suggestion is shown.`;
+  fill($("judge-levels"), el("legend", {}, t`Level`), ...Object.keys(page.levels).map((level) =>
     choice("radio", "judge-level", level, levelText(level), "", level === before?.level)));
-  fill($("judge-concepts"), el("legend", {}, "Concepts"), ...Object.entries(page.concepts).map(([name, meaning]) =>
+  fill($("judge-concepts"), el("legend", {}, t`Concepts`), ...Object.entries(page.concepts).map(([name, meaning]) =>
     choice("checkbox", "judge-concept", name, name, meaning, before?.concepts.includes(name))));
   judgeForm.elements["judge-comment"].value = before?.comment ?? "";
   $("judge-back").disabled = queued.position === 0;
@@ -36,7 +36,7 @@ function secondsShown() {
 
 async function judge() {
   const level = judgeForm.querySelector("[name=judge-level]:checked")?.value;
-  if (!level) return judgeStatus("Not saved: choose its level.");
+  if (!level) return judgeStatus(t`Not saved: choose its level.`);
   const concepts = [...judgeForm.querySelectorAll("[name=judge-concept]:checked")].map((box) => box.value);
   const body = JSON.stringify({
     position: queued.position, level, concepts, comment: judgeForm.elements["judge-comment"].value,
@@ -44,8 +44,8 @@ async function judge() {
   });
   const answer = await send("api/judge", { method: "POST", headers: { "Content-Type": "application/json" }, body });
   const reply = await answer.json();
-  if (!answer.ok) return judgeStatus(`Not saved: ${messageOf(reply)}`);
-  judgeStatus(`Saved: ${queued.clip_id} is ${level}.`);
+  if (!answer.ok) return judgeStatus(t`Not saved: ${messageOf(reply)}`);
+  judgeStatus(t`Saved: ${queued.clip_id} is ${level}.`);
   await refreshMarks();
   await showQueued();
 }

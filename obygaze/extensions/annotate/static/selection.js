@@ -54,7 +54,7 @@ function searchesKept() {
 function showSearches() {
   const searches = searchesKept();
   fill($("searches"), ...Object.entries(searches).map(([name, place]) => {
-    const forget = el("button", { type: "button", textContent: "Forget", "aria-label": `Forget the search ${name}` });
+    const forget = el("button", { type: "button", textContent: t`Forget`, "aria-label": t`Forget the search ${name}` });
     forget.onclick = () => keepSearches(Object.fromEntries(Object.entries(searches).filter(([other]) => other !== name)));
     return el("li", {}, el("a", { href: place, textContent: name }), " ", forget);
   }));
@@ -64,7 +64,7 @@ function keepSearches(searches) {
   try {
     localStorage.setItem(SEARCHES + page.title, JSON.stringify(searches));
   } catch (error) {
-    tell(`This browser does not keep searches: ${error.message}`);
+    tell(t`This browser does not keep searches: ${error.message}`);
   }
   showSearches();
 }
@@ -72,7 +72,7 @@ function keepSearches(searches) {
 $("keep").addEventListener("submit", (event) => {
   event.preventDefault();
   const name = $("keep").elements.name.value.trim();
-  if (!name) return tell("Give the search a name.");
+  if (!name) return tell(t`Give the search a name.`);
   keepSearches({ ...searchesKept(), [name]: address(filtersChosen()) });
   $("keep").elements.name.value = "";
 });
@@ -94,12 +94,12 @@ function showClipStatistics() {
   if (!$("clip-statistics").open) return;
   const rows = [], add = (name, clips) => clips.length && rows.push([name, clips.length, percent(clips.length / found.length)]);
   for (const level of Object.keys(page.levels)) add(levelText(level), found.filter((clip) => clip.level === level));
-  add("without a level", found.filter((clip) => !clip.level));
+  add(t`without a level`, found.filter((clip) => !clip.level));
   for (const name of Object.keys(page.concepts)) add(name, found.filter((clip) => clip.concepts.includes(name)));
   const scores = found.filter((clip) => clip.score !== undefined).map((clip) => clip.score);
   const films = new Set(found.map((clip) => clip.film)).size;
-  const parts = [`${found.length} clips of ${films} films`, scores.length && `mean score ${mean(scores).toFixed(3)} of ${scores.length} clips`];
-  fill($("clip-statistics-text"), el("p", {}, parts.filter(Boolean).join("; ")), tableOf(["", "clips", "share"], rows));
+  const parts = [t`${found.length} clips of ${films} films`, scores.length && t`mean score ${mean(scores).toFixed(3)} of ${scores.length} clips`];
+  fill($("clip-statistics-text"), el("p", {}, parts.filter(Boolean).join("; ")), tableOf(["", t`clips`, t`share`], rows));
 }
 
 // The seconds that bars cover between two times; where they overlap, once.
@@ -120,7 +120,7 @@ function meanByTime(bars, from, to) {
     [sum, seconds] = [sum + length * bar.value, seconds + length];
   }
   const values = bars.map((bar) => bar.value);
-  return `mean ${short(sum / seconds)}, ${short(Math.min(...values))} to ${short(Math.max(...values))}`;
+  return t`mean ${short(sum / seconds)}, ${short(Math.min(...values))} to ${short(Math.max(...values))}`;
 }
 
 // Of the part of the time line that is visible.
@@ -134,13 +134,13 @@ function showFilmStatistics() {
       const seconds = secondsCovered(chosen, from, to);
       if (chosen.length) rows.push([lane.label, text, chosen.length, seconds.toFixed(1), percent(seconds / (to - from)), more]);
     };
-    if (lane.kind === "level") for (const level of [...Object.keys(page.levels), ""]) add(level || "no level", bars.filter((bar) => bar.level === level));
+    if (lane.kind === "level") for (const level of [...Object.keys(page.levels), ""]) add(level || t`no level`, bars.filter((bar) => bar.level === level));
     else if (lane.kind === "numbers") add("", bars, bars.length ? meanByTime(bars, from, to) : "");
-    else if (lane.kind === "score") add("", bars, bars.length ? `mean ${mean(bars.map((bar) => bar.score)).toFixed(3)}` : "");
+    else if (lane.kind === "score") add("", bars, bars.length ? t`mean ${mean(bars.map((bar) => bar.score)).toFixed(3)}` : "");
     else if (lane.kind !== "sound") add("", bars);
   }
-  fill($("film-statistics-text"), el("p", {}, `From ${clock(from, 1)} to ${clock(to, 1)}, ${(to - from).toFixed(1)} seconds.`),
-    tableOf(["lane", "level", "pieces", "seconds", "share of the time", "values"], rows));
+  fill($("film-statistics-text"), el("p", {}, t`From ${clock(from, 1)} to ${clock(to, 1)}, ${(to - from).toFixed(1)} seconds.`),
+    tableOf([t`lane`, t`level`, t`pieces`, t`seconds`, t`share of the time`, t`values`], rows));
 }
 
 $("clip-statistics").addEventListener("toggle", showClipStatistics);

@@ -27,7 +27,7 @@ function el(tag, facts = {}, ...children) {
 const fill = (parent, ...children) => parent.replaceChildren(...children.filter(Boolean));
 
 async function send(address, options) {
-  const lost = () => { throw new Error("obygaze view has stopped; start it again and open its new address"); };
+  const lost = () => { throw new Error(t`obygaze view has stopped; start it again and open its new address`); };
   return fetch(address, options).catch(lost);
 }
 
@@ -77,7 +77,7 @@ function options(select, pairs, chosen = select.value) {
 const address = (facts) => "#" + new URLSearchParams(facts);
 const clipOf = (id) => page.clips.find((clip) => clip.id === id);
 const titleOf = (id) => page.films.find((one) => one.id === id)?.title ?? id;
-const levelText = (level) => (page.levels[level] ? `${level} ${page.levels[level].name}` : level);
+const levelText = (level) => (page.levels[level] ? `${level} ${lookUp(page.levels[level].name)}` : level);
 
 function levelMark(level) {
   if (!level) return null;
@@ -88,7 +88,7 @@ function levelMark(level) {
 
 function scoreText(one) {
   if (one.score === undefined) return "";
-  const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
-  const decision = one.positive ? "positive" : "negative";
-  return `score of the model ${one.score.toFixed(2)}${band}, ${decision}: ${one.correct ? "agrees with" : "differs from"} the annotation`;
+  const band = one.fits > 1 ? t` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
+  const decision = one.positive ? t`positive` : t`negative`;
+  return t`score of the model ${one.score.toFixed(2)}${band}, ${decision}: ${one.correct ? t`agrees with` : t`differs from`} the annotation`;
 }

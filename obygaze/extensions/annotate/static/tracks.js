@@ -13,8 +13,8 @@ function addTracks(add) {
     const end = Math.min(piece.end, piece.start - piece.offset + loudness.length / SOUND_STEPS);
     parts.push({ start: piece.start, end, piece, loudness });
   }
-  add("sound", "sound", parts);
-  add("subtitles", "subtitles", film.subtitles.map((cue) => ({ ...cue, cue })));
+  add("sound", "sound", parts, t`sound`);
+  add("subtitles", "subtitles", film.subtitles.map((cue) => ({ ...cue, cue })), t`subtitles`);
   for (const { name, low, high, bars } of film.numbers) {
     const made = bars.map(([start, end, value, least, most]) => ({ start, end, value, least, most }));
     const label = `${name}, ${short(low)} to ${short(high)}`;
@@ -89,7 +89,7 @@ function drawSubtitle(g, lane, bar, left, width) {
 // Loudness is given in decibels below full scale.
 function describeSound(bar) {
   const loudness = bar.loudness[Math.floor((now() - bar.piece.start + bar.piece.offset) * SOUND_STEPS)] ?? 0;
-  return loudness ? `sound: ${Math.round(20 * Math.log10(loudness / 255))} dB (0 is full scale)` : "sound: silent";
+  return loudness ? t`sound: ${Math.round(20 * Math.log10(loudness / 255))} dB (0 is full scale)` : t`sound: silent`;
 }
 
 function describeNumber(lane, { value, least, most }) {
@@ -104,8 +104,8 @@ function searchSubtitles() {
   const wanted = plainText($("find").elements.text.value.trim());
   const cues = wanted ? film.subtitles.filter((cue) => plainText(cue.text).includes(wanted)) : [];
   hits = new Set(cues);
-  const all = cues.length > MOST_HITS ? `, the first ${MOST_HITS} are listed` : "";
-  $("n-hits").textContent = wanted ? `${cues.length} of ${film.subtitles.length} subtitles${all}` : "";
+  const all = cues.length > MOST_HITS ? t`, the first ${MOST_HITS} are listed` : "";
+  $("n-hits").textContent = wanted ? t`${cues.length} of ${film.subtitles.length} subtitles${all}` : "";
   fill($("hits"), ...cues.slice(0, MOST_HITS).map((cue) => {
     const button = el("button", { type: "button", textContent: clock(cue.start) });
     button.onclick = () => guarded(async () => (await hold(), seek(cue.start + EPS)));

@@ -10,7 +10,7 @@ async function route() {
   const isLeft = film && name === "film" && asked.get("film") !== film.id;
   if (isLeft && isUnsaved && !isDraftKept) {
     const isKept = await sendDraft().then(() => true, () => false);
-    if (!isKept && !confirm("Your mark is not saved, and no draft of it is kept. Leave it?")) return history.back();
+    if (!isKept && !confirm(t`Your mark is not saved, and no draft of it is kept. Leave it?`)) return history.back();
   }
   if (name !== "film") video.pause();
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
@@ -43,15 +43,15 @@ async function chooseModel(number) {
 async function readPage() {
   const { run, blind, annotator } = page;
   $("clips-title").textContent = page.title;
-  $("about").textContent = [page.dataset, run && (model ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
-    : `run ${run.name}: choose above whose scores are shown`),
-    annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden",
-    exported && "exported, without videos"].filter(Boolean).join("; ");
-  options($("film-choice"), [["", "choose ..."], ...page.films.map((one) => [one.id, one.title])]);
+  $("about").textContent = [page.dataset, run && (model ? t`scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
+    : t`run ${run.name}: choose above whose scores are shown`),
+    annotator && t`you annotate as ${annotator}`, blind && t`blind: predictions and what others marked are hidden`,
+    exported && t`exported, without videos`].filter(Boolean).join("; ");
+  options($("film-choice"), [["", t`choose ...`], ...page.films.map((one) => [one.id, one.title])]);
   $("model-text").hidden = !model;
   $("model-text").textContent = model?.text ?? "";
   $("cell-label").hidden = !run;
-  options($("cell-choice"), [["", "no model"], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
+  options($("cell-choice"), [["", t`no model`], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
   fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${page.levels[level].name} `]));
   prepareFilters();
   showSearches();

@@ -26,7 +26,7 @@ async function sendWatched() {
     } catch (error) {
       // The next time, again; but what the program refuses, it would refuse again.
       if (!error.isRefused) unsent = [...ofFilm, ...unsent];
-      tell(`What you watched is not saved: ${error.message}`);
+      tell(t`What you watched is not saved: ${error.message}`);
     }
   }
 }
@@ -57,16 +57,16 @@ function notIn(stretches, last) {
 function showWatched() {
   const all = Math.max(1, Math.round(film.end * film.rate));
   const seen = film.watched.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  $("watched-share").textContent = `You have watched ${Math.min(100, Math.floor((100 * seen) / all))} % of this film.`;
+  $("watched-share").textContent = t`You have watched ${Math.min(100, Math.floor((100 * seen) / all))} % of this film.`;
   if (film.lanes) makeLanes();
 }
 
 $("watched-all").onclick = () => guarded(() => inTurn(async () => {
   const added = notIn(film.watched, lastPicture());
-  if (!added.length) return tell("You have watched all of this film already.");
+  if (!added.length) return tell(t`You have watched all of this film already.`);
   await postWatched(film.id, added);
-  record({ kind: "watched", text: "all of the film watched", stretches: added });
-  tell("All of the film counts as watched: time without marks is EN.");
+  record({ kind: "watched", text: t`all of the film watched`, stretches: added });
+  tell(t`All of the film counts as watched: time without marks is EN.`);
 }));
 setInterval(() => unsent.length && video.paused && guarded(sendWatched), 1000);
 setInterval(() => unsent.length && guarded(sendWatched), 5000);

@@ -15,7 +15,7 @@ function setSpeed(speed) {
 function changeSpeed(steps) {
   const number = Math.min(Math.max(SPEEDS.indexOf(video.defaultPlaybackRate) + steps, 0), SPEEDS.length - 1);
   setSpeed(SPEEDS[number]);
-  tell(`Speed ${SPEEDS[number]}`);
+  tell(t`Speed ${SPEEDS[number]}`);
 }
 
 // The segment in the form, or else the one of the chosen lane at this time.
@@ -29,13 +29,13 @@ function segmentHere() {
 
 function switchLoop() {
   const segment = loop ? null : segmentHere();
-  if (!loop && !segment) throw new Error("There is no segment here in the chosen lane, and none in the form.");
+  if (!loop && !segment) throw new Error(t`There is no segment here in the chosen lane, and none in the form.`);
   loop = segment && { film: film.id, start: segment[0], end: segment[1], isInside: true };
   $("loop").setAttribute("aria-pressed", String(Boolean(loop)));
-  if (!loop) return tell("The segment is not played again.");
+  if (!loop) return tell(t`The segment is not played again.`);
   seek(loop.start + EPS);
   video.play();
-  tell(`${clock(loop.start, 1)} to ${clock(loop.end, 1)} is played again and again. Key l ends this.`);
+  tell(t`${clock(loop.start, 1)} to ${clock(loop.end, 1)} is played again and again. Key l ends this.`);
 }
 
 // Go back to the start of the segment when its end was reached; whether it was.
@@ -53,24 +53,24 @@ function isLooped(time) {
 // The time that a text means: 0:12:30.5, 90 s, or the number of a picture.
 function timeOfText(text) {
   const picture = /^(?:picture|#)?\s*(\d{1,9})$/i.exec(text.trim());
-  if (picture && !film.rate) throw new Error("The pictures of this film have no numbers: its pictures per second are not known.");
+  if (picture && !film.rate) throw new Error(t`The pictures of this film have no numbers: its pictures per second are not known.`);
   if (picture) return spanOf(Number(picture[1]), Number(picture[1]))[0];
   const time = /^(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:[.,]\d{1,9})?)\s*s?$/i.exec(text.trim());
-  if (!time) throw new Error("Expected a time such as 0:12:30.5 or 90 s, or the number of a picture.");
+  if (!time) throw new Error(t`Expected a time such as 0:12:30.5 or 90 s, or the number of a picture.`);
   const [hours, minutes, seconds] = [time[1] ?? 0, time[2] ?? 0, time[3].replace(",", ".")];
   return 3600 * Number(hours) + 60 * Number(minutes) + Number(seconds);
 }
 
 function goToText(text) {
   const time = timeOfText(text);
-  if (time >= film.end) throw new Error(`The film ends at ${clock(film.end, 1)}.`);
+  if (time >= film.end) throw new Error(t`The film ends at ${clock(film.end, 1)}.`);
   seek(time + EPS);
-  tell(`${clock(now(), 2)}${film.rate ? `, picture ${frame()}` : ""}`);
+  tell(`${clock(now(), 2)}${film.rate ? t`, picture ${frame()}` : ""}`);
 }
 
 // The first picture from this one on that was not watched; after the end of the film, from its start.
 function nextUnwatched() {
-  if (!page.annotator || !film.rate) throw new Error("What was watched is known only with --annotate NAME.");
+  if (!page.annotator || !film.rate) throw new Error(t`What was watched is known only with --annotate NAME.`);
   const ofFilm = unsent.filter((one) => one.film === film.id).map((one) => [one.start, one.end]);
   const watched = [...film.watched, ...ofFilm].sort((a, b) => a[0] - b[0]);
   const firstUnwatched = (from) => {
@@ -81,16 +81,16 @@ function nextUnwatched() {
   const last = Math.max(Math.round(film.end * film.rate) - 1, 0);
   let picture = firstUnwatched(frame());
   if (picture > last) picture = firstUnwatched(0);
-  if (picture > last) return tell("You have watched all of this film.");
+  if (picture > last) return tell(t`You have watched all of this film.`);
   seek(spanOf(picture, picture)[0] + EPS);
-  tell(`Not watched yet: from ${clock(now(), 1)}`);
+  tell(t`Not watched yet: from ${clock(now(), 1)}`);
 }
 
 // ---- the bar below the picture ------------------------------------------------------------------
 
 function showPlayer() {
   $("player").hidden = video.hidden;
-  $("play").textContent = video.paused ? "Play" : "Pause";
+  $("play").textContent = video.paused ? t`Play` : t`Pause`;
   $("sound").setAttribute("aria-pressed", String(video.muted));
   $("subtitles").hidden = !video.textTracks.length;
   const isShown = [...video.textTracks].some((track) => track.mode === "showing");
@@ -101,7 +101,7 @@ function showPosition() {
   const position = $("position");
   position.max = film.end;
   if (document.activeElement !== position || !video.paused) position.value = now();
-  position.setAttribute("aria-valuetext", `${clock(now())} of ${clock(film.end)}`);
+  position.setAttribute("aria-valuetext", t`${clock(now())} of ${clock(film.end)}`);
 }
 
 fill($("speed"), ...SPEEDS.map((speed) => el("option", { value: speed, textContent: `${speed} ×` })));
