@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -348,7 +349,8 @@ class Backbone(ABC):
         check_pixels(pixels, self.geometry, self.card.label)
         wanted = self.arrays.keys() if only is None else self._known_arrays(only)
         arrays = {n: array for n, array in self.arrays.items() if n in wanted}
-        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        with _tf32_allowed(self.placement):
+            outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         for name, array in arrays.items():
             expected = [len(pixels), *array.shape]
             got = list(outputs[array.source].shape)
@@ -460,3 +462,21 @@ def check_pictures(pictures: Any) -> Any:
     if dtype != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
         raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
     return pictures
+
+
+@contextmanager
+def _tf32_allowed(placement: Placement) -> Iterator[None]:
+    """Allow TensorFloat-32 inside, where a backbone may use it; kernels look when they start."""
+    if not placement.tf32 or not placement.device.startswith("cuda"):
+        yield
+        return
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    cudnn = torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before

@@ -12,6 +12,7 @@ from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.lazy import need
+from obygaze_features.core.machine import count_gpus_as_nvidia_smi
 from obygaze_features.core.workspace import PathLike, Workspace
 
 
@@ -63,9 +64,10 @@ def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     if card.family.needs_torch and placement.device.startswith("cuda"):
         import torch
 
-        # Convolutions use TF32 by default, whose numbers depend on the device.
-        torch.backends.cuda.matmul.allow_tf32 = placement.tf32
-        torch.backends.cudnn.allow_tf32 = placement.tf32
+        # Convolutions use TF32 by default, whose numbers depend on the device. A backbone that may
+        # use it allows it while it computes: others of the process may not.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
     return card.family.load(card, files, placement)
 
 
@@ -73,6 +75,7 @@ def check_device(card: Card, device: str) -> None:
     """Raise an error unless this machine has torch and the device, where a card needs them."""
     if device == "cpu" and not card.family.needs_torch:
         return
+    count_gpus_as_nvidia_smi()
     torch = need("torch", "extract", f"running a backbone on {device}")
     try:
         kind = torch.device(device).type

@@ -1,5 +1,6 @@
 """Facts about this machine: cores, processor, versions of packages, and the time work takes."""
 
+import math
 import os
 import platform
 import statistics
@@ -18,8 +19,14 @@ MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may use, by affinity mask and Slurm's limit."""
+    """Return the number of cores this process may use.
+
+    The affinity mask, the quota of a container and the limit of Slurm count.
+    """
     cores = system.usable_cores()
+    quota = system.cpu_quota()
+    if quota is not None:
+        cores = min(cores, max(1, math.ceil(quota)))
     granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
 
@@ -31,6 +38,14 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
             if line.startswith("model name"):
                 return " ".join(line.partition(":")[2].split())
     return platform.processor() or platform.machine()
+
+
+def count_gpus_as_nvidia_smi() -> None:
+    """Let CUDA count GPUs by their place in the machine, as nvidia-smi does; before its first use.
+
+    By default CUDA counts the fastest first, so that cuda:0 could be another GPU than the idle one.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
 def package_version(name: str) -> str | None:
@@ -56,6 +71,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(
         words in said for words in OUT_OF_MEMORY
     )
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Return whether a GPU, or its driver, has failed; nothing can be computed on it any more."""
+    # Torch has had a type of its own for these since 2.8.
+    return type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
 
 
 def offline() -> bool:

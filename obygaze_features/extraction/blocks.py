@@ -19,7 +19,12 @@ import obygaze_features
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.errors import Mismatch, ObygazeError
 from obygaze_features.core.files import STILL_SUFFIXES
-from obygaze_features.core.machine import cpu_name, is_out_of_memory, package_version
+from obygaze_features.core.machine import (
+    cpu_name,
+    is_device_error,
+    is_out_of_memory,
+    package_version,
+)
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.shared_machine import StopFlag, gpu_name
@@ -61,22 +66,44 @@ def run_rows(
         maker.watch = watch
     try:
         while not stop:
-            try:
-                _pass(makers, decode, stop, watch)
+            too_large = _too_large_in_pass(makers, decode, stop, watch)
+            if not too_large:
                 break
-            except BatchTooLarge as error:
-                # The backbones share the memory: the one that failed may not be the large one.
-                if all(maker.batch == 1 for maker in makers):
-                    raise ObygazeError(
-                        f"one clip of {error} does not fit into memory",
-                        hint="use a smaller backbone, --dtype bfloat16, or another --device",
-                    ) from error
-                for maker in makers:
-                    maker.restart()
+            # The backbones share the memory: the one that failed may not be the large one.
+            if all(maker.batch == 1 for maker in makers):
+                raise ObygazeError(
+                    f"one clip of {too_large} does not fit into memory",
+                    hint="use a smaller backbone, --dtype bfloat16, or another --device",
+                )
+            for maker in makers:
+                maker.restart()
+            release_gpu_memory()
     finally:
         with stop.ending():
             for maker in makers:
                 maker.close()
+
+
+def _too_large_in_pass(
+    makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
+) -> str:
+    """Extract the rows; return the backbone whose clips do not fit into memory, "" if all do.
+
+    Outside, no traceback holds the tensors of what did not fit.
+    """
+    try:
+        _pass(makers, decode, stop, watch)
+    except BatchTooLarge as error:
+        return str(error)
+    except RuntimeError as error:
+        if not is_device_error(error):
+            raise
+        raise ObygazeError(
+            f"the GPU failed: {str(error).strip().splitlines()[0]}",
+            hint="the same command goes on from the finished clips; if it fails again, look at "
+            "nvidia-smi, or use another --device",
+        ) from error
+    return ""
 
 
 def _pass(
@@ -141,6 +168,14 @@ class _Block:
         self.clock = Clock()
         self.unkept: list[int] = []
         self.unkept_clock = Clock()
+        self.copies: list[Future[None]] = []
+
+    def wait_for_copies(self) -> None:
+        """Wait until the arrays have what was computed for them."""
+        copies = self.copies
+        self.copies = []
+        for copy in copies:
+            copy.result()
 
     @property
     def has_all_rows(self) -> bool:
@@ -162,6 +197,12 @@ class _Block:
             self.statuses[slot] = finished.statuses[index]
             self.sources[slot] = finished.sources[index]
             self.makers[slot] = finished.maker
+
+
+def _copy(block: _Block, slots: Sequence[int], arrays: Mapping[str, Any]) -> None:
+    """Copy the arrays of some clips to their block."""
+    for name, values in arrays.items():
+        block.arrays[name][slots] = values
 
 
 class BlockMaker:
@@ -209,6 +250,8 @@ class BlockMaker:
         # One thread: a block is written and synced while the next one is computed.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
+        # A batch of tokens has 150 MB: the thread that feeds the GPU does not copy them.
+        self._copies = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._kept_at = time.monotonic()
         self._take_finished_rows()
 
@@ -264,6 +307,7 @@ class BlockMaker:
             self._keep_finished_rows()
             self._settle()
         finally:
+            self._copies.shutdown()
             self._pool.shutdown()
 
     @property
@@ -301,6 +345,7 @@ class BlockMaker:
             slots = block.unkept
             if not slots:
                 continue
+            block.wait_for_copies()
             finished = FinishedRows(
                 rows=[block.rows[slot] for slot in slots],
                 arrays={name: values[slots] for name, values in block.arrays.items()},
@@ -360,8 +405,7 @@ class BlockMaker:
         with self._too_large_if_out_of_memory():
             computed = result()
         block.spend(computed.seconds)
-        for name, values in computed.arrays.items():
-            block.arrays[name][slots] = values
+        block.copies.append(self._copies.submit(_copy, block, slots, computed.arrays))
         for i, slot in enumerate(slots):
             infinite = [
                 name for name, finite in computed.finite.items() if not finite[i]
@@ -398,12 +442,10 @@ class BlockMaker:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            torch = sys.modules.get("torch")
-            if torch is not None and torch.cuda.is_available():
-                torch.cuda.empty_cache()
             raise BatchTooLarge(self.computer.backbone.card.label) from error
 
     def _write(self, block: _Block) -> None:
+        block.wait_for_copies()
         commit = partial(self.writer.commit_block, block.number)
         if self.retry:
             commit = partial(self.writer.replace_rows, block.number, block.rows)
@@ -430,6 +472,13 @@ class BlockMaker:
             commit = self._commit
             self._commit = None
             commit.result()
+
+
+def release_gpu_memory() -> None:
+    """Give back the memory of a GPU that torch keeps for later."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:

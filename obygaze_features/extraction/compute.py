@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -127,20 +128,70 @@ class ThreadComputer(Computer):
         return Computed(arrays, finite, clock)
 
 
+class Uploads:
+    """Pictures on a GPU, copied there once for all backbones that take pictures of their size.
+
+    A copy is kept while the decoded pictures are: until all backbones have begun with the clip.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.n_copies = 0
+        self._incoming: Any = None
+        # By the number of the decoded pictures, which another array may have later.
+        self._copies: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+
+    def pictures(self, clip: DecodedClip) -> Tensor:
+        """Return the pictures of a clip's view on the device; the host waits for no copy."""
+        shared = self._copied(clip.shared_pictures)
+        pictures = shared.index_select(0, on_device(clip.rows, self.device))
+        if not clip.mask.all():
+            padding = np.flatnonzero(~clip.mask)
+            pictures.index_fill_(0, on_device(padding, self.device), 0)
+        return pictures
+
+    def _copied(self, shared: npt.NDArray[np.uint8]) -> Tensor:
+        known = self._copies.get(id(shared))
+        if known is not None and known[0]() is shared:
+            return known[1]
+        import torch
+
+        cuda: Any = torch.cuda
+        if self._incoming is None:
+            self._incoming = cuda.Stream(self.device)
+        compute = cuda.current_stream(self.device)
+        with cuda.stream(self._incoming):
+            tensor = on_device(shared, self.device)
+        compute.wait_stream(self._incoming)
+        # The memory must not be used again before the computation that reads it has ended.
+        tensor.record_stream(compute)
+        self.n_copies += 1
+        self._copies = {
+            key: copy for key, copy in self._copies.items() if copy[0]() is not None
+        }
+        self._copies[id(shared)] = weakref.ref(shared), tensor
+        return tensor
+
+
 class BatchComputer(Computer):
     """Compute batches on a GPU, and copy to and from it on streams of their own.
 
     The host waits for nothing but the event after the copy of a batch's features.
     """
 
-    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        specs: Sequence[ArraySpec],
+        uploads: Uploads | None = None,
+    ) -> None:
         import torch
 
         super().__init__(backbone, specs)
         cuda: Any = torch.cuda
         self.device = backbone.placement.device
         self.cuda = cuda
-        self.incoming = cuda.Stream(self.device)
+        self.uploads = uploads or Uploads(self.device)
         self.outgoing = cuda.Stream(self.device)
 
     def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
@@ -148,9 +199,12 @@ class BatchComputer(Computer):
         import torch
 
         clock = Clock()
-        pictures: list[Any] = [clip.pictures for clip in clips]
-        if self.backbone.resize is not None:  # else the user's own code takes arrays
-            pictures = [self._upload(each) for each in pictures]
+        pictures: list[Any] = []
+        for clip in clips:
+            if self.backbone.resize is None:  # the user's own code takes arrays
+                pictures.append(clip.pictures)
+            else:
+                pictures.append(self.uploads.pictures(clip))
         computed = self.forward(pictures, [clip.mask for clip in clips], clock)
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
@@ -171,16 +225,6 @@ class BatchComputer(Computer):
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
-
-    def _upload(self, pictures: npt.NDArray[np.uint8]) -> Tensor:
-        """Return pictures on the device; the host does not wait for the copy."""
-        compute = self.cuda.current_stream(self.device)
-        with self.cuda.stream(self.incoming):
-            tensor = on_device(pictures, self.device)
-        compute.wait_stream(self.incoming)
-        # The memory must not be used again before the computation that reads it has ended.
-        tensor.record_stream(compute)
-        return tensor
 
     def _download(self, tensors: Mapping[str, Tensor]) -> Callable[[], dict[str, Any]]:
         """Start to copy tensors to pinned memory; return a function that waits for the copies."""
@@ -206,13 +250,23 @@ class BatchComputer(Computer):
 
 
 def computer_for(
-    backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor
+    backbone: Backbone,
+    specs: Sequence[ArraySpec],
+    pool: Executor,
+    uploads: Uploads | None = None,
 ) -> Computer:
-    """Return how a backbone's clips are computed on its device; `pool` is for the CPU."""
+    """Return how a backbone's clips are computed on its device.
+
+    Args:
+        backbone: The backbone.
+        specs: The arrays to compute.
+        pool: The threads that compute on a CPU.
+        uploads: The pictures on the GPU, which several backbones share.
+    """
     if backbone.card.family.needs_torch and backbone.placement.device.startswith(
         "cuda"
     ):
-        return BatchComputer(backbone, specs)
+        return BatchComputer(backbone, specs, uploads)
     return ThreadComputer(backbone, specs, pool)
 
 

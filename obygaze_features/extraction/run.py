@@ -25,6 +25,7 @@ from obygaze_features.extraction.blocks import (
 )
 from obygaze_features.extraction.compute import (
     BatchComputer,
+    Uploads,
     clip_threads,
     computer_for,
 )
@@ -174,13 +175,14 @@ class LoadedTarget:
         resources: Resources,
         pool: Executor,
         *,
+        uploads: Uploads | None = None,
         retry: bool = False,
         shared: bool = False,
         is_current: IsCurrent = lambda row, source: True,
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
         arrays = [spec for spec in self.writer.plan.arrays if spec.is_feature_array]
-        computer = computer_for(self.backbone, arrays, pool)
+        computer = computer_for(self.backbone, arrays, pool, uploads)
         on_gpu = isinstance(computer, BatchComputer)
         free = free_gpu_memory(resources.device) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
@@ -440,11 +442,13 @@ def extract_rows(
 
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
+        uploads = Uploads(resources.device)
         makers = [
             loaded.maker(
                 rows,
                 resources,
                 threads,
+                uploads=uploads,
                 retry=retry,
                 shared=shared and not retry,
                 is_current=is_row_current,

@@ -14,6 +14,7 @@ from types import FrameType
 from obygaze_features.core import system
 from obygaze_features.core.console import silent
 from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
+from obygaze_features.core.machine import count_gpus_as_nvidia_smi
 
 NVIDIA_SMI_S = 30
 STOPPING = (
@@ -92,6 +93,7 @@ def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag
 
 def refuse_busy_gpus(devices: Sequence[str]) -> None:
     """Raise an error if a process of another user computes on one of these GPUs."""
+    count_gpus_as_nvidia_smi()
     names = {f"cuda:{i}": gpu for i, gpu in enumerate(_visible_gpus())}
     wanted = [names.get("cuda:0" if device == "cuda" else device) for device in devices]
     users = _users() or []

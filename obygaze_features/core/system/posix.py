@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from obygaze_features.core.system.open_folder import OpenFolder
 
@@ -27,6 +27,7 @@ __all__ = [
     "TAKES_ENDED_PORTS",
     "allow_open_files",
     "block_signals",
+    "cpu_quota",
     "end_with_parent",
     "exchange_names",
     "file_system_of",
@@ -266,6 +267,53 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def cpu_quota() -> float | None:
+    """Return how many cores this process may use in the mean; None for all of them.
+
+    A container that may use 4 of 64 cores (`docker run --cpus 4`) still sees all of them.
+    """
+    return quota_of_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
+
+
+def quota_of_groups(root: Path, groups: Path) -> float | None:
+    """Return the cores that the control groups of a process may use; None for all.
+
+    Args:
+        root: Where the control groups are mounted.
+        groups: The groups of the process.
+    """
+    quotas = []
+    try:
+        lines = groups.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, _, named = line.partition(":")
+        controllers, _, group = named.partition(":")
+        path = PurePosixPath(group.lstrip("/"))
+        # A quota of a group above holds too. Inside a container, its own group is the root.
+        for part in (path, *path.parents):
+            if not controllers:  # version 2
+                quotas.append(_quota_of(root / part / "cpu.max"))
+            elif "cpu" in controllers.split(","):
+                folder = root / controllers / part
+                quotas.append(
+                    _quota_of(folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
+                )
+    known = [quota for quota in quotas if quota is not None]
+    return min(known, default=None)
+
+
+def _quota_of(*paths: Path) -> float | None:
+    """Return the cores of files with a quota and its period; None where there is no limit."""
+    try:
+        words = " ".join(path.read_text(encoding="ascii") for path in paths).split()
+        quota, period = map(int, words)
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def memory_bytes() -> int:

@@ -36,6 +36,7 @@ __all__ = [
     "TAKES_ENDED_PORTS",
     "allow_open_files",
     "block_signals",
+    "cpu_quota",
     "end_with_parent",
     "exchange_names",
     "file_system_of",
@@ -317,6 +318,11 @@ class _MemoryStatus(ctypes.Structure):
         ("available_virtual", ctypes.c_ulonglong),
         ("available_extended_virtual", ctypes.c_ulonglong),
     )
+
+
+def cpu_quota() -> float | None:
+    """Return how many cores this process may use in the mean; None for all of them."""
+    return None
 
 
 def memory_bytes() -> int:

@@ -11,6 +11,13 @@ from obygaze_features.core.machine import Runs, duration, time_runs
 from obygaze_features.core.system import posix
 
 
+@pytest.fixture
+def no_quota(monkeypatch):
+    """As outside a container."""
+    monkeypatch.setattr(machine.system, "cpu_quota", lambda: None)
+
+
+@pytest.mark.usefixtures("no_quota")
 def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
     masks = {0: {0, 5, 9, 11}}  # 0 is this process
     monkeypatch.setattr(os, "sched_getaffinity", masks.__getitem__, raising=False)
@@ -23,10 +30,49 @@ def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
         assert machine.usable_cores() == 4
 
 
+@pytest.mark.usefixtures("no_quota")
 def test_where_there_is_no_mask_all_cores_count(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 10)
     assert machine.usable_cores() == 10
+
+
+def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
+    groups = tmp_path / "cgroup"
+    root = tmp_path / "fs"
+
+    def quota(line, **files):
+        groups.write_text(line, encoding="ascii")
+        for name, text in files.items():
+            path = root / name.replace("__", "/").replace("cpu_", "cpu.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="ascii")
+        return posix.quota_of_groups(root, groups)
+
+    assert posix.quota_of_groups(root, groups) is None
+    # docker run --cpus 4, as seen inside: the own group is the root.
+    assert quota("0::/\n", cpu_max="400000 100000\n") == 4
+    assert quota("0::/\n", cpu_max="max 100000\n") is None
+    assert quota("0::/user/job\n", user__cpu_max="250000 100000\n") == 2.5
+    assert quota("0::/user/job\n", user__job__cpu_max="max 100000\n") == 2.5
+    # Version 1: a limit of a group above holds too.
+    halves = {
+        "cpu,cpuacct__cpu_cfs_quota_us": "-1",
+        "cpu,cpuacct__cpu_cfs_period_us": "100000",
+    }
+    assert quota("4:cpu,cpuacct:/a\n2:memory:/a\n", **halves) is None
+    limited = {
+        "cpu,cpuacct__a__cpu_cfs_quota_us": "150000",
+        "cpu,cpuacct__a__cpu_cfs_period_us": "100000",
+    }
+    assert quota("4:cpu,cpuacct:/a\n2:memory:/a\n", **limited) == 1.5
+
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda process: set(range(64)), raising=False
+    )
+    for cores, expected in ((4.0, 4), (1.5, 2), (0.2, 1), (None, 64)):
+        monkeypatch.setattr(machine.system, "cpu_quota", lambda cores=cores: cores)
+        assert machine.usable_cores() == expected
 
 
 def test_the_processor_has_the_name_its_maker_gave_it(tmp_path):

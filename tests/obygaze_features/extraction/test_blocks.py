@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support.extraction import CountingBackbone, array_bytes
 
 from benchmarks.extraction.simulated_gpu import SimulatedGpu
@@ -19,7 +22,7 @@ from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction import blocks
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
-from obygaze_features.extraction.compute import BatchComputer, Clock
+from obygaze_features.extraction.compute import BatchComputer, Clock, Computed
 from obygaze_features.extraction.decoding import DecodedRow
 from obygaze_features.extraction.plan import Target
 from obygaze_features.extraction.recipes import (
@@ -251,6 +254,82 @@ def test_a_clip_that_does_not_fit_into_memory_is_an_error(
     with pytest.raises(ObygazeError, match="does not fit into memory"):
         world.run(world.maker(batch=2))
     assert world.writer.pending_blocks() == [0, 1, 2]
+
+
+def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a traceback held the tensors, giving back the memory of the GPU gave back nothing."""
+    world = World(tmp_path)
+    forward = world.backbone.forward
+    held: list[weakref.ref[Any]] = []
+    freed: list[bool] = []
+
+    def forward_of_two(pixels: Any, *args: Any, **options: Any) -> Any:
+        if len(pixels) > 2:
+            activations = np.zeros(10)
+            held.append(weakref.ref(activations))
+            raise RuntimeError("CUDA out of memory")
+        return forward(pixels, *args, **options)
+
+    def note() -> None:
+        freed.append(held[-1]() is None)
+
+    world.backbone.forward = forward_of_two  # type: ignore[method-assign]
+    monkeypatch.setattr(torch.cuda, "empty_cache", note)
+    world.run(world.maker(batch=4))
+    assert freed == [True]
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+def test_a_gpu_that_fails_ends_the_run_with_a_reason(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    forward = world.backbone.forward
+    failing = [False, True]
+
+    def broken(*args: Any, **options: Any) -> Any:
+        if failing.pop(0):
+            raise RuntimeError(
+                "CUDA error: an illegal memory access\nCUDA kernel errors"
+            )
+        return forward(*args, **options)
+
+    world.backbone.forward = broken  # type: ignore[method-assign]
+    with pytest.raises(
+        ObygazeError, match="the GPU failed: CUDA error: an illegal"
+    ) as caught:
+        world.run(world.maker(batch=4))
+    assert "goes on from the finished clips" in (caught.value.hint or "")
+    world.backbone.forward = forward  # type: ignore[method-assign]
+    again = World(tmp_path, exists=True)
+    again.run(again.maker(batch=4))
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+def test_the_thread_that_feeds_a_gpu_copies_no_features(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    maker = world.maker()
+    threads = set()
+    start = maker.computer.start
+
+    class Watched(dict[str, Any]):
+        def items(self) -> Any:
+            threads.add(threading.current_thread().name.partition("_")[0])
+            return super().items()
+
+    def started(clips: Any) -> Any:
+        result = start(clips)
+
+        def watched() -> Computed:
+            computed = result()
+            return replace(computed, arrays=Watched(computed.arrays))
+
+        return watched
+
+    maker.computer.start = started  # type: ignore[method-assign]
+    world.run(maker)
+    assert threads == {"copy"}
+    assert open_store(world.path).status().counts == {"ok": N}
 
 
 def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
     ThreadComputer,
+    Uploads,
     clip_threads,
     computer_for,
 )
@@ -155,6 +156,61 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
         )
         np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
         assert all(one.finite[name].all() for one in results)
+
+
+def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
+    """Views that resize alike are copied once, whatever their frames and their padding are."""
+    backbone = tiny("clip", tmp_path)
+    specs = arrays_of_features(backbone)
+    clips = some_clips(backbone, 5)
+    # Another sampling of the same pictures, and one whose last frames are padding.
+    backwards = [replace(clip, rows=clip.rows[::-1].copy()) for clip in clips]
+    padded = [replace(clip, mask=np.arange(len(clip.rows)) < 2) for clip in clips]
+    groups = (clips, backwards, padded)
+    backbone.placement = replace(backbone.placement, device="cuda")
+    with SimulatedGpu(), clip_threads(1) as pool:
+        expected = []
+        for group in groups:
+            alone = computer_for(backbone, specs, pool)
+            expected.append(as_bytes(alone.compute_all(group)))
+    with SimulatedGpu() as gpu, clip_threads(1) as pool:
+        uploads = Uploads("cuda")
+        results = []
+        for group in groups:
+            of_group = computer_for(backbone, specs, pool, uploads)
+            results.append(as_bytes(of_group.compute_all(group)))
+        assert (uploads.n_copies, gpu.blocking_copies) == (5, 0)
+        assert results == expected
+        # Other pictures, which may be at the same place in memory, are copied.
+        del clips, backwards, padded, groups, group
+        others = some_clips(backbone, 2)
+        of_group.compute_all(others)
+        assert uploads.n_copies == 7
+        assert len(uploads._copies) == 2
+
+
+def test_tf32_is_allowed_only_while_a_backbone_that_may_use_it_computes(
+    tmp_path: Path,
+) -> None:
+    """It was set for the process: the last recipe won, and the others were wrong."""
+    flags = torch.backends.cuda.matmul, torch.backends.cudnn
+    seen: dict[bool, list[bool]] = {}
+    for tf32 in (True, False):
+        backbone = tiny("clip", tmp_path / str(tf32))
+        backbone.placement = replace(backbone.placement, device="cuda", tf32=tf32)
+        outputs = backbone.outputs
+
+        def observed(*args: Any, tf32: bool = tf32, outputs: Any = outputs) -> Any:
+            seen[tf32] = [flag.allow_tf32 for flag in flags]
+            return outputs(*args)
+
+        backbone.outputs = observed  # type: ignore[method-assign]
+        with SimulatedGpu(), clip_threads(1) as pool:
+            computer_for(backbone, arrays_of_features(backbone), pool).compute_all(
+                some_clips(backbone, 2)
+            )
+        assert not flags[0].allow_tf32
+    assert seen == {True: [True, True], False: [False, seen[False][1]]}
 
 
 def test_a_simulated_copy_is_not_there_before_its_event() -> None:
