@@ -300,6 +300,7 @@ def extract(
                     changed=changed,
                     mixed=mixed,
                     progress=RowProgress(new_bar),
+                    note=note,
                 )
                 states = seal_complete(states, seal)
             for target in split.grown:
@@ -308,7 +309,13 @@ def extract(
             for work in split.works:
                 state, version = _extract_version(
                     work,
-                    partial(extract_on_devices, shares=shares, stop=stop, mixed=mixed),
+                    partial(
+                        extract_on_devices,
+                        shares=shares,
+                        stop=stop,
+                        mixed=mixed,
+                        note=note,
+                    ),
                     worker,
                     RowProgress(new_bar),
                     retry_failed=retry_failed,

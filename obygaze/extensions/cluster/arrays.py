@@ -381,6 +381,7 @@ def _new_script(
         mem_gb=_memory(cost, options, has_gpu=has_gpu),
         folder=folder,
         max_array_size=max_array_size(),
+        warning_s=limit.warning_s,
         minutes_that_would_do=limit.minutes_that_would_do,
         **of_array,
     )

@@ -80,6 +80,7 @@ class SlurmArray:
         workers: Among how many workers the units are divided.
         tasks: The workers to run.
         minutes: The time limit of a task; one that reaches it requeues itself.
+        warning_s: How many seconds before the limit a worker is stopped.
         minutes_that_would_do: The limit to name if two starts in a row finish no clip. None: twice
             that of the task.
         at_once: Run at most this many tasks at a time.
@@ -99,6 +100,7 @@ class SlurmArray:
     workers: int
     tasks: Sequence[int]
     minutes: int
+    warning_s: int = WARNING_S
     minutes_that_would_do: int | None = None
     at_once: int | None = None
     cpus: int = 1
@@ -196,7 +198,7 @@ class SlurmArray:
             "cpus-per-task": self.cpus,
             "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
-            "signal": f"USR1@{WARNING_S}",
+            "signal": f"USR1@{self.warning_s}",
             # Slurm replaces what follows a single % in the name of a folder too.
             "output": f"{str(self.log_folder).replace('%', '%%')}/%x-%A_%a.log",
             "open-mode": "append",

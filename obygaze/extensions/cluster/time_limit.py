@@ -11,7 +11,7 @@ from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import MAX_BATCH
 from obygaze_features.extraction.status import measured_clip_s, status_of_stores
 
-# Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
+# Seconds before the limit at which a worker is stopped, at least: enough for a commit.
 WARNING_S = 60
 # An allowance for the start of a task: Python imports its libraries, and loads the weights.
 START_S = 60
@@ -125,20 +125,25 @@ def time_limit_of(
         n_left = 0
     elif len(states) == len(plan.targets):
         n_left = max(state.missing - state.in_unfinished_blocks for state in states)
+    n_at_once = MAX_BATCH if on_gpu else 1
+    warning_s = _warning_s(directives)
+    if warning_s is None:
+        # A worker that is stopped finishes the clips at work, which on a GPU are two batches.
+        warning_s = max(WARNING_S, ceil(2 * n_at_once * (clip_s or 0.0)))
     return TimeLimit(
         minutes,
-        warning_s=_warning_s(directives),
+        warning_s=warning_s,
         clip_s=clip_s,
         is_measured=is_measured,
         n_clips=ceil(n_left / n_tasks),
-        n_at_once=MAX_BATCH if on_gpu else 1,
+        n_at_once=n_at_once,
         start_s=start_s,
     )
 
 
-def _warning_s(directives: Sequence[str]) -> int:
-    """Return how many seconds before the limit Slurm sends a signal."""
-    seconds = WARNING_S
+def _warning_s(directives: Sequence[str]) -> int | None:
+    """Return how many seconds before the limit options of sbatch have a signal sent, if they do."""
+    seconds = None
     for line in directives:
         match = _SIGNAL.fullmatch(line)
         if match is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import environment
+from support.cli import call_obygaze, environment
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
 from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
@@ -180,6 +180,16 @@ def test_one_worker_finishes_the_plan(
     assert not StoreWriter(plan.targets[0].store).pending_blocks()
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     assert list(staging(plan).iterdir()) == []
+
+
+def test_the_command_says_what_a_worker_takes_over(
+    plan: ExtractPlan, tmp_path: Path
+) -> None:
+    words = ("extract", "run", tmp_path / "plan.json", "--worker", "1/2")
+    done = call_obygaze(*words).ok()
+    # Of three units, one after the other.
+    note = "takes over 4 clips that other workers left or are slow with"
+    assert done.stderr.splitlines().count(note) == 3
 
 
 def test_a_stopped_worker_takes_nothing_over(plan: ExtractPlan) -> None:

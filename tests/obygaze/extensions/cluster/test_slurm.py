@@ -308,7 +308,9 @@ def run_script(
     }.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
-    array = SlurmArray(folder / "plan.json", 4, [3], 60, 90, folder=folder)
+    array = SlurmArray(
+        folder / "plan.json", 4, [3], 60, minutes_that_would_do=90, folder=folder
+    )
     array.log_folder.mkdir(exist_ok=True)
     changes = {
         "SLURM_ARRAY_JOB_ID": "17",

@@ -51,16 +51,15 @@ def test_a_clip_needs_what_decoding_it_takes(plan: ExtractPlan) -> None:
     # 125 clips of 2 s.
     assert (limit.clip_s, limit.n_clips, limit.is_measured) == (2.0, 125, False)
     assert str(limit) == "60 minutes each (for decoding alone a task needs about 4 min)"
-    # Twice a batch of 16, a minute to start, and a minute at the end.
+    # Twice a batch of 16 of 2 s, a minute to start, and two batches at the end.
     on_gpu = time_limit_of(plan, cost_of(4.0, workers=2), 3, n_tasks=8, on_gpu=True)
-    assert on_gpu.least_minutes == 4  # 184 s
-    assert (
-        "leaves each start 120 s, which may be too short" in on_gpu.warning
-        and "give 00:04 or more" in on_gpu.warning
-    )
+    assert (on_gpu.warning_s, on_gpu.least_minutes) == (64, 4)  # 188 s
+    assert "leaves each start 116 s, which may be too short" in on_gpu.warning
+    assert "give 00:04 or more" in on_gpu.warning
     assert replace(on_gpu, minutes=4).warning == ""
-    # 1,000 clips of 60 s for one task, of which each start does the work of 58 minutes.
+    # 1,000 clips of 60 s for one task, of which each start does the work of 57 minutes.
     long = time_limit_of(plan, cost_of(60.0), 60, n_tasks=1)
+    assert long.warning_s == 120
     assert str(long).endswith("a task needs about 16.7 hours, 18 starts)")
     unknown = time_limit_of(plan, cost_of(None), 60, n_tasks=1)
     assert str(unknown) == "60 minutes each"
@@ -78,7 +77,7 @@ def test_the_signal_of_another_option_counts(plan: ExtractPlan) -> None:
         "signal=B:USR1@30": 30,
         "--signal USR1@90": 90,
         "--signal=USR1": 60,
-        "--partition=a@3": 60,
+        "--partition=a@300": 60,
     }.items():
         limit = time_limit_of(
             plan, cost_of(1.0), 2, n_tasks=1, directives=["--qos=a", directive]
@@ -102,6 +101,24 @@ def test_the_seconds_of_committed_clips_count_more(tmp_path: Path) -> None:
     assert measured_clip_s([state]) == 3.0
     # Two stores of a run wait together, and each computes for itself.
     assert measured_clip_s([state, state]) == 4.0
+
+
+def test_the_signal_leaves_time_for_the_clips_at_work(
+    plan: ExtractPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clip of more than a minute was killed at the limit, and its task did not start again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "obygaze.extensions.cluster.slurm.cost_of_task",
+        lambda plan, cpus: cost_of(100.0),
+    )
+    words = ("extract", "slurm", "plan.json", "-k", "1", "--force")
+    call_obygaze(*words).ok()
+    assert "#SBATCH --signal=USR1@200" in Path("plan.sbatch").read_text("utf-8")
+    done = call_obygaze(*words, "--time", "00:03")
+    assert done.code == 2
+    assert "a task is stopped 200 s before its limit" in done.stderr
+    assert "--time 00:08 or more" in done.stderr
 
 
 def test_commands_compare_the_limit(
