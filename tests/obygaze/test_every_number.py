@@ -45,6 +45,7 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
     "manifest import csv": ["one.csv", "-o", "again", "--force"],
+    "view": ["made-up", "--export", "page"],
     "manifest join": ["clips", "facts.csv", "--force"],
     "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
     "manifest windows": [

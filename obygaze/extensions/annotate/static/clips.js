@@ -101,7 +101,7 @@ async function openClip(id, switched = {}) {
   const clip = { ...facts, ...model?.scores[id] };
   $("clip-title").textContent = clip.id;
   fill($("clip-facts"), `${titleOf(clip.film)}, ${placeText(clip)} `, levelMark(clip.level),
-    ` ${page.levels[clip.level]?.name ?? ""}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
+    ` ${levelName(clip.level)}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
   const more = [scoreText(clip), clip.comment, clip.missing && t`no features: ${clip.missing}`, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });

@@ -177,9 +177,9 @@ function showTime() {
 function tick() {
   showTime();
   const lanes = film.lanes.filter((lane) => lane.kind !== "concept"); // clips and segments name them
-  const lines = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => [bar, describe(lane, bar)]));
-  fill($("here"), ...lines.map(([bar, text]) =>
-    el("li", {}, bar.id && text.startsWith("clip") ? el("a", { href: address({ clip: bar.id }) }, text) : text)));
+  const lines = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => [lane, bar, describe(lane, bar)]));
+  fill($("here"), ...lines.map(([lane, bar, text]) =>
+    el("li", {}, bar.id && lane.kind === "level" ? el("a", { href: address({ clip: bar.id }) }, text) : text)));
   drawSoon();
 }
 

@@ -77,7 +77,8 @@ function options(select, pairs, chosen = select.value) {
 const address = (facts) => "#" + new URLSearchParams(facts);
 const clipOf = (id) => page.clips.find((clip) => clip.id === id);
 const titleOf = (id) => page.films.find((one) => one.id === id)?.title ?? id;
-const levelText = (level) => (page.levels[level] ? `${level} ${lookUp(page.levels[level].name)}` : level);
+const levelName = (level) => (page.levels[level] ? lookUp(page.levels[level].name) : "");
+const levelText = (level) => (page.levels[level] ? `${level} ${levelName(level)}` : level);
 
 function levelMark(level) {
   if (!level) return null;

@@ -17,7 +17,7 @@ function addTracks(add) {
   add("subtitles", "subtitles", film.subtitles.map((cue) => ({ ...cue, cue })), t`subtitles`);
   for (const { name, low, high, bars } of film.numbers) {
     const made = bars.map(([start, end, value, least, most]) => ({ start, end, value, least, most }));
-    const label = `${name}, ${short(low)} to ${short(high)}`;
+    const label = t`${name}, ${short(low)} to ${short(high)}`;
     if (add("numbers", `numbers ${name}`, made, label)) Object.assign(film.added.at(-1), { column: name, low, high });
   }
 }
@@ -93,7 +93,7 @@ function describeSound(bar) {
 }
 
 function describeNumber(lane, { value, least, most }) {
-  const ends = [least, most].some((end) => end !== null) ? ` (${short(least ?? value)} to ${short(most ?? value)})` : "";
+  const ends = [least, most].some((end) => end !== null) ? t` (${short(least ?? value)} to ${short(most ?? value)})` : "";
   return `${lane.column}: ${short(value)}${ends}`;
 }
 

@@ -52,7 +52,7 @@ async function readPage() {
   $("model-text").textContent = model?.text ?? "";
   $("cell-label").hidden = !run;
   options($("cell-choice"), [["", t`no model`], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
-  fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${page.levels[level].name} `]));
+  fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${levelName(level)} `]));
   prepareFilters();
   showSearches();
   await chooseClips();

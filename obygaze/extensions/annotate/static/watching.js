@@ -52,7 +52,7 @@ function isLooped(time) {
 
 // The time that a text means: 0:12:30.5, 90 s, or the number of a picture.
 function timeOfText(text) {
-  const picture = /^(?:picture|#)?\s*(\d{1,9})$/i.exec(text.trim());
+  const picture = /^(?:picture|image|#)?\s*(\d{1,9})$/i.exec(text.trim());
   if (picture && !film.rate) throw new Error(t`The pictures of this film have no numbers: its pictures per second are not known.`);
   if (picture) return spanOf(Number(picture[1]), Number(picture[1]))[0];
   const time = /^(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:[.,]\d{1,9})?)\s*s?$/i.exec(text.trim());

@@ -157,6 +157,8 @@ def test_the_page_speaks_the_language_of_the_browser_or_the_chosen_one(
         wait(lambda: text(browser, "#picture") == "image 25")
         assert text(browser, "#film-title") == "Film"  # the title of the film
         assert "ada: EN négatif facile; Look" in text(browser, "#here")
+        assert text(browser, "#here a") == "extrait lake-001: S certain; Look; “Save”"
+        assert "négatif difficile" in text(browser, "#levels")
         play = browser.find_element("css selector", "[data-key='n']")
         assert (play.text, play.get_attribute("title")) == (
             *("Segment suivant",),
