@@ -22,6 +22,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import CostEstimate, estimate
+from obygaze_features.extraction.new_versions import split_plan
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.sources import units_again
@@ -233,14 +234,22 @@ def array_for(
         again: --retry-failed or --changed: only tasks with such clips, which extract them again.
         minutes: The time limit of a task; one that reaches it requeues itself.
     """
-    units = missing_units(plan)  # an error if a store is of another plan
+    changed = again == "--changed"
+    split = split_plan(plan, retry_failed=again == "--retry-failed", changed=changed)
+    units = missing_units(split.others)  # an error if a store is of another plan
     if again:
-        units = units_again(plan, changed=again == "--changed")
-    everyone = range(min(workers, plan.n_units))
-    tasks = sorted({unit % workers for unit in units}) if resume or again else everyone
-    return (
-        SlurmArray(plan_file, workers, tasks, minutes, again=again) if tasks else None
-    )
+        units = units_again(split.others, changed=changed)
+    tasks = {unit % workers for unit in units}
+    # What makes a version of a sealed store has units of its own.
+    n_units = plan.n_units if split.others.targets or not split.works else 0
+    for work in split.works:
+        tasks.update(unit % workers for unit in missing_units(work.plan))
+        n_units = max(n_units, work.plan.n_units)
+    if not (resume or again):
+        tasks = set(range(min(workers, n_units)))
+    if not tasks:
+        return None
+    return SlurmArray(plan_file, workers, sorted(tasks), minutes, again=again)
 
 
 def cost_of_task(plan: ExtractPlan, cpus: int) -> CostEstimate:

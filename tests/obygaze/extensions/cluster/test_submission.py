@@ -17,6 +17,7 @@ from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import open_store
 
 pytestmark = pytest.mark.check("submits arrays of jobs")
 
@@ -299,3 +300,32 @@ def test_arrays_and_workers_retry_failed_clips(
     extract_plan(plan, Resources(), StopFlag(), retry_failed=True)
     assert slurm("--retry-failed")["job"] is None
     assert "--gres=gpu:1" in Path("plan.sbatch").read_text("utf-8")
+
+
+def test_tasks_make_versions_of_sealed_stores(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of a manifest with new clips was refused, and failed clips of a sealed store too."""
+    shutil.copytree(films.header.video_root, tmp_path / "videos")
+    monkeypatch.chdir(tmp_path)
+    header = replace(films.header, video_root=str(tmp_path / "videos"))
+    few = Manifest("films", header, films.clips[:4])
+    plan_file(a_plan(few, tmp_path, "descriptors"), tmp_path / "plan.json")
+    assert call_obygaze("extract", "run", "plan.json", "--seal").code == 3
+    store = tmp_path / "stores" / "descriptors"
+    grown = a_plan(Manifest("films", header, films.clips), tmp_path, "descriptors")
+    plan_file(grown, tmp_path / "plan.json")
+    # Four new clips are one unit.
+    assert slurm("-k", "3")["tasks"] == [0]
+    assert slurm("--resume")["tasks"] == [0]
+    assert open_store(store).version == 1
+    run = ("extract", "run", "plan.json", "--worker")
+    assert call_obygaze(*run, "0/3", "--seal").code == 3
+    assert (open_store(store).version, len(open_store(store))) == (2, N_CLIPS)
+    assert slurm("--resume")["script"] is None
+    # Both clips that cannot be read are in the version; one is whole now.
+    shutil.copyfile(grown.rows[0].video, grown.rows[1].video)
+    assert slurm("--retry-failed")["tasks"] == [0]
+    call_obygaze(*run, "0/3", "--retry-failed", "--seal")
+    assert open_store(store).version == 3
+    assert open_store(store).status().counts == {"ok": 7, "failed": 1}
