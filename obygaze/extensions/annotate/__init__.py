@@ -36,6 +36,10 @@ COMMANDS = {
         f"{_HERE}.exchange:import_segments",
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
+    "manifest vocabulary": (
+        f"{_HERE}.vocabulary:convert_vocabulary",
+        "Read and write concepts and tiers of your own.",
+    ),
     "view": (
         f"{_HERE}.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",

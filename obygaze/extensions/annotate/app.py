@@ -34,6 +34,7 @@ SCRIPTS = (
     "changes",
     "marks",
     "edits",
+    "vocabulary",
     "tracks",
     "selection",
     "cite",
@@ -110,6 +111,8 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
     if site.marks:
         post["api/mark"] = lambda sent: Reply.of(site.save_mark(sent))
         post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
+        get["api/paper-terms"] = lambda asked: Reply.of(site.paper_terms())
+        post["api/vocabulary"] = lambda sent: Reply.of(site.save_vocabulary(sent))
         post["api/draft"] = lambda sent: Reply.of(site.save_draft(sent))
         post["api/set-aside"] = lambda sent: Reply.of(site.set_aside())
         post["api/judge"] = lambda sent: Reply.of(site.judge(sent))

@@ -84,4 +84,10 @@ def _checked(form: Any) -> Draft:
     ):
         raise FixInput("concepts: expected a list of names")
     checked["concepts"] = concepts
+    cells = form.get("more") or {}
+    if not isinstance(cells, dict) or not all(
+        isinstance(cell, str) for cell in cells.values()
+    ):
+        raise FixInput("more: expected cells")
+    checked["more"] = cells
     return checked

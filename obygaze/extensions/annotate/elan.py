@@ -184,7 +184,7 @@ class ElanDocument:
     ) -> None:
         self.path = path
         self.mapping = mapping or TierMapping()
-        self.root = _root_of(data, path)
+        self.root = xml_root(data, path, ("ANNOTATION_DOCUMENT",))
         media = self.root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
         origin = "0" if media is None else media.get("TIME_ORIGIN", "")
         self.origin_ms = int(origin) if _MS.fullmatch(origin) else None
@@ -377,13 +377,13 @@ class _MarkFinder:
         return mark if is_inside else None
 
 
-def _root_of(data: bytes, path: Path) -> Element:
-    """Return the root of an ELAN file."""
+def xml_root(data: bytes, path: Path, tags: Sequence[str]) -> Element:
+    """Return the root of a file of ELAN, whose tag is one of those given."""
     parser = ElementTree.XMLParser(target=_SafeBuilder())
     try:
         root: Element = ElementTree.fromstring(data, parser=parser)
-        if root.tag != "ANNOTATION_DOCUMENT":
-            raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {root.tag}")
+        if root.tag not in tags:
+            raise ValueError(f"expected an {' or '.join(tags)}, got {root.tag}")
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         problem = f"not a file of ELAN: {error}"
         raise FixInput(problem, where=str(path), hint="save it again in ELAN") from None

@@ -17,10 +17,12 @@ from typing import Any
 
 from obygaze.extensions.annotate.film_segments import plain
 from obygaze.extensions.annotate.projection import (
+    MORE_COLUMNS,
     SEGMENT_COLUMNS,
     Segment,
     segment_of,
 )
+from obygaze.extensions.annotate.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
     csv_bytes,
@@ -37,14 +39,8 @@ from obygaze_features.manifest.tables import open_file, read_table
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
 ID = re.compile(r"[0-9a-f-]{8,40}")
-# `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
-# UTC; `version` counts the changes of a mark from 1.
-# `framerate` and the times make the table one that other programs can place on other clips.
-MORE_COLUMNS = (
-    *("framerate", "start_s", "end_s"),
-    *("comment", "arm", "when", "mark", "version"),
-)
 MAX_COMMENT = 2000
+NO_VOCABULARY = Vocabulary()
 
 Mark = dict[str, Any]
 
@@ -239,8 +235,13 @@ class MarkTable:
         (saved,) = self.save_all([MarkChange(wanted, rate, span_s)])
         return saved
 
-    def save_all(self, changes: Sequence[MarkChange]) -> list[Mark]:
+    def save_all(
+        self, changes: Sequence[MarkChange], vocabulary: Vocabulary = NO_VOCABULARY
+    ) -> list[Mark]:
         """Make all changes in one step, and return the new states of their marks.
+
+        A mark has the concepts of the manifest and of the vocabulary. The tiers of the vocabulary
+        are columns of the table.
 
         Raises:
             Outdated: A mark was changed by now; then nothing is saved.
@@ -258,8 +259,10 @@ class MarkTable:
                 before = marks.pop(mark_id, None)
                 _require_newest(change.wanted, before)
                 other_cells = before["more"] if before else no_cells
-                changed_mark["more"] = {**other_cells, **change.more}
-                new_columns |= change.more.keys() - set(state.columns)
+                self._check_concepts(changed_mark, before, vocabulary)
+                tiers = _checked_tiers(change.wanted, other_cells, vocabulary)
+                changed_mark["more"] = {**other_cells, **tiers, **change.more}
+                new_columns |= changed_mark["more"].keys() - set(state.columns)
                 changed_mark |= _with_state(changed_mark)
                 after = None if change.deleted else changed_mark
                 if after:
@@ -342,6 +345,22 @@ class MarkTable:
             rows.append([bad_row.cells.get(name, "") for name in columns])
         write_atomic(self.path, csv_bytes(columns, rows))
 
+    def _check_concepts(
+        self, mark: Mark, before: Mark | None, vocabulary: Vocabulary
+    ) -> None:
+        """Put the concepts of a mark in order, with those above them; an error for unknown ones.
+
+        What a mark had before it keeps, though the vocabulary does not have it any more.
+        """
+        marked = vocabulary.with_concepts_above(mark["concepts"])
+        known = dict.fromkeys([*self.concepts, *vocabulary.concepts])
+        had = before["concepts"] if before else []
+        if not all(name in known or name in had for name in marked):
+            raise FixInput("unknown concept")
+        mark["concepts"] = [
+            name for name in dict.fromkeys([*known, *had]) if name in marked
+        ]
+
     def _checked(self, change: MarkChange) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
         wanted = change.wanted
@@ -363,7 +382,7 @@ class MarkTable:
             raise FixInput("expected the first and the last frame, from 0")
         if not isinstance(concepts, list):
             raise FixInput("concepts: expected a list of names")
-        if not all(name in self.concepts for name in concepts):
+        if not all(isinstance(name, str) and "|" not in name for name in concepts):
             raise FixInput("unknown concept")
         if len(comment) > MAX_COMMENT:
             raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
@@ -375,7 +394,7 @@ class MarkTable:
             "start_frame": start,
             "end_frame": end,
             "level": level,
-            "concepts": [name for name in self.concepts if name in concepts],
+            "concepts": concepts,
             "comment": plain(comment),
             "framerate": framerate,
             "start_s": start_s,
@@ -385,6 +404,20 @@ class MarkTable:
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
+
+
+def _checked_tiers(
+    wanted: Mapping[str, Any], before: Mapping[str, str], vocabulary: Vocabulary
+) -> dict[str, str]:
+    """Return the values of tiers that were asked for; an error where one is not known."""
+    tiers = wanted.get("tiers") or {}
+    if not isinstance(tiers, dict):
+        raise FixInput("tiers: expected their values")
+    for tier, value in tiers.items():
+        known = ("", before.get(tier), *vocabulary.tiers.get(tier, ()))
+        if tier not in vocabulary.tiers or value not in known:
+            raise FixInput(f"the vocabulary has no value {value!r} of {tier!r}")
+    return tiers
 
 
 def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
@@ -417,7 +450,9 @@ def _columns_of(marks: Mapping[str, Mark]) -> tuple[str, ...]:
 def _with_state(mark: Mark) -> Mark:
     """Return a mark with a hash of all its values, by which a change of any of them is seen."""
     values = {name: value for name, value in mark.items() if name != "state"}
-    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    # A new column, in which nothing is written yet, is no change of the mark.
+    filled = {name: cell for name, cell in mark["more"].items() if cell}
+    text = json.dumps({**values, "more": filled}, sort_keys=True, ensure_ascii=False)
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
 
 

@@ -46,6 +46,13 @@ SEGMENT_COLUMNS = (
     "level",
     "concepts",
 )
+# `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
+# UTC; `version` counts the changes of a mark from 1.
+# `framerate` and the times make the table one that other programs can place on other clips.
+MORE_COLUMNS = (
+    *("framerate", "start_s", "end_s"),
+    *("comment", "arm", "when", "mark", "version"),
+)
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 CLIP_NAMES = ("clip_id", "movie_id")

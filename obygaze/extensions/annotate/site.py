@@ -51,6 +51,11 @@ from obygaze.extensions.annotate.projection import (
     watched_path,
 )
 from obygaze.extensions.annotate.queue import ASSISTED, QueuedClip
+from obygaze.extensions.annotate.vocabulary import (
+    Vocabulary,
+    VocabularyFile,
+    paper_vocabulary,
+)
 from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
@@ -129,7 +134,7 @@ class Site:
             "title": self.manifest.name,
             "dataset": header.dataset,
             "levels": levels,
-            "concepts": {name: concept_meaning(name) for name in header.concepts},
+            **self._vocabulary_facts(),
             "films": [
                 {"id": film, "title": self._title(film), "year": self._year(film)}
                 for film in self.films
@@ -216,7 +221,8 @@ class Site:
 
     def save_mark(self, sent: Mapping[str, Any]) -> Document:
         """Add, change or delete a mark of the annotator, as `MarkTable.save_all` does."""
-        (saved,) = self._own_marks().save_all([self._mark_change(sent)])
+        changes = [self._mark_change(sent)]
+        (saved,) = self._own_marks().save_all(changes, self.vocabulary.read()[0])
         return saved
 
     def save_marks(self, sent: Mapping[str, Any]) -> list[Document]:
@@ -227,7 +233,8 @@ class Site:
             raise FixInput(f"changes: expected a list of 1 to {MAX_CHANGES} marks")
         if not all(isinstance(change, dict) for change in changes):
             raise FixInput("changes: expected marks")
-        return marks.save_all([self._mark_change(change) for change in changes])
+        checked = [self._mark_change(change) for change in changes]
+        return marks.save_all(checked, self.vocabulary.read()[0])
 
     def _mark_change(self, sent: Mapping[str, Any]) -> MarkChange:
         """Return a change that the page sent, with the rate and the times of its mark."""
@@ -325,7 +332,7 @@ class Site:
         }
         table = replace(self._own_marks(), arm=clip.arm)
         change = MarkChange(wanted, rate, (facts["start"], facts["end"]), more)
-        table.save_all([change])
+        table.save_all([change], self.vocabulary.read()[0])
         if self.watched is not None:
             stretch = (span.start_frame, span.end_frame)
             self.watched.add(clip.movie_id, [stretch], rate)
@@ -386,6 +393,50 @@ class Site:
         if self.marks is None:
             return None
         return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
+
+    @cached_property
+    def vocabulary(self) -> VocabularyFile:
+        """The concepts and tiers that the annotators of this manifest added."""
+        folder = self.workspace.folder("segments")
+        return VocabularyFile(folder / f"{self.manifest.name}.vocabulary.toml")
+
+    def save_vocabulary(self, sent: Mapping[str, Any]) -> Document:
+        """Write the vocabulary, and return the parts of the overview that it changes."""
+        self._own_marks()
+        try:
+            self.vocabulary.save(sent.get("vocabulary"), sent.get("state"))
+        except ObygazeError as error:
+            raise FixInput(_all_of(error), hint=error.hint) from None
+        return self._vocabulary_facts()
+
+    def _vocabulary_facts(self) -> Document:
+        """Return the vocabulary, and the concepts and tiers that marks may have."""
+        problem = ""
+        try:
+            vocabulary, state = self.vocabulary.read()
+        except ObygazeError as error:
+            vocabulary = Vocabulary()
+            state = ""
+            problem = _all_of(error)
+        known = {name: concept_meaning(name) for name in self.manifest.header.concepts}
+        defined = {name: text for name, text in vocabulary.concepts.items() if text}
+        names = [*vocabulary.concepts, *known]
+        return {
+            "concepts": {name: (known | defined).get(name, "") for name in names},
+            "tiers": vocabulary.tiers,
+            "vocabulary": {
+                **vocabulary.to_json(),
+                "state": state,
+                "problem": problem,
+                "path": str(self.vocabulary.path) if self.marks else "",
+            },
+        }
+
+    def paper_terms(self) -> list[Document]:
+        """Return the terms of the papers for the concepts of this manifest."""
+        vocabulary = paper_vocabulary(self.manifest.header.concepts)
+        terms: list[Document] = vocabulary.to_json()["terms"]
+        return terms
 
     @cached_property
     def drafts(self) -> DraftTable | None:

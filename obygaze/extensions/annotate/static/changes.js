@@ -11,6 +11,7 @@ let nDone = 0; // the changes after these were undone
 const APPLY = {
   marks: ({ pairs }, from, to) => putMarks(pairs.map((pair) => ({ from: pair[from], to: pair[to] }))),
   form: (change, from, to) => showFormState(change[to]),
+  vocabulary: (change, from, to) => putVocabulary(change[to], change[from]),
   watched: ({ film: id, stretches }, from, to) => postWatched(id, stretches, to === "before"),
 };
 
@@ -24,7 +25,7 @@ function inTurn(task) {
 
 function record(change) {
   changes.length = nDone;
-  changes.push({ film: film.id, ...change });
+  changes.push({ film: film?.id, ...change });
   if (changes.length > MOST_CHANGES) changes.shift();
   nDone = changes.length;
   keepChanges();
@@ -60,7 +61,12 @@ const redo = () => inTurn(async () => {
 });
 
 // Show the film of a change: what is undone should be seen.
-async function goTo({ film: id, pairs }) {
+async function goTo({ kind, film: id, pairs }) {
+  if (kind === "vocabulary") {
+    if (!$("vocabulary").hidden) return;
+    history.pushState(null, "", address({ vocabulary: "" }));
+    return route();
+  }
   if (id !== film?.id || $("film").hidden) {
     history.pushState(null, "", address({ film: id }));
     await route();
@@ -93,8 +99,12 @@ function readChanges() {
 
 function showUndo() {
   const [last, next] = [changes[nDone - 1], changes[nDone]];
-  $("undo").disabled = !last;
-  $("redo").disabled = !next;
-  $("undo").textContent = last ? t`Undo: ${last.text}` : t`Undo`;
-  $("redo").textContent = next ? t`Redo: ${next.text}` : t`Redo`;
+  for (const name of ["undo", "vocabulary-undo"]) {
+    $(name).disabled = !last;
+    $(name).textContent = last ? t`Undo: ${last.text}` : t`Undo`;
+  }
+  for (const name of ["redo", "vocabulary-redo"]) {
+    $(name).disabled = !next;
+    $(name).textContent = next ? t`Redo: ${next.text}` : t`Redo`;
+  }
 }

@@ -69,7 +69,8 @@ let asksForConcept = false; // the next key chooses one
 
 function askForConcept() {
   asksForConcept = true;
-  const names = Object.keys(page.concepts).map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`);
+  takeMarkHere();
+  const names = conceptNames(mark).map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`);
   tell(t`Concept: ${names.join(", ")}`);
 }
 

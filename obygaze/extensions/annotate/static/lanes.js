@@ -1,7 +1,7 @@
 // The film page: the lanes of a film.
 "use strict";
 
-const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, numbers: 40 };
+const HEIGHTS = { tier: 16, shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, numbers: 40 };
 let COLORS = {}; // of other lanes, from view.css
 let isPrinting = false;
 const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
@@ -33,6 +33,7 @@ function makeLanes() {
   add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`shots`);
   if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`you watched`);
   add("level", "your marks", marks.map(framed), t`${page.annotator} (you)`);
+  for (const tier of Object.keys(page.tiers)) add("tier", `tier ${tier}`, marks.filter((one) => one.more?.[tier]).map((one) => ({ ...framed(one), text: one.more[tier] })), tier);
   for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
   add("level", "clips", groups.get("") ?? [], page.blind ? t`clips` : t`clips: annotated level`);
   add("found", "found", inARow(clips), t`found by the model`);
@@ -141,7 +142,7 @@ function draw() {
       const left = Math.max(x(lane.bars[i].start), -2), right = Math.min(x(lane.bars[i].end), width + 2);
       if (right < last + 0.5 && right - left < 1) continue; // within the pixel of the bar before
       last = right;
-      const drawBar = { score: drawScore, level: drawLevel, subtitles: drawSubtitle }[lane.kind] ?? drawPlain;
+      const drawBar = { score: drawScore, level: drawLevel, subtitles: drawSubtitle, tier: drawTier }[lane.kind] ?? drawPlain;
       drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5), i);
     }
   }
@@ -211,6 +212,19 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readColors
 addEventListener("beforeprint", () => setPrinting(true));
 addEventListener("afterprint", () => setPrinting(false));
 
+function drawTier(g, lane, bar, left, width) {
+  g.fillStyle = PALE;
+  g.fillRect(left, lane.y, width, lane.height);
+  if (width < 26) return;
+  g.save();
+  g.beginPath();
+  g.rect(left, lane.y, width - 2, lane.height);
+  g.clip();
+  g.fillStyle = INK;
+  g.fillText(bar.text, left + 4, lane.y + lane.height / 2 + 4);
+  g.restore();
+}
+
 function drawLevel(g, lane, bar, left, width) {
   const isChosen = bar.mark && bar.mark === mark.mark;
   g.fillStyle = page.levels[bar.level]?.color ?? COLORS.noLevel;
@@ -252,6 +266,7 @@ function describe(lane, bar) {
   const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`];
   const texts = {
     watched: () => t`you watched this`,
+    tier: () => `${lane.label}: ${bar.text}`,
     shots: () => t`shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
     found: () => t`found by the model: ${bar.n === 1 ? t`1 clip` : t`${bar.n} clips in a row`}`,
     score: () => scoreText(bar),

@@ -14,7 +14,8 @@ const newMark = () => fillForm({ mark: newId(), version: 0, level: "", concepts:
 
 const conceptsOf = (one) => [...one.concepts].sort().join("|");
 const isSameMark = (one, other) => conceptsOf(one) === conceptsOf(other)
-  && ["start_frame", "end_frame", "level", "comment"].every((key) => one[key] === other[key]);
+  && ["start_frame", "end_frame", "level", "comment"].every((key) => one[key] === other[key])
+  && JSON.stringify(tiersOf(one)) === JSON.stringify(tiersOf(other));
 const savedMark = (id) => film.marks.find((one) => one.mark === id);
 
 // ---- the form -----------------------------------------------------------------------------------
@@ -23,7 +24,7 @@ function edit(bar) {
   if (bar.mark && !form.hidden && !isUnsaved) fillForm(savedMark(bar.mark) ?? bar);
 }
 
-const choice = (type, name, value, text, title, checked, key) => el("label", { title },
+const choice = (type, name, value, text, title, checked, key, depth = 0) => el("label", { title, className: depth ? "below" : "" },
   el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`, key && el("kbd", { ariaHidden: "true" }, key));
 
 function fillForm(wanted) {
@@ -32,8 +33,10 @@ function fillForm(wanted) {
   isUnsaved = false;
   fill($("mark-levels"), el("legend", {}, t`Level`), ...Object.keys(page.levels).map((level, number) =>
     choice("radio", "level", level, levelText(level), "", level === mark.level, LEVEL_KEYS[number])));
-  fill($("mark-concepts"), el("legend", {}, t`Concepts`), ...Object.entries(page.concepts).map(([name, meaning], number) =>
-    choice("checkbox", "concept", name, name, meaning, mark.concepts.includes(name), CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`)));
+  fill($("mark-concepts"), el("legend", {}, t`Concepts`), ...conceptNames(mark).map((name, number) =>
+    choice("checkbox", "concept", name, name, page.concepts[name] ?? t`not in the vocabulary`, mark.concepts.includes(name),
+      CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`, depthOf(name))));
+  showTiers(mark);
   form.elements.comment.value = mark.comment;
   $("mark-title").textContent = mark.version ? t`Change your mark` : t`Mark a segment`;
   $("mark-file").textContent = page.marks;
@@ -47,7 +50,8 @@ function formState() {
   const checked = [...form.querySelectorAll("[name=concept]:checked")].map((box) => box.value);
   const { level, comment } = form.elements;
   const { newer, ...values } = mark;
-  return { ...values, level: level?.value ?? "", comment: comment.value, concepts: checked, isUnsaved };
+  const more = { ...values.more, ...tiersInForm() };
+  return { ...values, level: level?.value ?? "", comment: comment.value, concepts: checked, more, isUnsaved };
 }
 
 function showFormState({ isUnsaved: wasUnsaved, ...state }) {
@@ -133,9 +137,9 @@ function chooseLevel(number) {
 }
 
 function switchConcept(number) {
-  const name = Object.keys(page.concepts)[number];
-  if (!name) return tell(t`No concept has this key.`);
   takeMarkHere();
+  const name = conceptNames(mark)[number];
+  if (!name) return tell(t`No concept has this key.`);
   const box = form.querySelectorAll("[name=concept]")[number];
   box.checked = !box.checked;
   formChanged(t`concept ${name}`);
@@ -151,7 +155,7 @@ const saveMark = (wanted = {}) => inTurn(() => saveForm(wanted));
 
 async function saveForm(wanted) {
   const state = formState();
-  Object.assign(mark, { level: state.level, comment: state.comment, concepts: state.concepts });
+  Object.assign(mark, { level: state.level, comment: state.comment, concepts: state.concepts, more: state.more });
   const needed = { start_frame: t`its start`, end_frame: t`its end`, level: t`its level` };
   const missing = Object.keys(needed).filter((key) => (mark[key] ?? "") === "").map((key) => needed[key]);
   if (missing.length) return markStatus(t`Not saved: choose ${missing.join(t` and `)}.`);
@@ -160,7 +164,7 @@ async function saveForm(wanted) {
   isUnsaved = true;
   const edits = nEdits, saved = mark, before = mark.newer === undefined ? savedMark(mark.mark) : mark.newer;
   try {
-    const answer = await post("mark", { ...mark, newer: undefined, ...wanted });
+    const answer = await post("mark", { ...mark, newer: undefined, tiers: tiersOf(mark), ...wanted });
     const reply = await answer.json();
     if (answer.status === 409) return await refuse(reply.newer);
     if (!answer.ok) throw new Error(answer.status === 507 ? t`the disk is full` : reply.error);
@@ -202,7 +206,7 @@ async function putMarks(pairs) {
     const now = savedMark((from ?? to).mark);
     const isKnown = now && from ? isSameMark(now, from) : !now && !from;
     if (!isKnown) throw new Error(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
-    return { ...(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
+    return { ...(to ?? from), tiers: tiersOf(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
   });
   const answer = await post("marks", { changes: wanted });
   const reply = await answer.json();
@@ -297,7 +301,7 @@ form.addEventListener("input", () => {
   nEdits += 1;
   keepDraft();
 });
-form.addEventListener("change", ({ target }) => noteForm(target.name === "comment" ? t`a comment` : `${target.name} ${target.value}`));
+form.addEventListener("change", ({ target }) => noteForm(target.name === "comment" ? t`a comment` : `${target.dataset.tier ?? target.name} ${target.value}`));
 $("mark-new").onclick = discardMark;
 $("mark-delete").onclick = () => press("Delete");
 $("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0, state: mark.newer?.state });

@@ -6,14 +6,14 @@ async function route() {
   const isQueue = asked.has("queue");
   judgeForm.hidden = !isQueue;
   if (isQueue) for (const [key, value] of Object.entries(await placeInQueue())) asked.set(key, value);
-  const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
+  const name = ["film", "clip", "vocabulary"].find((one) => asked.has(one)) ?? "clips";
   const isLeft = film && name === "film" && asked.get("film") !== film.id;
   if (isLeft && isUnsaved && !isDraftKept) {
     const isKept = await sendDraft().then(() => true, () => false);
     if (!isKept && !confirm(t`Your mark is not saved, and no draft of it is kept. Leave it?`)) return history.back();
   }
   if (name !== "film") video.pause();
-  for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
+  for (const id of ["clips", "film", "clip", "vocabulary"]) $(id).hidden = id !== name;
   $("film-choice").value = asked.get("film") ?? "";
   if (name === "clips" && filtersFrom(asked)) await chooseClips();
   if (name === "clips") showTables();
@@ -23,6 +23,7 @@ async function route() {
     const span = film.spans[asked.get("clip")];
     if (span) seek(span[0] + EPS);
   } else if (name === "clip") await openClip(asked.get("clip"));
+  else if (name === "vocabulary") showVocabulary();
   document.title = `${$(`${name}-title`).textContent} - obygaze`;
   $("main").focus({ preventScroll: true });
   if (name !== "film") scrollTo(0, 0);
@@ -93,6 +94,7 @@ guarded(async () => {
   page = await load("overview");
   $("to-queue").hidden = !page.queue;
   if (page.queue && !location.hash) history.replaceState(null, "", address({ queue: "" }));
+  $("to-vocabulary").hidden = !page.annotator;
   readChanges();
   await chooseModel(page.run?.named ?? null);
   await readPage();

@@ -26,10 +26,10 @@ from support.film_pages import film_clips, mark, served, site, table
 from support.videos import write_video
 
 from obygaze.extensions.annotate.app import server_of
-from obygaze.extensions.annotate.marks import MORE_COLUMNS
-from obygaze.extensions.annotate.projection import SEGMENT_COLUMNS
+from obygaze.extensions.annotate.projection import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze.extensions.annotate.server import PageServer
 from obygaze.extensions.annotate.site import Site
+from obygaze.extensions.annotate.vocabulary import read_vocabulary
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.manifest.model import Clip
 
@@ -587,3 +587,65 @@ def test_20000_marks_are_loaded_drawn_and_saved(browser: Any, tmp_path: Path) ->
     saves, drawing = took
     print(f"a save {sorted(saves)[5]:.0f} ms in the page, a drawing {drawing:.1f} ms")
     assert len(saved_values(tmp_path, page)) == n + 11
+
+
+def test_a_vocabulary_is_edited_used_and_taken_back(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = lake(tmp_path)
+    path = tmp_path / "segments" / "films.vocabulary.toml"
+
+    def add(name: str, kind: str, broader: str) -> None:
+        browser.find_element("id", "add-term").send_keys("\ue007")
+        row = browser.find_elements("css selector", "#terms tr")[-1]
+        assert browser.switch_to.active_element.get_attribute("name") == "name"
+        browser.switch_to.active_element.send_keys(name)
+        row.find_element("name", "kind").send_keys(kind)
+        row.find_element("name", "broader").send_keys(broader)
+
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#vocabulary=", "Vocabulary")
+        add("Glance", "concept", "Look")
+        save = "#vocabulary-form button:not([type=button])"
+        browser.find_element("css selector", save).send_keys("\ue007")
+        # Look is a concept of the manifest, and no term of this vocabulary yet.
+        wait(lambda: "'Look' is no group" in text(browser, "#vocabulary-status"))
+        assert not path.exists()
+        browser.find_element("id", "add-paper").send_keys("\ue007")
+        wait(lambda: "terms are added" in text(browser, "#vocabulary-status"))
+        add("Camera", "tier", "")
+        add("pan", "value", "Camera")
+        browser.find_element("css selector", save).send_keys("\ue007")
+        wait(lambda: text(browser, "#vocabulary-status").startswith("Saved"))
+        vocabulary = read_vocabulary(path)
+        assert vocabulary.with_concepts_above(["Glance"]) == ["Glance", "Look"]
+        assert vocabulary.tiers == {"Camera": ("pan",)}
+        browser.execute_script("location.hash = '#film=lake'")
+        wait(lambda: times_are_known(browser, "lake"))
+        script = (
+            "setFrame('start_frame', 10); setFrame('end_frame', 19);"
+            "form.querySelector('[name=level][value=S]').click();"
+            "form.querySelector('[value=Glance]').click();"
+            "form.querySelector('[name=tier]').value = 'pan'; await saveMark();"
+        )
+        assert act(browser, script) is None
+        (saved,) = table(tmp_path, page.manifest, "eva").read().marks.values()
+        assert saved["concepts"] == ["Look", "Glance"]
+        assert saved["more"] == {"Camera": "pan"}
+        browser.execute_script(
+            "$('concept-source').value = 'your marks'; $('concept-source').onchange()"
+        )
+        lanes = browser.execute_script("return film.lanes.map((lane) => lane.label)")
+        assert {"Camera", "Glance", "Look"} <= set(lanes)
+        # Undone: first the mark, then the vocabulary, on its page.
+        keys_to_body(browser, "u")
+        wait(lambda: saved_values(tmp_path, page) == [])
+        keys_to_body(browser, "u")
+        wait(lambda: read_vocabulary(path).terms == ())
+        assert browser.find_element("id", "vocabulary").is_displayed()
+        browser.find_element("id", "vocabulary-redo").click()
+        wait(lambda: read_vocabulary(path) == vocabulary)
+        browser.find_element("id", "vocabulary-redo").click()
+        wait(lambda: saved_values(tmp_path, page) != [])
+        (again,) = table(tmp_path, page.manifest, "eva").read().marks.values()
+        assert again["more"] == {"Camera": "pan"}
