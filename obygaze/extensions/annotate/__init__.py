@@ -38,7 +38,7 @@ COMMANDS = {
     ),
     "manifest vocabulary": (
         f"{_HERE}.vocabulary:convert_vocabulary",
-        "Read and write concepts and tiers of your own.",
+        "Read a vocabulary of concepts and tiers, and write it for another program.",
     ),
     "view": (
         f"{_HERE}.view:view",
