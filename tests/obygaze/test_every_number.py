@@ -65,7 +65,6 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest export": ["vtt", "made-up", "--fps", "25", "-o", "exported", "--force"],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
     "store verify": ["sig"],
-    "view": ["made-up", "--export", "page"],
     "search": ["sig", "--like", "tt0000001-001"],
     "extract plan": ["clips", "-b", "descriptors", "--probe", "0"],
     "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
