@@ -132,7 +132,13 @@ def split_plan(
             rows = [plan.rows[row] for row in retried]
             works.append(_work(plan, target, store, rows, words, adds_clips=False))
         if not comparison.new and not retried:
-            (others if comparison.is_same_order else grown).append(target)
+            is_as_planned = comparison.is_same_order and not any(
+                spec.derived_from for spec in store.plan.arrays
+            )
+            if is_as_planned:
+                others.append(target)
+            else:
+                grown.append(replace(target, arrays=_extracted_arrays(target, store)))
     return SplitPlan(replace(plan, targets=tuple(others)), tuple(works), tuple(grown))
 
 
@@ -235,11 +241,11 @@ def _work(
         )
     draft = Path(target.store) / (DRAFT_OF_CLIPS if adds_clips else DRAFT_OF_ROWS)
     _check_draft(draft, [row.clip_id for row in rows])
-    arrays = target.arrays or store.feature_arrays
+    arrays = _extracted_arrays(target, store)
     of_draft = replace(
         target,
         store=draft.as_posix(),
-        arrays=tuple(arrays),
+        arrays=arrays,
         block_rows=store.plan.block_rows,
         compressor=compressor,
     )
@@ -250,6 +256,17 @@ def _work(
         adds_clips=adds_clips,
         manifest=(plan.manifest, plan.clips_sha256),
         seal_sha256=store.seal_sha256,
+    )
+
+
+def _extracted_arrays(target: Target, store: Store) -> tuple[str, ...]:
+    """Return the arrays to extract: those that were asked for, else those of the store."""
+    if target.arrays:
+        return target.arrays
+    return tuple(
+        spec.name
+        for spec in store.plan.arrays
+        if spec.is_feature_array and not spec.derived_from
     )
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.create import create_store as create_store
     from obygaze_features.store.write.edit import merge as merge
     from obygaze_features.store.write.edit import subset as subset
+    from obygaze_features.store.write.levels import derive as derive
     from obygaze_features.store.write.licence import state_licence as state_licence
     from obygaze_features.store.write.licence import store_licence as store_licence
     from obygaze_features.store.write.purge import purge as purge
@@ -85,6 +86,7 @@ else:
         "obygaze_features.store.remote.send": ("pack", "push"),
         "obygaze_features.store.write.create": ("create_store",),
         "obygaze_features.store.write.edit": ("merge", "subset"),
+        "obygaze_features.store.write.levels": ("derive",),
         "obygaze_features.store.write.licence": ("state_licence", "store_licence"),
         "obygaze_features.store.write.purge": ("purge",),
         "obygaze_features.store.write.version": ("NewVersion",),

@@ -30,6 +30,10 @@ COMMANDS = {
         f"{_HERE}.write.withdraw:withdraw",
         "Withdraw clips or films from a store, as a new version of it.",
     ),
+    "derive": (
+        f"{_HERE}.write.levels:derive",
+        "Add the mean or the maximum of an array to a store, as a new version of it.",
+    ),
     "purge": (
         f"{_HERE}.write.purge:purge",
         "Make a store in which the features of withdrawn clips are nowhere.",

@@ -49,6 +49,9 @@ class ArraySpec:
     tail_shape: tuple[int, ...]
     dims: tuple[str, ...] = ()
     dtype: str = "float32"
+    # Of an array that was made of another one: its name, and what was made of its vectors.
+    derived_from: str = ""
+    derived_by: str = ""
 
     def __post_init__(self) -> None:
         if any(int(size) != size for size in self.tail_shape):
@@ -112,11 +115,16 @@ class ArraySpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the array as in store.json."""
-        return {
-            **vars(self),
+        document = {
+            "name": self.name,
             "tail_shape": list(self.tail_shape),
             "dims": list(self.dims),
+            "dtype": self.dtype,
         }
+        if self.derived_from:
+            document["derived_from"] = self.derived_from
+            document["derived_by"] = self.derived_by
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -127,7 +135,14 @@ class ArraySpec:
             raise ValueError(
                 f"dtype must be one of {', '.join(DTYPES)}, got {str(dtype)[:100]}"
             )
-        return cls(str(value["name"]), tuple(value["tail_shape"]), dims, dtype)
+        return cls(
+            str(value["name"]),
+            tuple(value["tail_shape"]),
+            dims,
+            dtype,
+            derived_from=str(value.get("derived_from", "")),
+            derived_by=str(value.get("derived_by", "")),
+        )
 
 
 def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:

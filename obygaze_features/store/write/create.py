@@ -75,7 +75,7 @@ def create_store(
     """
     path = Path(path)
     _check_ids(clip_ids, movie_ids)
-    _check_arrays(arrays)
+    check_arrays(arrays)
     if compressor not in (None, *COMPRESSORS):
         raise FixInput(
             f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS)
@@ -236,7 +236,8 @@ def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
             raise FixInput(f"{name!r} cannot be an id: ids are printable and not empty")
 
 
-def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
+def check_arrays(arrays: Sequence[ArraySpec]) -> None:
+    """Raise an error for arrays that cannot be in one store."""
     if not any(spec.is_feature_array for spec in arrays):
         raise FixInput("a store needs at least one array of features")
     if len(arrays) > MAX_ARRAYS:
@@ -277,25 +278,39 @@ def _zarr_files(
     )
     for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
         add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)
-    codecs = [COMPRESSORS[plan.compressor]] if plan.compressor else []
     for spec in plan.arrays:
-        inner, shard = _chunks(spec, plan.block_rows)
-        shard_shape = None
-        if shard is not None:
-            shard_shape = (shard, *spec.tail_shape)
-        fill_value = np.nan if spec.is_float else 0
-        group.create_array(
-            spec.name,
-            shape=(plan.n_clips, *spec.tail_shape),
-            chunks=(inner, *spec.tail_shape),
-            shards=shard_shape,
-            dtype=spec.dtype,
-            compressors=[*codecs, Crc32cCodec()],
-            fill_value=fill_value,
-            chunk_key_encoding=CHUNK_KEYS,
-            dimension_names=[ROW_DIM, *spec.dims],
-        )
+        _create_array(group, plan, spec)
     return {key: memory[key].to_bytes() for key in sorted(memory)}
+
+
+def array_file(plan: Plan, spec: ArraySpec) -> bytes:
+    """Return the zarr.json of an array of a store."""
+    memory: dict[str, Any] = {}
+    group = zarr.create_group(MemoryStore(memory), zarr_format=3)
+    _create_array(group, plan, spec)
+    data: bytes = memory[f"{spec.name}/zarr.json"].to_bytes()
+    return data
+
+
+def _create_array(group: zarr.Group, plan: Plan, spec: ArraySpec) -> None:
+    """Make an empty array in a group, with the chunks and codecs of a store."""
+    codecs = [COMPRESSORS[plan.compressor]] if plan.compressor else []
+    inner, shard = _chunks(spec, plan.block_rows)
+    shard_shape = None
+    if shard is not None:
+        shard_shape = (shard, *spec.tail_shape)
+    fill_value = np.nan if spec.is_float else 0
+    group.create_array(
+        spec.name,
+        shape=(plan.n_clips, *spec.tail_shape),
+        chunks=(inner, *spec.tail_shape),
+        shards=shard_shape,
+        dtype=spec.dtype,
+        compressors=[*codecs, Crc32cCodec()],
+        fill_value=fill_value,
+        chunk_key_encoding=CHUNK_KEYS,
+        dimension_names=[ROW_DIM, *spec.dims],
+    )
 
 
 def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:

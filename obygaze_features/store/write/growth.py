@@ -23,6 +23,7 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.create import clips_csv, id_files
+from obygaze_features.store.write.levels import values_of_rows
 from obygaze_features.store.write.version import (
     NewVersion,
     VersionDraft,
@@ -142,7 +143,9 @@ def _require_same_kind_of_rows(store: Store, other: Store) -> None:
         message="rows of another recipe are not added",
         sides=("in the store", "in the new rows"),
     )
-    if other.plan.arrays != store.plan.arrays:
+    needed = [spec for spec in store.plan.arrays if not spec.derived_from]
+    given = [spec for spec in other.plan.arrays if not spec.derived_from]
+    if given != needed:
         ours = ", ".join(spec.name for spec in store.plan.arrays)
         theirs = ", ".join(spec.name for spec in other.plan.arrays)
         raise Mismatch(
@@ -195,6 +198,8 @@ def _is_same_row(store: Store, row: int, other: Store, other_row: int) -> bool:
     if store.commits.source(row) != other.commits.source(other_row):
         return False
     for spec in store.plan.arrays:
+        if spec.derived_from:
+            continue
         values = store.arrays.read(spec, np.array([row]))
         other_values = other.arrays.read(spec, np.array([other_row]))
         if values.tobytes() != other_values.tobytes():
@@ -264,7 +269,7 @@ def _write_rows(draft: VersionDraft, addition: _Addition, progress: Progress) ->
             values = np.empty((len(rows), *spec.tail_shape), dtype=spec.dtype)
             values[: len(old)] = draft.base.arrays.read(spec, np.array(old, np.int64))
             indices = np.array(taken, dtype=np.int64) - rows.start
-            values[indices] = source.arrays.read(spec, other_rows)
+            values[indices] = values_of_rows(source, spec, other_rows)
             arrays[spec.name] = values
         statuses = [draft.status_of_row.get(row, OK) for row in rows]
         for row in taken:

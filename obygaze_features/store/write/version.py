@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name
 from obygaze_features.core.workspace import Workspace, is_url, split_version
@@ -24,7 +27,12 @@ from obygaze_features.store.format.records import (
     VersionEntry,
     runs_of_rows,
 )
-from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
+from obygaze_features.store.format.schema import (
+    ArraySpec,
+    FileMark,
+    RowSource,
+    RowStatus,
+)
 from obygaze_features.store.read.commits import made_by_of
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS
@@ -144,6 +152,14 @@ class VersionDraft:
             self.status_of_row.pop(row, None)
             if status != RowStatus():
                 self.status_of_row[row] = status
+
+    def put_array(self, spec: ArraySpec, block: int, values: npt.NDArray[Any]) -> None:
+        """Write the file of a block of one array, which is new in this version."""
+        layout = Store(self.base.files, self.plan).arrays.layout(spec.name)
+        fill_value = np.nan if spec.is_float else 0
+        pieces, crc32c = layout.encode(values, fill_value)
+        self.put(self.plan.block_key(spec.name, block), pieces)
+        self.crc32c[spec.name].append(crc32c)
 
     def replace_plan(self, plan: Plan) -> None:
         """Write another store.json: of more rows, or more arrays."""

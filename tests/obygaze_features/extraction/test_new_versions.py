@@ -190,3 +190,21 @@ def test_rows_of_another_state_of_the_manifest_are_not_mixed(films, tmp_path):
     keep_some(films, tmp_path, [0, 1, 2, 3])
     assert "2 clips of 1 film added" in run(tmp_path).ok().stdout
     assert len(open_store(path)) == 4
+
+
+def test_a_store_with_a_derived_array_is_extracted_into_as_before(films, tmp_path):
+    from obygaze_features.store import derive
+
+    keep_some(films, tmp_path, [0, 1, 2])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    several = [s.name for s in open_store(path).plan.arrays if len(s.tail_shape) > 1]
+    derive(path, array=several[0])
+    assert "films.descriptors@" not in run(tmp_path).ok().stdout
+    keep_some(films, tmp_path, [0, 1, 2, 3])
+    assert "films.descriptors@3: 1 clip of 1 film added" in run(tmp_path).ok().stdout
+    store = open_store(path)
+    vectors = store.matrix(several[0], clips=["tt0-003"]).values[0]
+    mean = store.matrix(f"{several[0]}_mean", clips=["tt0-003"]).values[0]
+    expected = vectors.astype(np.float64).mean(axis=0).astype(np.float32)
+    assert np.array_equal(mean, expected)
