@@ -91,10 +91,7 @@ class SharedUnits:
         try:
             yield
         finally:
-            if self._held is not None:
-                discard(self._held.path)
-                self._held.release()
-                self._held = None
+            self._let_go()
 
     def measure(self, n_clips: int, seconds: float) -> None:
         """Take the time that clips took as that of the next ones."""
@@ -139,7 +136,7 @@ class SharedUnits:
         self, rows_left: Mapping[int, int], others: Collection[Claim]
     ) -> list[int]:
         """Return units of nobody, or else those that others would finish much later."""
-        claimed = {unit for claim in others for unit in claim.units}
+        claimed = set[int]().union(*(claim.units for claim in others))
         free = [unit for unit in rows_left if unit not in claimed]
         if free:
             # Workers that look at the same moment should not see the same units first.
@@ -168,13 +165,11 @@ class SharedUnits:
         """Return the units that no other worker took at the same moment; one of two gives way."""
         if self._held is None:
             return list(units)
-        seen_before = {(claim.name, unit) for claim in before for unit in claim.units}
-        taken = set()
+        units_before = {claim.name: claim.units for claim in before}
+        taken: set[int] = set()
         for claim in self._others():
-            for unit in claim.units:
-                is_new = (claim.name, unit) not in seen_before
-                if is_new and claim.name < self._held.path.name:
-                    taken.add(unit)
+            if claim.name < self._held.path.name:
+                taken.update(set(claim.units) - set(units_before.get(claim.name, ())))
         return [unit for unit in units if unit not in taken]
 
     def _claim(self, units: Sequence[int]) -> None:
@@ -187,13 +182,23 @@ class SharedUnits:
             "clip_s": self.clip_s,
         }
         data = json.dumps(document).encode("ascii")
+        # A store that is sealed, at any time, takes the folder away.
+        if self._held is not None and not self._held.path.is_dir():
+            self._let_go()
         for staging in self._staging_folders():
-            # A store may be sealed at any time, which takes the folder away.
-            with suppress(FileNotFoundError):
+            try:
                 if self._held is None:
                     self._held = hold_new(staging, "worker.")
                 write_atomic(self._held.path / CLAIM, data)
                 return
+            except FileNotFoundError:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Remove the folder of this worker."""
+        if self._held is not None:
+            discard(self._held.path)
+            self._held.release()
             self._held = None
 
     def _others(self) -> list[Claim]:
@@ -234,7 +239,9 @@ def _n_kept(writer: StoreWriter) -> dict[int, int]:
     n_kept: dict[int, int] = {}
     for (block, revision), paths in finished_files(writer.path).items():
         if revision == 0:
-            rows = {row for path in paths for row in finished_numbers(path)}
+            rows: set[int] = set()
+            for path in paths:
+                rows.update(finished_numbers(path))
             n_kept[block] = len(rows)
     return n_kept
 

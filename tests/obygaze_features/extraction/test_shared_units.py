@@ -111,6 +111,26 @@ def test_units_of_a_killed_worker_are_those_of_nobody(
     assert list(staging(begun).iterdir()) == []
 
 
+def test_a_claim_moves_on_when_its_store_is_sealed(
+    films: Manifest, tmp_path: Path
+) -> None:
+    plan = a_plan(films, tmp_path, "descriptors", "frames:descriptors")
+    load_targets(plan)
+    first, second = (Path(target.store) for target in plan.targets)
+    mine, other = SharedUnits(plan, "0/2"), SharedUnits(plan, "1/2")
+    with mine.at_work([0, 1, 2]):
+        one_store = replace(plan, targets=plan.targets[:1])
+        extract_plan(one_store, Resources(), StopFlag())
+        StoreWriter(first).seal()
+        assert not (first / "staging").exists()
+        assert other._others() == []
+        with other.at_work([3]):
+            assert mine.take() == [0]
+            assert [claim.units for claim in other._others()] == [[0]]
+            assert len(list((second / "staging").iterdir())) == 2
+    assert list((second / "staging").iterdir()) == []
+
+
 def test_when_a_worker_will_have_finished_a_unit() -> None:
     # Two of ten clips in 6 s: 3 s for each of the four and four that are left.
     claim = Claim("worker.a", [0, 3, 6], 10, None, 100.0)
