@@ -38,6 +38,7 @@ SCRIPTS = (
     "tracks",
     "selection",
     "cite",
+    "notes",
     "queue",
     "keys",
     "view",
@@ -115,6 +116,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         post["api/vocabulary"] = lambda sent: Reply.of(site.save_vocabulary(sent))
         post["api/draft"] = lambda sent: Reply.of(site.save_draft(sent))
         post["api/set-aside"] = lambda sent: Reply.of(site.set_aside())
+        post["api/note"] = lambda sent: Reply.of(site.save_note(sent))
         post["api/judge"] = lambda sent: Reply.of(site.judge(sent))
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
     return PageServer(get, post, ports)

@@ -42,6 +42,12 @@ from obygaze.extensions.annotate.marks import (
     read_good_segments,
 )
 from obygaze.extensions.annotate.media import Media
+from obygaze.extensions.annotate.notes import (
+    checked_note,
+    notes_path,
+    read_notes,
+    save_note,
+)
 from obygaze.extensions.annotate.projection import (
     WATCHED,
     ClipSpan,
@@ -216,6 +222,7 @@ class Site:
             "bad_rows": bad_rows,
             "cannot_mark": cannot_mark,
             "watched": watched,
+            "picture_notes": self._picture_notes(film, notes),
             "drafts": self.drafts.of_film(film) if self.drafts else [],
         }
 
@@ -342,6 +349,38 @@ class Site:
     def spans_by_id(self) -> dict[str, ClipSpan]:
         """The pictures of the film that each clip has."""
         return {span.clip_id: span for span in self._spans()}
+
+    def save_note(self, sent: Mapping[str, Any]) -> list[Document]:
+        """Save a note at a picture, and return the notes of its film."""
+        marks = self._own_marks()
+        film = sent.get("movie_id")
+        if not isinstance(film, str) or film not in self.films:
+            raise FixUsage(f"the manifest has no film {film!r}")
+        rate = self._rate_for_marks(film)
+        n_frames = self._n_frames(film, rate)
+        note, before = checked_note(sent, marks.annotator, n_frames)
+        save_note(notes_path(marks.path), note, before, rate)
+        return self._picture_notes(film, [])
+
+    def _picture_notes(self, film: str, notes: list[str]) -> list[Document]:
+        """Return the notes at pictures of a film: of all annotators, if the page is not blind.
+
+        Why a table of notes is not shown is added to `notes`.
+        """
+        paths = [] if self.blind else [notes_path(path) for path in self._tables()]
+        if self.marks and notes_path(self.marks.path) not in paths:
+            paths.append(notes_path(self.marks.path))
+        found = []
+        for path in paths:
+            try:
+                found += [note for note in read_notes(path) if note.movie_id == film]
+            except ObygazeError as error:
+                notes.append(f"{path.name} is not shown: {_all_of(error)}.")
+        found.sort(key=lambda note: (note.frame, note.annotator))
+        return [
+            {"annotator": note.annotator, "frame": note.frame, "text": note.text}
+            for note in found
+        ]
 
     def set_aside(self) -> Document:
         """Move the rows of the annotator's table that are no marks into a table of their own."""

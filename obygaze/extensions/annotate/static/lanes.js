@@ -1,7 +1,7 @@
 // The film page: the lanes of a film.
 "use strict";
 
-const HEIGHTS = { tier: 16, shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, numbers: 40 };
+const HEIGHTS = { tier: 16, shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12, sound: 30, subtitles: 16, notes: 10, numbers: 40 };
 let COLORS = {}; // of other lanes, from view.css
 let isPrinting = false;
 const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
@@ -142,7 +142,7 @@ function draw() {
       const left = Math.max(x(lane.bars[i].start), -2), right = Math.min(x(lane.bars[i].end), width + 2);
       if (right < last + 0.5 && right - left < 1) continue; // within the pixel of the bar before
       last = right;
-      const drawBar = { score: drawScore, level: drawLevel, subtitles: drawSubtitle, tier: drawTier }[lane.kind] ?? drawPlain;
+      const drawBar = { score: drawScore, level: drawLevel, subtitles: drawSubtitle, notes: drawNote, tier: drawTier }[lane.kind] ?? drawPlain;
       drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5), i);
     }
   }
@@ -271,6 +271,7 @@ function describe(lane, bar) {
     found: () => t`found by the model: ${bar.n === 1 ? t`1 clip` : t`${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
     sound: () => describeSound(bar),
+    notes: () => t`note of ${bar.annotator}: ${bar.text}`,
     subtitles: () => t`subtitle: ${bar.text}`,
     numbers: () => describeNumber(lane, bar),
     gap: () => t`no features: ${bar.missing}`,

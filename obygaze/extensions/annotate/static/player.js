@@ -176,6 +176,7 @@ function showTime() {
 // Write what is at this time, in words.
 function tick() {
   showTime();
+  showNote();
   const lanes = film.lanes.filter((lane) => lane.kind !== "concept"); // clips and segments name them
   const lines = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => [lane, bar, describe(lane, bar)]));
   fill($("here"), ...lines.map(([lane, bar, text]) =>
@@ -250,6 +251,7 @@ async function openFilm(id, time) {
   showMarking();
   openDraft();
   prepareSearch();
+  listNotes();
   makeLanes();
   seek(time);
   showPlayer();

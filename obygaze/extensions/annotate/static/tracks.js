@@ -14,6 +14,11 @@ function addTracks(add) {
     parts.push({ start: piece.start, end, piece, loudness });
   }
   add("sound", "sound", parts, t`sound`);
+  const noted = film.rate ? film.picture_notes : [];
+  add("notes", "notes", noted.map((note) => {
+    const [start, end] = spanOf(note.frame, note.frame);
+    return { ...note, start, end };
+  }), t`notes`);
   add("subtitles", "subtitles", film.subtitles.map((cue) => ({ ...cue, cue })), t`subtitles`);
   for (const { name, low, high, bars } of film.numbers) {
     const made = bars.map(([start, end, value, least, most]) => ({ start, end, value, least, most }));
@@ -70,6 +75,12 @@ function drawSound(g, lane, x, from, to, width) {
       g.fillRect(column, lane.y + (lane.height - height) / 2, 1, height);
     }
   }
+}
+
+// A note is at one picture, which may be narrower than a pixel.
+function drawNote(g, lane, bar, left, width) {
+  g.fillStyle = HIT;
+  g.fillRect(left, lane.y, Math.max(width, 3), lane.height);
 }
 
 function drawSubtitle(g, lane, bar, left, width) {

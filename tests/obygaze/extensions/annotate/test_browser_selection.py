@@ -139,3 +139,34 @@ def test_a_link_opens_its_picture(browser: Any, tmp_path: Path) -> None:
             browser, server.new_address() + "#" + link.partition("#")[2], "Le lac"
         )
         wait(lambda: text(browser, "#picture") == "picture 61")
+
+
+def test_a_note_is_written_at_its_picture(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_video(tmp_path / "lake.mp4", numbers=range(250), size=(320, 240))
+    page = site(tmp_path, film_clips("lake", "lake.mp4"), "eva")
+    with served(page) as server:
+        open_page(browser, server.new_address() + "#film=lake&t=2", "lake")
+        wait(lambda: text(browser, "#note-picture") == "picture 50")
+        field = browser.find_element("css selector", "#note textarea")
+        field.send_keys("a <b> door")
+        # The film goes on; the note stays that of its picture.
+        browser.execute_script("seek(3 + EPS)")
+        wait(lambda: text(browser, "#picture") == "picture 75")
+        assert text(browser, "#note-picture") == "picture 50"
+        save = browser.find_element("css selector", "#note button")
+        save.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#notes").endswith("eva: a <b> door"))
+        wait(lambda: text(browser, "#note-picture") == "picture 75")
+        assert field.get_property("value") == ""
+        button = browser.find_element("css selector", "#notes button")
+        button.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#picture") == "picture 50")
+        assert field.get_property("value") == "a <b> door"
+        assert "note of eva: a <b> door" in text(browser, "#here")
+        labels = browser.execute_script("return film.lanes.map((lane) => lane.label)")
+        assert "notes" in labels
+        field.clear()
+        save.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#notes") == "")
