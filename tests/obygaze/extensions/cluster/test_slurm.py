@@ -642,6 +642,7 @@ def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     assert (tmp_path / "setup.txt").exists()
     assert (world.store / "seal.json").exists()
     # The same as if the clip had been whole from the first.
+    (tmp_path / "whole").mkdir()
     whole = a_plan(films, tmp_path / "whole", "descriptors")
     run_obygaze("extract", "run", plan_file(whole, tmp_path / "whole.json")).ok()
     assert array_bytes(world.store) == array_bytes(Path(whole.targets[0].store))
