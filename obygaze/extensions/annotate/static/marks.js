@@ -310,14 +310,15 @@ $("mark-theirs").onclick = () => {
   if (mark.newer) fillForm(mark.newer);
   else newMark();
 };
-$("set-aside").onclick = () => guarded(async () => {
+$("set-aside").onclick = () => guarded(() => inTurn(async () => {
   const answer = await post("set-aside", {});
   const reply = await answer.json();
   if (!answer.ok) throw new Error(messageOf(reply));
   await refreshMarks();
   tell(t`These rows are in ${reply.path} now.`);
-});
+}));
 addEventListener("beforeunload", (event) => isUnsaved && !isDraftKept && event.preventDefault());
 addEventListener("pagehide", () => isUnsaved && !isDraftKept && guarded(sendDraft));
-addEventListener("focus", () => guarded(refreshMarks));
+// In turn with changes: an answer from before a save must not be shown after it.
+addEventListener("focus", () => guarded(() => inTurn(refreshMarks)));
 setInterval(() => isUnsaved && !isDraftKept && guarded(sendDraft), 5000);

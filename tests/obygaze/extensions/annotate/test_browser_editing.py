@@ -649,3 +649,54 @@ def test_a_vocabulary_is_edited_used_and_taken_back(
         wait(lambda: saved_values(tmp_path, page) != [])
         (again,) = table(tmp_path, page.manifest, "eva").read().marks.values()
         assert again["more"] == {"Camera": "pan"}
+
+
+def test_controls_are_below_the_picture_also_on_the_whole_screen(
+    browser: Any, tmp_path: Path
+) -> None:
+    place = (
+        "const box = (id) => $(id).getBoundingClientRect(), [a, b] = [box('video'), box('player')];"
+        "return [a.top, a.bottom, b.top, b.bottom, innerHeight]"
+    )
+    with served(lake(tmp_path)) as server:
+        resize(browser, 1400)
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        top, bottom, bar_top, _, _ = browser.execute_script(place)
+        assert top < bottom <= bar_top + 0.5
+        button = browser.find_element("id", "full")
+        button.send_keys("\ue007")
+        wait(lambda: browser.execute_script("return document.fullscreenElement?.id"))
+        wait(lambda: browser.execute_script(place)[0] <= 0.5)
+        top, bottom, bar_top, bar_bottom, height = browser.execute_script(place)
+        assert 0 <= top < bottom <= bar_top + 0.5
+        assert bar_bottom <= height + 0.5
+        button.send_keys("\ue007")
+        wait(lambda: browser.execute_script("return !document.fullscreenElement"))
+
+
+def test_an_answer_from_before_a_save_is_not_shown_after_it(
+    browser: Any, tmp_path: Path
+) -> None:
+    """A window that gets the focus asks for the marks; a slow answer hid what was saved since."""
+    page = long_film(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        script = """
+            const plain = window.fetch;
+            window.fetch = async (address, options) => {
+              const answer = await plain(address, options);
+              const isSlow = String(address).startsWith("api/film");
+              if (isSlow) await new Promise((done) => setTimeout(done, 700));
+              return answer;
+            };
+            dispatchEvent(new Event("focus"));
+            setFrame("start_frame", 5);
+            setFrame("end_frame", 9);
+            form.querySelector("[name=level][value=S]").checked = true;
+            await saveMark();
+            await new Promise((done) => setTimeout(done, 1000));
+        """
+        assert act(browser, script) is None
+        assert shown_values(browser) == [(5, 9, "S", (), "")]
+        assert saved_values(tmp_path, page) == [(5, 9, "S", (), "")]
