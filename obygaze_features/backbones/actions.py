@@ -325,12 +325,20 @@ def _fetch(card: Card) -> FetchedWeights:
     return FetchedWeights(card.name, files.n_bytes, folder)
 
 
+def _size_of(card: Card) -> int | str:
+    """Return the size of the frames of a card: one number for a square."""
+    height, width = card.geometry.frame_shape
+    if not height:
+        return "any"
+    return height if height == width else f"{height}x{width}"
+
+
 def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
     return [
         card.name,
         card.geometry.frames,
-        card.geometry.size or "any",
+        _size_of(card),
         f"{card.gflop:.0f}" if card.gflop else "-",
         card.licence.split(" (")[0],
         _download(card),

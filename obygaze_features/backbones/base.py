@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,8 +66,13 @@ class Preset:
         str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
     ] = ""
 
-    def resize_to(self, size: int, checkpoint_edge: int | None = None) -> Resize:
-        """Return how pictures are resized for a model of a size.
+    def resize_to(
+        self,
+        size: int,
+        checkpoint_edge: int | None = None,
+        shape: tuple[int, int] = (0, 0),
+    ) -> Resize:
+        """Return how pictures are resized for a model of a size, or of a shape that is no square.
 
         Some presets use the edge of the checkpoint.
         """
@@ -78,6 +84,17 @@ class Preset:
             edge = checkpoint_edge
         if self.resize == "squash":
             edge = size
+        if any(shape):
+            if self.edge or self.squash_first:
+                raise FixInput("edge and squash_first are for square frames")
+            return Resize(
+                0,
+                fit=self.resize,
+                filter=self.filter,
+                crop_offset=self.crop_offset,
+                resizer=self.resizer,
+                target=shape,
+            )
         if edge < size:
             raise FixInput(
                 f"frames of shortest edge {edge} cannot be cropped to {size} x {size}"
@@ -181,7 +198,7 @@ class Family:
 
     def resize(self, card: Card) -> Resize | None:
         """Return how the pictures of a card are resized, without loading the model."""
-        return card.input.resize_to(card.geometry.size)
+        return card.input.resize_to(card.geometry.size, shape=card.geometry.shape)
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the device memory of one clip without the weights, exact to about 20 %."""
@@ -192,7 +209,7 @@ class Family:
             in_frames = g.unit == "frame" or self.attention in ("divided", "factorised")
             pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
             scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
-        pixels = g.frames * 3 * g.size**2 * itemsize
+        pixels = g.frames * 3 * prod(g.frame_shape) * itemsize
         return int(tokens * g.width * itemsize * self.live + scores + pixels)
 
 
@@ -444,12 +461,13 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     """Raise an error for pixels of another shape: some models would return wrong values."""
     shape = tuple(getattr(pixels, "shape", ()))
     g = geometry
-    size = g.size or (shape[-1] if shape else 0)
-    expected = (g.frames, 3, size, size)
+    height, width = g.frame_shape if g.size else (shape[-1:] or (0,)) * 2
+    expected = (g.frames, 3, height, width)
     if len(shape) != 5 or shape[1:] != expected or not shape[0]:
         problem = f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}"
         raise FixInput(
-            problem, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}"
+            problem,
+            hint=f"{g.frames} frames a clip, in 3 channels of {height} x {width}",
         )
 
 

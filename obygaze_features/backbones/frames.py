@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,14 @@ class FramesFamily(Family):
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
         """Return the array of the pictures."""
-        shape = (card.geometry.frames, card.geometry.size, card.geometry.size, 3)
+        shape = (card.geometry.frames, *card.geometry.frame_shape, 3)
         return {
             PICTURES: FeatureArray(PICTURES, PICTURES, _DIMS, shape, kept_as="uint8")
         }
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the memory of the pictures of a clip, twice."""
-        return 2 * g.frames * g.size**2 * 3
+        return 2 * g.frames * prod(g.frame_shape) * 3
 
 
 class Frames(Backbone):
@@ -80,10 +81,11 @@ def frames_card(card: Card) -> Card:
     resize = card.family.resize(card)
     if resize is None:
         raise FixUsage(f"{card.label} resizes its pictures itself; they cannot be kept")
-    size = resize.shape(1, 1)[0]
+    height, width = resize.shape(1, 1)
+    size = str(height) if height == width else f"{height}x{width}"
     count = card.geometry.frames
     words = [f"frames-{count}x{size}", resize.filter]
-    words += [f"edge{resize.edge}"] * (resize.edge != size)
+    words += [f"edge{resize.edge}"] * (resize.edge not in (0, height))
     words += ["squash"] * (resize.fit == "squash") + ["round"] * (
         resize.crop_offset == "round"
     )
@@ -103,7 +105,7 @@ def frames_card(card: Card) -> Card:
         family,
         f"the pictures of {card.label}",
         "as the videos",
-        Geometry(count, size),
+        Geometry(count, min(height, width), shape=card.geometry.shape),
         {PICTURES: PICTURES},
         {DEFAULT_PRESET: card.input},
     )

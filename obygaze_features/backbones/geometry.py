@@ -36,6 +36,7 @@ class Geometry:
         width: Values of a token.
         out: Values of the model's own vector of a frame or clip.
         depth: Known once the weights are.
+        shape: Height and width of a frame that is no square, whose shorter edge is `size` then.
     """
 
     frames: Annotated[int, COUNT]
@@ -49,6 +50,7 @@ class Geometry:
     width: Annotated[int, COUNT] = 0
     out: Annotated[int, COUNT] = 0
     depth: Depth | None = None
+    shape: tuple[int, int] = (0, 0)
 
     def __repr__(self) -> str:
         return short_repr("Geometry", *(f"{k}={v}" for k, v in self.declared().items()))
@@ -56,8 +58,18 @@ class Geometry:
     @property
     def input_size(self) -> str:
         """The number and the size of the frames, in words."""
-        size = f"{self.size} x {self.size}" if self.size else "any size"
-        return f"{self.frames} frames of {size}"
+        return f"{self.frames} frames of {self.frame_size}"
+
+    @property
+    def frame_size(self) -> str:
+        """The size of a frame, in words."""
+        height, width = self.frame_shape
+        return f"{height} x {width}" if self.size else "any size"
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """The height and width of a frame; 0 where any size will do."""
+        return self.shape if any(self.shape) else (self.size, self.size)
 
     @property
     def steps(self) -> int:
@@ -87,7 +99,13 @@ class Geometry:
 
     def declared(self) -> dict[str, Any]:
         """Return the geometry without the depth, as plain values."""
-        plain = {key: value for key, value in vars(self).items() if key != "depth"}
+        left_out = ["depth"]
+        if not any(self.shape):
+            # Hashes of cards with square frames stay the same.
+            left_out.append("shape")
+        plain = {key: value for key, value in vars(self).items() if key not in left_out}
+        if "shape" in plain:
+            plain["shape"] = list(self.shape)
         return {**plain, "grid": list(self.grid)}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,24 @@ from obygaze_features.backbones.base import (
     Family,
     Placement,
     Preset,
+    check_pictures,
 )
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
-from obygaze_features.backbones.weight_files import WeightFiles
+from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.files import (
+    canonical_json,
+    require_file,
+    sha256_bytes,
+    sha256_file,
+)
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.plugins import call_foreign
+from obygaze_features.store.format.recipe import JOINT_OUTPUT, space_id_of
 from obygaze_features.store.format.schema import (
     PICTURES,
     SPAN_ARRAYS,
@@ -35,9 +45,14 @@ from obygaze_features.store.format.schema import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from torch import Tensor
 
 _DEFAULT = Preset()
+NORMALISED = "normalised"
+LEVELS = "levels"
+VALUES = (NORMALISED, LEVELS)
 _NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
 _NAME_FILES = (
     "module_card(files=[PATH]) names the files of the model, files=[] says none"
@@ -47,7 +62,8 @@ _FILES = "correct module_card(files=[...])"
 _OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
 _call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
-Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
+LoadText = Callable[[], Callable[[Sequence[str]], Any]]
+Run = Callable[[Any, "Tensor"], Any]
 
 
 def module_card(
@@ -57,8 +73,13 @@ def module_card(
     *,
     arrays: Mapping[str, Sequence[int]],
     frames: int,
-    size: int,
+    size: int = 0,
+    height: int = 0,
+    width: int = 0,
     licence: str,
+    values: str = NORMALISED,
+    text: LoadText | None = None,
+    text_array: str = "clip",
     title: str = "",
     citation: str = "",
     preset: Preset = _DEFAULT,
@@ -69,12 +90,19 @@ def module_card(
     Args:
         name: The name in stores and in the names of stores.
         load: Returns the module with its weights, or a pair of the module and a function that
-            returns the pixels [T, 3, size, size] of frames [T, height, width, 3] uint8.
-        run: Returns the arrays of the module for pixels [B, T, 3, size, size], each [B, ...].
+            returns the pixels [T, 3, height, width] of frames uint8 [T, their height, width, 3].
+        run: Returns the arrays of the module for pixels [B, T, 3, height, width], each [B, ...]: a
+            mapping, or a tuple in the order of `arrays`, or the only one. They are tensors or NumPy
+            arrays of any number format.
         arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
         frames: Frames of a clip.
-        size: Height and width of the pixels.
+        size: Height and width of the pixels, where they are the same.
+        height: Height of the pixels, where it is not the width.
+        width: Width of the pixels.
         licence: The licence of the weights.
+        values: What the pixels are: "normalised" by the preset, or "levels", 0 to 255 as uint8.
+        text: Returns a function from texts to vectors [texts, D], for a module with a text model.
+        text_array: The array that shares a space with these vectors.
         title: A few words for lists. The default is the name.
         citation: The publication to cite.
         preset: How frames become pixels, unless `load` returns a function for it.
@@ -82,7 +110,12 @@ def module_card(
             TorchScript model, or a table: their hashes are part of recipes. An empty list says that
             there are none, for a module without weights.
     """
-    _check_arguments(name, licence, title, citation, frames, size)
+    _check_arguments(name, licence, title, citation)
+    if values not in VALUES:
+        raise FixInput(
+            f"module_card: values must be one of {few(VALUES)}, got {values!r}"
+        )
+    geometry = _geometry(frames, size, height, width)
     if not callable(load) or not callable(run) or not isinstance(preset, Preset):
         raise FixInput(
             "module_card: load and run must be functions, and preset a Preset"
@@ -92,6 +125,11 @@ def module_card(
             f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}"
         )
     shapes = _shapes(name, arrays)
+    if text is not None and text_array not in shapes:
+        raise FixInput(
+            f"module_card: text_array must be one of arrays, got {text_array!r}",
+            hint=f"one of {few(list(shapes))}",
+        )
     paths: tuple[Path, ...] | None = None
     if files is not None:
         paths = tuple(Path(file).expanduser().absolute() for file in files)
@@ -102,10 +140,13 @@ def module_card(
         shapes=shapes,
         make=load,
         run=run,
+        values=values,
+        text=text,
         files=paths,
     )
-    geometry = Geometry(frames, size)
     sources = {array: array for array in shapes}
+    if text is not None:
+        sources[text_array] = JOINT_OUTPUT
     presets = {DEFAULT_PRESET: preset}
     return Card(
         name,
@@ -119,19 +160,30 @@ def module_card(
     )
 
 
-def _check_arguments(
-    name: Any, licence: Any, title: Any, citation: Any, frames: Any, size: Any
-) -> None:
-    """Raise an error unless the texts are strings, and the lengths whole numbers from 1."""
-    texts = {"name": name, "licence": licence, "title": title, "citation": citation}
-    for argument, value in texts.items():
-        if not isinstance(value, str):
-            raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
-    for argument, length in (("frames", frames), ("size", size)):
+def _geometry(frames: Any, size: Any, height: Any, width: Any) -> Geometry:
+    """Return the shape of the frames; the lengths must be whole numbers from 1."""
+    is_square = height == width == 0
+    lengths = {"frames": frames, "size": size}
+    if not is_square:
+        lengths = {"frames": frames, "height": height, "width": width}
+    if not is_square and size:
+        raise FixInput("module_card: expected size, or height and width")
+    for argument, length in lengths.items():
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
             raise FixInput(
                 f"module_card: {argument} must be at least 1, got {length!r}"
             )
+    if is_square or height == width:
+        return Geometry(frames, size or height)
+    return Geometry(frames, min(height, width), shape=(height, width))
+
+
+def _check_arguments(name: Any, licence: Any, title: Any, citation: Any) -> None:
+    """Raise an error unless the texts are strings."""
+    texts = {"name": name, "licence": licence, "title": title, "citation": citation}
+    for argument, value in texts.items():
+        if not isinstance(value, str):
+            raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
 
 
 def _shapes(
@@ -162,6 +214,8 @@ class ModuleFamily(Family):
         shapes: The shape of each array of a clip.
         make: Returns the module, or the module and its own preprocessing.
         run: Returns the arrays of the module for pixels.
+        values: What the pixels are: "normalised" or "levels".
+        text: Returns the function of the text model; None if there is none.
         files: Files of the model whose hashes are in recipes; None if nothing was said of them.
         namespace: The namespace of the code, unless its package is installed.
     """
@@ -170,6 +224,8 @@ class ModuleFamily(Family):
     shapes: Mapping[str, tuple[int, ...]]
     make: Load
     run: Run
+    values: str = NORMALISED
+    text: LoadText | None = None
     files: tuple[Path, ...] | None = None
     namespace: OwnCode | None = None
     needs_weights: bool = False
@@ -191,15 +247,20 @@ class ModuleFamily(Family):
         def run(
             module: Any, pixels: Tensor, mask: Tensor, g: Geometry
         ) -> dict[str, Tensor]:
-            arrays: dict[str, Tensor] = _call(
-                lambda: dict(self.run(module, pixels)), f"{card.name}: run() failed"
+            returned = _call(
+                lambda: self.run(module, pixels), f"{card.name}: run() failed"
             )
+            arrays = self._named(card, returned)
             absent = sorted(self.shapes.keys() - arrays.keys())
             if absent:
                 raise FixInput(
                     f"{card.name}: run() returned no array {', '.join(absent)}"
                 )
-            return arrays
+            outputs = {}
+            for name, array in arrays.items():
+                output = card.sources.get(name, name)
+                outputs[output] = _as_floats(array, pixels.device)
+            return outputs
 
         backbone = ModuleBackbone(
             card, card, module, run, files=files, hashes=hashes, placement=placement
@@ -208,6 +269,19 @@ class ModuleFamily(Family):
             backbone.preprocess_own = preprocess
             backbone.resize = None
         return backbone
+
+    def _named(self, card: Card, returned: Any) -> dict[str, Any]:
+        """Return what `run` returned by the names of arrays."""
+        if isinstance(returned, Mapping):
+            return dict(returned)
+        several = returned if isinstance(returned, tuple | list) else (returned,)
+        if len(several) != len(self.shapes):
+            raise FixInput(
+                f"{card.name}: run() returned {count(len(several), 'array')},"
+                f" arrays has {len(self.shapes)}",
+                hint="a mapping of the names in arrays",
+            )
+        return dict(zip(self.shapes, several, strict=True))
 
     def _hashes(self, card: Card, module: Any) -> dict[str, str]:
         """Return the sha256 of the tensors of a module, and of each file of the model."""
@@ -226,7 +300,7 @@ class ModuleFamily(Family):
         }
         if self.files is None:
             _require_state(card, module, tensors)
-        hashes = {TENSORS: tensors_sha256(tensors)}
+        hashes: dict[str, str] = {}
         for path in self.files or ():
             if not path.is_file():
                 raise NotFound(
@@ -242,7 +316,11 @@ class ModuleFamily(Family):
                     hint="rename one of them",
                 )
             hashes[name] = sha256_file(path)
-        return hashes
+        of_tensors = tensors_sha256(tensors)
+        if hashes and not tensors:
+            # Models in files alone are different ones where their files are.
+            of_tensors = sha256_bytes(canonical_json(hashes))
+        return {TENSORS: of_tensors, **hashes}
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
         """Return the arrays with their shapes; the first dimension may be the frames."""
@@ -259,12 +337,13 @@ class ModuleFamily(Family):
                     f"token_{length}_{len(same) + 1}" if same else f"token_{length}"
                 )
             dims.append(f"feature_{shape[-1]}")
-            arrays[name] = FeatureArray(name, name, tuple(dims), shape)
+            source = card.sources.get(name, name)
+            arrays[name] = FeatureArray(name, source, tuple(dims), shape)
         return arrays
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return a rough memory of one clip; a batch that does not fit is halved."""
-        return int(self.live * g.frames * 3 * g.size**2 * 4)
+        return int(self.live * g.frames * 3 * prod(g.frame_shape) * 4)
 
 
 class ModuleBackbone(TorchBackbone):
@@ -275,19 +354,90 @@ class ModuleBackbone(TorchBackbone):
     def normalise(self, pictures: Any) -> Tensor:
         """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""
         preprocess = self.preprocess_own
+        family = self.card.family
+        as_levels = isinstance(family, ModuleFamily) and family.values == LEVELS
+        if preprocess is None and as_levels:
+            levels = on_device(check_pictures(pictures), self.placement.device)
+            return levels.permute(0, 3, 1, 2)
         if preprocess is None:
             return super().normalise(pictures)
         pixels = _call(
             lambda: preprocess(pictures), f"{self.card.name}: the preprocessing failed"
         )
         tensor = on_device(pixels, self.placement.device)
-        return tensor.reshape(-1, *tensor.shape[-3:]).float()
+        tensor = tensor.reshape(-1, *tensor.shape[-3:])
+        return tensor if as_levels else tensor.float()
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""
-        if self.preprocess_own is None:
-            return super().preprocessing()
-        return {"by": "own code"}
+        family = self.card.family
+        as_levels = isinstance(family, ModuleFamily) and family.values == LEVELS
+        values = {"values": LEVELS} if as_levels else {}
+        if self.preprocess_own is not None:
+            return {"by": "own code", **values}
+        if as_levels and self.resize is not None:
+            return {**self.resize.recipe(), **values}
+        return super().preprocessing()
+
+
+class OwnTextTower:
+    """The text model of a user's own module.
+
+    Args:
+        card: The card of the module.
+        vectors_of: Returns the vectors of texts.
+        space_id: The name of the space that they share with an array.
+    """
+
+    def __init__(
+        self, card: Card, vectors_of: Callable[[Sequence[str]], Any], space_id: str
+    ) -> None:
+        self.card = card
+        self.vectors_of = vectors_of
+        self.space_id = space_id
+
+    def __repr__(self) -> str:
+        return short_repr(type(self).__name__, self.card.name)
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector for each text."""
+        import numpy as np
+        import torch
+
+        def vectors_of_all() -> Any:
+            with torch.inference_mode():
+                vectors = self.vectors_of(list(texts))
+            return np.asarray(vectors)
+
+        vectors = _call(vectors_of_all, f"{self.card.name}: the text model failed")
+        array = next(
+            array for array in self.card.arrays.values() if array.source == JOINT_OUTPUT
+        )
+        if vectors.shape != (len(texts), array.shape[-1]):
+            raise FixInput(
+                f"{self.card.name}: the text model returned vectors"
+                f" {list(vectors.shape)}, expected {[len(texts), array.shape[-1]]}"
+            )
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def own_text_tower(card: Card) -> OwnTextTower | None:
+    """Return the text model of a user's own module; None for a card without one."""
+    family = card.family
+    if not isinstance(family, ModuleFamily) or family.text is None:
+        return None
+    backbone = family.load(card, NO_WEIGHTS, Placement())
+    vectors_of = _call(family.text, f"{card.name}: text() failed")
+    space = space_id_of("", "", backbone.hashes[TENSORS])
+    return OwnTextTower(card, vectors_of, space)
+
+
+def _as_floats(array: Any, device: Any) -> Tensor:
+    """Return an array or tensor of any number format as a tensor of floating point numbers."""
+    import torch
+
+    tensor: Tensor = torch.as_tensor(array, device=device)
+    return tensor if tensor.is_floating_point() else tensor.float()
 
 
 def card_of_code(name: str) -> Card:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from obygaze_features.backbones.base import Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import find_weights
+from obygaze_features.backbones.own import own_text_tower
 from obygaze_features.backbones.pooling import read_pooling
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
@@ -119,6 +120,17 @@ def read_prompts(name: str) -> PromptSet:
     return PromptSet(values.get("name", ""), tuple(prompts))
 
 
+class TextModel(Protocol):
+    """A text model, and the name of the space of its vectors."""
+
+    @property
+    def space_id(self) -> str:
+        """The name of the space, which an array of a backbone shares."""
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector for each text."""
+
+
 @dataclass(frozen=True, repr=False)
 class TextTower:
     """A text model with its tokenizer, both from one checkpoint."""
@@ -173,7 +185,7 @@ def load_text_tower(
     *,
     workspace: Workspace | None = None,
     download: bool = True,
-) -> TextTower:
+) -> TextModel:
     """Return the text model of a backbone.
 
     Args:
@@ -185,6 +197,9 @@ def load_text_tower(
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
+    own = own_text_tower(card)
+    if own is not None:
+        return own
     family = card.family
     if not isinstance(family, PretrainedFamily) or family.text is None:
         families_with_text = [
@@ -224,7 +239,7 @@ def load_text_tower(
     )
 
 
-def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
+def embed_prompts(tower: TextModel, prompts: PromptSet) -> TextTable:
     """Return the texts of a prompt set with their raw vectors, as a store keeps them.
 
     Args:

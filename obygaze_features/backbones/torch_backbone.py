@@ -42,10 +42,14 @@ class Preprocessor:
     """
 
     def __init__(
-        self, preset: Preset, size: int, checkpoint_edge: int | None = None
+        self,
+        preset: Preset,
+        size: int,
+        checkpoint_edge: int | None = None,
+        shape: tuple[int, int] = (0, 0),
     ) -> None:
         self.preset = preset
-        self.resize = preset.resize_to(size, checkpoint_edge)
+        self.resize = preset.resize_to(size, checkpoint_edge, shape)
         levels = np.arange(256, dtype=np.float64)
         if preset.rescale == "1/127.5-1":
             scaled = (levels * (1 / 127.5)).astype(np.float32) - np.float32(1)
@@ -78,14 +82,16 @@ class Preprocessor:
         """Return the settings that change the pixels, and a hash of a test picture's pixels."""
         others = ("sampling", "attention", "edge_from_checkpoint")
         pixels = self(known_picture()).numpy().astype("<f4").tobytes()
+        sizes: dict[str, Any] = {"size": self.resize.crop, "edge": self.resize.edge}
+        if self.resize.target is not None:
+            sizes = {"shape": list(self.resize.target)}
         return {
             **{
                 key: value
                 for key, value in self.preset.to_json().items()
                 if key not in others
             },
-            "size": self.resize.crop,
-            "edge": self.resize.edge,
+            **sizes,
             "antialias": True,
             "colour": "rgb",
             "behaviour_sha256": sha256_bytes(pixels),
@@ -140,7 +146,10 @@ class TorchBackbone(Backbone):
         check_sizes(card, card_of_weights.geometry, files)
         self.checkpoint_edge = files.shortest_edge
         self.pixels = Preprocessor(
-            card.input, card_of_weights.geometry.size, self.checkpoint_edge
+            card.input,
+            card_of_weights.geometry.size,
+            self.checkpoint_edge,
+            card_of_weights.geometry.shape,
         )
         super().__init__(card, card_of_weights, placement, self.pixels.resize)
         self.run = run
@@ -168,7 +177,9 @@ class TorchBackbone(Backbone):
 
         device = self.placement.device
         with torch.inference_mode():
-            x = on_device(pixels, device).to(self.dtype)
+            x = on_device(pixels, device)
+            if x.is_floating_point():
+                x = x.to(self.dtype)
             return self.run(self.module, x, on_device(mask, device), self.geometry)
 
     def preprocessing(self) -> dict[str, Any]:

@@ -68,9 +68,11 @@ def forward_runs(
     from obygaze_features.extraction.recipes import arrays_of, chosen_arrays
     from obygaze_features.video.decoded_clip import DecodedClip
 
-    size = model.geometry.size or SIZE_OF_ANY
+    height, width = model.geometry.frame_shape
+    if not model.geometry.size:
+        height = width = SIZE_OF_ANY
     n_frames = model.geometry.frames
-    shape = (n_frames, size, size, 3)
+    shape = (n_frames, height, width, 3)
     pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     resized = pictures if model.resize is None else model.resize(pictures)
     index = np.arange(n_frames)

@@ -15,7 +15,7 @@ from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.text import TextTower
+    from obygaze_features.backbones.text import TextModel
     from obygaze_features.store import Store
 
 
@@ -51,7 +51,7 @@ def search(
     out: Annotated[str | Path | None, Option("-o --output", metavar="PATH")] = None,
     for_spreadsheets: bool = False,
     force: bool = False,
-    load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
+    load: Annotated[Callable[[str], TextModel] | None, PYTHON_ONLY] = None,
     workspace: str | Path | None = None,
 ) -> Hits:
     """Find clips by a text or a clip.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.backbones.text import TextTower
+from obygaze_features.backbones.text import TextModel
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.store import Store
 from obygaze_features.store.format.recipe import same_space, space_of_array
@@ -57,7 +57,7 @@ def vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
 
 
 def vector_of_text(
-    store: Store, array: str, text: str, load: Callable[[str], TextTower]
+    store: Store, array: str, text: str, load: Callable[[str], TextModel]
 ) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the array."""
     space = space_of_array(store.recipe, array)

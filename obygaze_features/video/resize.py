@@ -44,7 +44,9 @@ class Resize:
     both ("squash"), and `crop` the square that is cut from the middle, 0 for all of it. The filter
     is "bilinear", "bicubic" or "nearest", and the offset of the crop a "floor" or a "round" of half
     the rest. `squash_first` first resizes to that square as OpenCV does. `resizer` names the
-    library that gives the same pixels: Pillow up to 11 or from 13 on, or torchvision.
+    library that gives the same pixels: Pillow up to 11 or from 13 on, or torchvision. `target` is
+    the height and width of a result that is no square, in place of `edge` and `crop`: a picture is
+    squashed to it, or covers it with its proportions kept and is cropped.
     """
 
     edge: int
@@ -54,6 +56,12 @@ class Resize:
     crop_offset: str = "floor"
     squash_first: int = 0
     resizer: str = PILLOW_11
+    target: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the height and width of a target from a list, as JSON has them."""
+        if self.target is not None:
+            object.__setattr__(self, "target", tuple(self.target))
 
     def __call__(self, pictures: Any) -> Pixels:
         """Return pictures [T, H, W, 3] uint8 resized and cropped."""
@@ -75,6 +83,8 @@ class Resize:
         if self.resizer == PILLOW_11:
             # Recipes of before there was a choice keep their hash.
             del settings["resizer"]
+        if self.target is None:
+            del settings["target"]
         return {
             **settings,
             "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes()),
@@ -84,6 +94,8 @@ class Resize:
         self, height: int, width: int
     ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""
+        if self.target is not None:
+            return self._target_of_shape(height, width, *self.target)
         if self.fit == "squash":
             size = (self.edge, self.edge)
         elif height <= width:
@@ -92,10 +104,27 @@ class Resize:
             size = (max(1, self.edge * height // width), self.edge)
         if not self.crop:
             return size, (0, 0, *size)
-        spare = [length - self.crop for length in size]
+        return size, self._middle(size, self.crop, self.crop)
+
+    def _target_of_shape(
+        self, height: int, width: int, to_height: int, to_width: int
+    ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
+        """Return the same for a result of any height and width."""
+        size = (to_height, to_width)
+        if self.fit != "squash" and height * to_width >= width * to_height:
+            size = (max(to_height, to_width * height // width), to_width)
+        elif self.fit != "squash":
+            size = (to_height, max(to_width, to_height * width // height))
+        return size, self._middle(size, to_height, to_width)
+
+    def _middle(
+        self, size: tuple[int, int], height: int, width: int
+    ) -> tuple[int, int, int, int]:
+        """Return the top, left, height and width of the middle of a picture of a size."""
         rounds = self.crop_offset == "round"
+        spare = (size[0] - height, size[1] - width)
         top, left = (round(n / 2) if rounds else n // 2 for n in spare)
-        return size, (top, left, self.crop, self.crop)
+        return top, left, height, width
 
 
 def float_taps(

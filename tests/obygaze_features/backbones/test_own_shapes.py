@@ -1,0 +1,145 @@
+"""A module of one's own: frames of any shape, values of any format, several outputs, text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("av", reason="av is not installed")
+
+from support.cli import run_obygaze  # noqa: E402
+from support.extraction import film_folder, keep_manifest  # noqa: E402
+
+from obygaze_features.backbones import load_backbone, load_text_tower  # noqa: E402
+from obygaze_features.core.errors import FixInput, Mismatch  # noqa: E402
+from obygaze_features.store import open_store  # noqa: E402
+from obygaze_features.store.format.recipe import space_of_array  # noqa: E402
+from obygaze_features.video.resize import Resize  # noqa: E402
+
+CODE = """\
+import numpy as np
+import torch
+from obygaze_features.backbones import Preset, module_card
+
+def load():
+    torch.manual_seed(0)
+    return torch.nn.Linear(6 * 10 * 3, 5)
+
+def run(module, pixels):
+    assert pixels.dtype == torch.uint8
+    x = pixels.flatten(2).numpy()
+    return x.astype(np.float64).mean((1, 2))[:, None], x[:, :, :7].astype(np.int64), x[:, :, 0] > 9
+
+def text():
+    return lambda texts: [[len(each)] for each in texts]
+
+def card(**more):
+    arrays = {"clip": [1], "first": [4, 7], "bright": [4]}
+    shape = {"frames": 4, "height": 6, "width": 10, "values": "levels"}
+    preset = Preset(resize=RESIZE)
+    options = {"licence": "MIT", "preset": preset, **shape}
+    return module_card("net", load, run, arrays=arrays, text=text, **options)
+"""
+
+
+@pytest.fixture(params=["squash", "shortest-edge"])
+def code(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    file = tmp_path / "mine.py"
+    file.write_text(CODE.replace("RESIZE", repr(request.param)), "utf-8")
+    return f"{file}:card"
+
+
+def pictures(height: int = 90, width: int = 120) -> Any:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (4, height, width, 3), dtype=np.uint8)
+
+
+def test_levels_of_frames_that_are_no_squares(code: str) -> None:
+    backbone = load_backbone(code)
+    assert backbone.geometry.input_size == "4 frames of 6 x 10"
+    assert backbone.resize is not None and backbone.resize.shape(90, 120) == (6, 10)
+    pixels = backbone.preprocess(pictures())
+    assert pixels.dtype == torch.uint8 and pixels.shape == (4, 3, 6, 10)
+    expected = backbone.resize(pictures())
+    assert np.array_equal(pixels.permute(0, 2, 3, 1).numpy(), expected)
+    outputs = backbone.forward(pixels[None])
+    levels = pixels.flatten(1).double()
+    assert float(outputs["clip"]) == pytest.approx(float(levels.mean()))
+    assert outputs["first"].tolist() == [levels[:, :7].tolist()]
+    assert outputs["bright"].tolist() == [(levels[:, 0] > 9).float().tolist()]
+    with pytest.raises(FixInput, match=r"takes pixels \[B, 4, 3, 6, 10\]"):
+        backbone.forward(pixels.mT[None])
+
+
+@pytest.mark.parametrize(
+    ("of", "size", "top", "left"),
+    [
+        ((90, 120), (7, 10), 0, 0),
+        ((50, 200), (6, 24), 0, 7),
+        ((60, 100), (6, 10), 0, 0),
+    ],
+)
+def test_a_shape_is_covered_and_cropped_in_the_middle(
+    of: tuple[int, int], size: tuple[int, int], top: int, left: int
+) -> None:
+    x = pictures(*of)
+    cropped = Resize(0, target=(6, 10))(x)
+    # The whole picture first, and the middle of it.
+    whole = Resize(0, fit="squash", target=size)(x)
+    assert np.array_equal(cropped, whole[:, top : top + 6, left : left + 10])
+
+
+def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
+    code: str, tmp_path: Path
+) -> None:
+    keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
+    command = ("-C", tmp_path, "extract", "run", "films", "-b", code, "--json")
+    assert run_obygaze(*command).ok().json()["ok"] == 2
+    store = open_store(tmp_path / "stores" / "films.net")
+    preprocessing = store.recipe.to_json()["preprocessing"]
+    assert preprocessing["target"] == [6, 10] and preprocessing["values"] == "levels"
+    first = store.matrix("first").values
+    assert np.array_equal(first, np.rint(first)) and first.max() > 9
+    tower = load_text_tower(code)
+    assert tower.embed(["a", "abc"]).tolist() == [[1.0], [3.0]]
+    assert tower.space_id == space_of_array(store.recipe, "clip")
+    with pytest.raises(Mismatch):
+        space_of_array(store.recipe, "first")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ('"height": 6, "width": 10', '"height": 6'),
+        ('"height": 6', '"size": 8, "height": 6'),
+        ('"levels"', '"bytes"'),
+        ("text=text", 'text=text, text_array="none"'),
+    ],
+)
+def test_wrong_arguments(change: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    changed = CODE.replace("RESIZE", "'squash'").replace(change, problem)
+    file.write_text(changed, "utf-8")
+    with pytest.raises(FixInput, match="module_card"):
+        load_backbone(f"{file}:card")
+
+
+def test_a_tuple_of_another_length_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    changed = CODE.replace("RESIZE", "'squash'").replace(", x[:, :, 0] > 9", "")
+    file.write_text(changed, "utf-8")
+    backbone = load_backbone(f"{file}:card")
+    with pytest.raises(FixInput, match="returned 2 arrays, arrays has 3"):
+        backbone.forward(backbone.preprocess(pictures())[None])
+
+
+def test_texts_of_another_length_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    changed = CODE.replace("RESIZE", "'squash'").replace("[len(each)]", "[1, 2]")
+    file.write_text(changed, "utf-8")
+    with pytest.raises(FixInput, match=r"vectors \[1, 2\], expected \[1, 1\]"):
+        load_text_tower(f"{file}:card").embed(["a"])
