@@ -26,6 +26,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store.format.recipe import UNKNOWN
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
 from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
@@ -52,7 +53,8 @@ class Predicted:
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
-    clips, as columns that a file has beside those of the table.
+    clips, as columns that a file has beside those of the table. `same_recipe` says that imported
+    features of another fingerprint were taken for those that the model was trained on.
     """
 
     clip_ids: Sequence[str]
@@ -67,6 +69,7 @@ class Predicted:
     refused: Mapping[str, str]
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
+    same_recipe: bool = False
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -104,6 +107,7 @@ class Predicted:
             "rows": [dict(zip(columns, row, strict=True)) for row in self.rows()],
             "absent": dict(self.absent),
             "refused": dict(self.refused),
+            "same_recipe": self.same_recipe,
         }
 
     def to_frame(self) -> Any:
@@ -230,6 +234,11 @@ class PredictedFiles:
                     " of the model itself, not only these; --clips with it chooses the clips",
                 )
             )
+        if self.predicted.same_recipe:
+            warnings.append(
+                "the features are another import than those that the model was trained on; that "
+                "both were made in the same way is what --same-recipe says, and cannot be checked"
+            )
         n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
         if n_in_sample:
             warnings.append(
@@ -249,6 +258,7 @@ def predict(
     *,
     manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
+    same_recipe: bool = False,
     trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
@@ -271,6 +281,8 @@ def predict(
         manifest: Predict the clips or segments of this manifest.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
+        same_recipe: Take imported features for those that the model was trained on, which were
+            imported from other files. What made them is not known, so that it cannot be checked.
         trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
             scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
@@ -286,6 +298,7 @@ def predict(
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
         obygaze models predict films-ridge whole.descriptors --manifest films
+        obygaze models predict my-ridge new-clips --same-recipe
     """
     saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
@@ -296,7 +309,9 @@ def predict(
     else:
         rows = read_manifest(manifest, workspace=workspace)
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
-    predicted, film_of = _predict(saved, opened, listed, in_sample=in_sample)
+    predicted, film_of = _predict(
+        saved, opened, listed, in_sample=in_sample, same_recipe=same_recipe
+    )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
     films = film_columns(predicted.clip_ids, movie_ids, rows)
     return replace(predicted, films=films)
@@ -312,12 +327,13 @@ def _predict(
     clips: Sequence[str | Clip] | None,
     *,
     in_sample: bool,
+    same_recipe: bool,
 ) -> tuple[Predicted, dict[str, str]]:
     """Return the predictions of a model, and the film of each clip.
 
     Training clips get their out-of-fold scores.
     """
-    matrix, film_of = read_features(model, store, clips)
+    matrix, film_of = read_features(model, store, clips, same_recipe=same_recipe)
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
@@ -350,21 +366,35 @@ def _predict(
         absent={clip: str(status) for clip, status in matrix.reasons.items()},
         refused=refused,
         model=model.info,
+        same_recipe=store.fingerprint != model.info.features.fingerprint,
     )
     return predicted, film_of
 
 
 def read_features(
-    model: SavedModel, store: Store, clips: Iterable[str | Clip] | None
+    model: SavedModel,
+    store: Store,
+    clips: Iterable[str | Clip] | None,
+    *,
+    same_recipe: bool = False,
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    if store.fingerprint != wanted.fingerprint:
+    # The recipe of an import has the hash of its files: that of further clips is another one.
+    are_imported = store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN)
+    is_accepted = same_recipe and are_imported
+    if store.fingerprint != wanted.fingerprint and not is_accepted:
+        hint = "a store of the same recipe; obygaze store info shows the fingerprint of each"
+        if are_imported:
+            hint = (
+                "--same-recipe, if both imports were made in the same way (network, layer, frames, "
+                "scaling); nothing but you knows it"
+            )
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
+            hint=hint,
         )
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments

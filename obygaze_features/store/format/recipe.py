@@ -59,6 +59,8 @@ class RecipeDifference:
 ABSENT = "(absent)"
 
 
+# The title of imported features begins with it.
+UNKNOWN = "unknown"
 # The section of an unknown recipe with the facts that the importer was given.
 FACTS = "told"
 
@@ -145,7 +147,7 @@ class Recipe:
         """
         value = self.to_json()
         if self.is_unknown:
-            title = f"unknown ({value.get('source', 'imported')})"
+            title = f"{UNKNOWN} ({value.get('source', 'imported')})"
         else:
             title = str(value["backbone"].get("name", "?"))
         if "erased" in value:
