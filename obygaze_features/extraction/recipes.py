@@ -11,7 +11,7 @@ from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
@@ -299,6 +299,7 @@ def redecoder(
         )
     recipe = store.recipe.to_json()
     target = target_of(recipe, weights)
+    _refuse_missing_code(workspace, store, target)
     backbone = load_target(target, workspace)
     view = view_of(backbone, target)
     arrays = chosen_arrays(backbone, recipe["levels"])
@@ -363,6 +364,24 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
             hint="the same card, versions and video",
         )
     return _decode(clip, view, grid, workspace.folder("indexes"))
+
+
+def _refuse_missing_code(workspace: Workspace, store: Store, target: Target) -> None:
+    """Raise an error that names the code of a store's backbone where no card has its name."""
+    backbone = store.recipe.to_json()["backbone"]
+    files = ", ".join(backbone.get("code", {}).get("files", {}))
+    if not files:
+        return
+    try:
+        find_card(target.backbone, workspace)
+    except NotFound as error:
+        name = backbone["name"]
+        raise FixInput(
+            f"the backbone {name!r} is own code ({files}), which a store cannot run",
+            where=store.location,
+            hint=f"obygaze extract run {store.plan.manifest_name} -b FILE.py:FUNCTION --store "
+            "FILE.py:FUNCTION=NEW, then obygaze store diff; a plugin is found by its name",
+        ) from error
 
 
 def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:

@@ -145,6 +145,12 @@ def open_npy(
     """
     if ids is not None:
         return _open_rows(root, arrays, ids)
+    if root.is_file():
+        raise FixInput(
+            "expected a folder with one .npy file a clip, got a file",
+            where=str(root),
+            hint="--ids FILE, if its rows are clips: one id a line, or a table with clip_id",
+        )
     folders = dict(arrays) or _folders_of_arrays(root)
     files = {}
     for array, name in folders.items():
@@ -232,6 +238,12 @@ def _open_rows(root: Path, arrays: Mapping[str, str], ids: Path) -> FeatureSourc
             )
         return _mapped(file_of_name[name])
 
+    # The name of a single file says nothing of its array, unlike those of several.
+    if root.is_file() and not arrays:
+        rows = _mapped(root)
+        has_vectors = rows.dtype.kind == "f" and rows.ndim == 2
+        if has_vectors and len(rows) == len(columns[ID_KEY]):
+            arrays = {"clip": root.stem}
     folder_files = None if root.is_file() else files
     source = column_source(
         root,
@@ -442,6 +454,13 @@ def open_pth(path: Path, arrays: Mapping[str, str]) -> FeatureSource:
     `arrays` name keys, where the files hold dictionaries of tensors.
     """
     need("torch", "mlp", PTH_PURPOSE)
+    if path.is_file():
+        raise FixInput(
+            "expected a folder with one .pth file a clip, got a file",
+            where=str(path),
+            hint="of a dictionary {id: tensor} make an npz in Python: np.savez('x.npz', "
+            "clip_id=list(d), clip=np.stack([t.numpy() for t in d.values()]))",
+        )
     files = plain_files(path, PTH_SUFFIXES)
     clips = by_clip(files, _ids_of_files(files))
     keys = {}
@@ -472,11 +491,19 @@ def _ids_of_files(files: Sequence[Path]) -> list[str]:
 def _array_of(source: FeatureSource) -> str:
     """Return `tokens` if most clips have several vectors, else `clip`."""
     n_dimensions = []
+    first_problem = ""
     for index in range(len(source.clip_ids)):
-        with suppress(BadRow):
+        try:
             n_dimensions.append(len(source.shape("", index).sizes))
+        except BadRow as error:
+            first_problem = first_problem or str(error)
     if not n_dimensions:
-        raise FixInput("no file has a usable tensor", where=name_of(source))
+        raise FixInput(
+            f"no file has a usable tensor; the first: {first_problem}",
+            where=name_of(source),
+            hint="torch.save(tensor[None], file), for a tensor without the leading 1; --array "
+            "NAME=KEY, for dictionaries of tensors",
+        )
     return "tokens" if has_several(n_dimensions) else "clip"
 
 

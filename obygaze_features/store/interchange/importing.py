@@ -1,6 +1,7 @@
 """Import features from a source into a new, sealed store."""
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -292,6 +293,7 @@ def import_store(
     _check_some_known(source, ids, indices, rows)
     job = _Job(source, settings, indices)
     check_disk(job.row_bytes * len(indices), Path(path))
+    is_new = not Path(path).exists()
     create_store(
         path,
         recipe=_recipe_of(source, settings),
@@ -305,7 +307,13 @@ def import_store(
     )
     # A store that was there before may have others.
     require_terms(path, Terms(settings.licence, settings.citation))
-    failed = job.fill(StoreWriter(path), progress)
+    try:
+        failed = job.fill(StoreWriter(path), progress)
+    except NoUsableRow as error:
+        # Only a store of this call: one that was begun before may have clips.
+        if is_new:
+            shutil.rmtree(path)
+        raise FixInput(error.message, where=name_of(source), hint=error.hint) from error
     in_store = set(rows.clip_ids)
     reasons = {rows.clip_ids[row]: str(status) for row, status in failed.items()}
     missing_file = _write_missing(Path(path), reasons)
@@ -425,6 +433,10 @@ def _films_of(source: FeatureSource) -> list[str]:
     )
 
 
+class NoUsableRow(FixInput):
+    """Not one clip of the files can be stored, so that nothing is sealed."""
+
+
 class _Job:
     """The arrays of the new store, and how each row is read from the source."""
 
@@ -437,6 +449,7 @@ class _Job:
         self.source = source
         self.settings = settings
         self.indices = indices
+        self.first_problem = ""  # of the first clip that cannot be used
         self.shapes = {array: self._usual_shape(array) for array in source.names}
         self.specs = [
             ArraySpec(array, shape.sizes, dtype=shape.dtype)
@@ -504,12 +517,18 @@ class _Job:
         """Commit all blocks that are pending, and seal; return the rows that failed."""
         writer.clean_litter()
         pending = set(writer.pending_blocks())
+        n_ok = 0
         for block in range(writer.plan.n_blocks):
             rows = range(*writer.plan.block_range(block))
             if block in pending:
                 arrays, statuses = self._block(rows)
                 writer.commit_block(block, arrays, statuses)
+                n_ok += sum(status.is_ok for status in statuses)
             progress.advance(len(rows))
+        if n_ok == 0 and len(pending) == writer.plan.n_blocks:
+            raise NoUsableRow(
+                f"no clip has usable features; the first: {self.first_problem}"
+            )
         status_of_row = writer.seal().status_of_row
         return {
             row: status for row, status in status_of_row.items() if not status.is_ok
@@ -530,6 +549,7 @@ class _Job:
             try:
                 values_of_clip = self._clip(index)
             except BadRow as error:
+                self.first_problem = self.first_problem or str(error)
                 kind = type(error.__cause__ or error).__name__
                 statuses.append(RowStatus.failed("import", kind, str(error)))
                 continue
@@ -560,5 +580,11 @@ class _Job:
         with np.errstate(over="ignore"):  # overflow is found in the next line
             stored = values.astype(shape.dtype)
         if not np.isfinite(stored).all():
-            raise BadRow(f"{array} holds NaN or infinity as {shape.dtype}")
+            problem = f"{array} holds NaN or infinity as {shape.dtype}"
+            if np.isfinite(values).all():
+                problem = (
+                    f"{array} has numbers too large for {shape.dtype} (--dtype float64 holds "
+                    "larger ones)"
+                )
+            raise BadRow(problem)
         return stored

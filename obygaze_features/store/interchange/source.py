@@ -296,7 +296,7 @@ def _check_rows(
         raise FixInput(
             f"no array of floats has a row for each of the {n_clips} ids{there}",
             where=where,
-            hint="--array NAME=KEY stores whole numbers too; or name other ids",
+            hint=_hint_for_rows(array_of_key, n_clips),
         )
     if len(films) != n_clips:
         raise FixInput(
@@ -312,6 +312,23 @@ def _check_rows(
                 where=where,
                 hint="save as many rows as ids, in the same order",
             )
+
+
+def _hint_for_rows(array_of_key: Mapping[str, Any], n_clips: int) -> str:
+    """Return what to do where no array of floats has a row for each id."""
+    for key, array in array_of_key.items():
+        kind = array.dtype.kind
+        has_row_of_each = array.ndim >= 1 and len(array) == n_clips
+        is_transposed = array.ndim == 2 and array.shape[1] == n_clips
+        if has_row_of_each and kind in "iub":
+            return f"--array NAME={key} stores whole numbers too"
+        if has_row_of_each and kind == "c":
+            return f"{key} has complex numbers: save its real part or its modulus"
+        if has_row_of_each and kind != "f":
+            return f"{key} has text in place of numbers: array.astype(np.float32)"
+        if is_transposed:
+            return f"{key} has a column for each id: save it transposed (array.T)"
+    return "name other ids, or a file with a row for each of these"
 
 
 def _named_arrays(keys: Sequence[str], path: Path) -> dict[str, str]:

@@ -118,6 +118,19 @@ def test_a_store_of_other_weights_says_how_they_may_differ(tmp_path: Path) -> No
     assert raised.value.hint == "choose another store name"
 
 
+def test_features_of_own_code_cannot_be_verified_by_decoding_and_it_says_so(
+    world: Path,
+) -> None:
+    command = ("-C", world, "extract", "run", "films", "-b", f"{world / 'mine.py'}:net")
+    run_obygaze(*command).ok()
+    refused = call_obygaze("-C", world, "store", "verify", "films.net", "--decode", "1")
+    assert refused.code == 1
+    assert "the backbone 'net' is own code (mine.py, widths.py)" in refused.stderr
+    assert "-b FILE.py:FUNCTION --store FILE.py:FUNCTION=NEW, then" in (refused.stderr)
+    run_obygaze(*command, "--store", f"{command[-1]}=again").ok()
+    call_obygaze("-C", world, "store", "diff", "films.net", "again").ok()
+
+
 @pytest.mark.check("extracts with two versions of a module")
 def test_features_of_changed_code_are_refused(world: Path) -> None:
     command = ("-C", world, "extract", "run", "films", "-b", f"{world / 'mine.py'}:net")

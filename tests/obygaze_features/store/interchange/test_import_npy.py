@@ -206,3 +206,52 @@ def test_options_of_ids_name_each_other(tmp_path: Path) -> None:
     with pytest.raises(FixUsage) as of_npz:
         open_features("npz", folder, ids=folder / "ids.txt")
     assert of_npz.value.hint == "--id-key names the ids"
+
+
+@pytest.mark.parametrize(
+    ("rows", "hint"),
+    [
+        (np.full((3, 2), "1.5"), "has text in place of numbers"),
+        (np.ones((3, 2), dtype=np.complex128), "has complex numbers"),
+        (np.ones((2, 3), dtype=np.float32), "save it transposed (array.T)"),
+        (np.ones((3, 2), dtype=np.int32), "--array NAME=x stores whole numbers too"),
+        (np.ones((4, 2), dtype=np.float32), "name other ids"),
+    ],
+)
+def test_rows_that_cannot_be_used_have_a_hint_of_their_own(
+    tmp_path: Path, rows: np.ndarray, hint: str
+) -> None:
+    """All of them were told that whole numbers can be stored."""
+    put(tmp_path / "x.npy", rows)
+    (tmp_path / "ids.txt").write_text("a-1\na-2\na-3\n")
+    with pytest.raises(FixInput) as raised:
+        open_features("npy", [tmp_path / "x.npy"], ids=tmp_path / "ids.txt")
+    assert hint in raised.value.hint
+
+
+def test_a_single_file_of_rows_is_the_array_clip(tmp_path: Path) -> None:
+    put(tmp_path / "i3d.npy", np.stack([V, V]))
+    (tmp_path / "ids.txt").write_text("a-1\na-2\n")
+    words = ("-C", tmp_path, "store", "import", "npy", tmp_path / "i3d.npy", "-o", "s")
+    without = call_obygaze(*words)
+    assert without.code == 1
+    assert "Try: --ids FILE, if its rows are clips" in without.stderr
+    call_obygaze(*words, "--ids", tmp_path / "ids.txt").ok()
+    store = open_store(tmp_path / "stores" / "s")
+    assert store.feature_arrays == ("clip",)
+
+
+def test_numbers_too_large_for_float32_make_no_store(tmp_path: Path) -> None:
+    """A store with none of the clips was sealed, and --dtype was not named."""
+    put(tmp_path / "x.npy", np.array([[1e300, 1.0], [2e300, 1.0]]))
+    (tmp_path / "ids.txt").write_text("a-1\na-2\n")
+    words = ("-C", tmp_path, "store", "import", "npy", tmp_path / "x.npy", "-o", "s")
+    words += ("--ids", tmp_path / "ids.txt")
+    refused = call_obygaze(*words)
+    assert refused.code == 1
+    assert "no clip has usable features" in refused.stderr
+    assert "too large for float32 (--dtype float64" in refused.stderr
+    assert not (tmp_path / "stores" / "s").exists()
+    call_obygaze(*words, "--dtype", "float64").ok()
+    values = open_store(tmp_path / "stores" / "s").matrix("clip").values
+    assert values.tolist() == [[1e300, 1.0], [2e300, 1.0]]

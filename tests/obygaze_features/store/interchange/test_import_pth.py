@@ -264,3 +264,34 @@ def test_an_empty_folder_is_said(tmp_path: Path) -> None:
         open_features("pth", [tmp_path])
     with pytest.raises(FixInput, match="expected a folder"):
         open_features("pth", [tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (torch.ones(16), r"m-1\.pth has the shape \(16,\), expected \[1, D\]"),
+        (torch.ones(4, 16), r"has the shape \(4, 16\), expected \[1, D\]"),
+        ({"x": torch.ones(1, 2)}, "m-1.pth holds dict, not a tensor"),
+    ],
+)
+def test_where_no_tensor_can_be_used_the_first_is_described(
+    tmp_path: Path, value: object, says: str
+) -> None:
+    root = put(tmp_path, "m/m-1.pth", value)
+    with pytest.raises(FixInput, match=says) as raised:
+        open_features("pth", [root])
+    assert "torch.save(tensor[None], file)" in raised.value.hint
+
+
+def test_a_dictionary_in_one_file_becomes_a_store_as_the_hint_says(
+    tmp_path: Path,
+) -> None:
+    d = {"m-1": torch.tensor([1.0, 2.0]), "m-2": torch.tensor([3.0, 4.0])}
+    root = put(tmp_path, "all.pt", d)
+    with pytest.raises(FixInput) as raised:
+        open_features("pth", [root / "all.pt"])
+    assert "np.stack([t.numpy() for t in d.values()])" in raised.value.hint
+    clips = np.stack([t.numpy() for t in d.values()])
+    np.savez(tmp_path / "x.npz", clip_id=list(d), clip=clips)
+    store = made(open_features("npz", [tmp_path / "x.npz"]), tmp_path / "s")
+    assert store.matrix("clip").values.tolist() == [[1, 2], [3, 4]]
