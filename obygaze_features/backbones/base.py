@@ -373,9 +373,10 @@ class Backbone(ABC):
             got = list(outputs[array.source].shape)
             if got != expected:
                 problem = f"{name}: expected shape {expected}, the model returned {got}"
-                raise FixInput(
-                    problem, hint="compare [tokens] of the card with the checkpoint"
-                )
+                hint = "compare [tokens] of the card with the checkpoint"
+                if self.card.code:
+                    hint = f"arrays= of the card: {name} is the shape of one clip, {got[1:]}?"
+                raise FixInput(problem, hint=hint)
         return {name: outputs[array.source] for name, array in arrays.items()}
 
     def _known_arrays(self, only: Collection[str]) -> set[str]:

@@ -162,7 +162,12 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        inside = ", ".join(sorted(entry.name for entry in path.glob("[!.]*.*"))[:3])
+        files = [entry for entry in path.glob("[!.]*.*") if entry.is_file()]
+        # The table of a data set is larger than the lists beside it.
+        largest_first = sorted(
+            files, key=lambda entry: (-entry.stat().st_size, entry.name)
+        )
+        inside = ", ".join(entry.name for entry in largest_first[:3])
         hint = "name a file in it" + (f", such as {inside}" if inside else "")
         raise FixInput("expected a file, got a folder", where=str(path), hint=hint)
 

@@ -11,10 +11,13 @@ import importlib.util
 import re
 import reprlib
 import sys
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib import import_module
 from importlib.metadata import (
     Distribution,
     EntryPoint,
@@ -54,6 +57,8 @@ OWN_CODE = "FILE.py:NAME"  # what a name of own code looks like
 _OWN_NAME = re.compile(r"(?P<file>[^\s'\"\[\]{},=]+\.py):(?P<name>[A-Za-z_]\w*)")
 _OF_SKLEARN = re.compile(r"(?P<module>sklearn(?:\.[a-z_]\w*)+)\.(?P<name>[A-Z]\w*)")
 _PACKAGE = re.compile(r"(?P<name>[A-Za-z0-9._-]+) (?P<version>[A-Za-z0-9.!+_-]+)")
+# What to do about an error of code that is not ours, where nothing better is known.
+TRACEBACK = "the same command with OBYGAZE_DEBUG=1 shows the traceback"
 _TRUSTED: dict[str, Path] = {}
 _TRUSTED_NAMES: set[str] = set()
 
@@ -88,7 +93,7 @@ class Plugin:
             hint: What to do, where the error itself does not say it.
         """
         try:
-            return call_foreign(function, f"{self.where} {failure}")
+            return call_foreign(function, f"{self.where} {failure}", hint)
         except ObygazeError as error:
             if self.where in str(error):
                 error.hint = error.hint or hint or None
@@ -176,6 +181,13 @@ def label_of(name: str) -> str:
 def _sklearn_plugin(group: str, name: str) -> Plugin:
     """Return a class of scikit-learn as a plugin."""
     module, _, attribute = name.rpartition(".")
+    try:
+        known_names = dir(import_module(module))
+    except ImportError:
+        known_names = [attribute]  # the error of loading it says why
+    if attribute not in known_names:
+        meant = near(attribute, known_names)
+        raise NotFound(f"{module} has no {attribute}{meant}", where=name)
     point = EntryPoint(name, f"{module}:{attribute}", group)
     package = f"scikit-learn {version('scikit-learn')}"
     return Plugin(point, name, package, f"{name} ({package})")
@@ -192,6 +204,24 @@ def trust(names: Iterable[str]) -> None:
         for match in _OWN_NAME.finditer(text):
             path = Path(match["file"]).expanduser().resolve()
             _TRUSTED[f"{path.name}:{match['name']}"] = path
+
+
+def require_trust_of_all(names: Iterable[str]) -> None:
+    """Raise an error that names all own code (`FILE.py:NAME`) among some names that is not trusted.
+
+    Otherwise each would be found when the one before it was trusted.
+    """
+    untrusted = []
+    for name in dict.fromkeys(names):
+        file, _, attribute = name.rpartition(":")
+        if is_own_code(name) and f"{Path(file).name}:{attribute}" not in _TRUSTED:
+            untrusted.append(name)
+    if len(untrusted) > 1:
+        options = " ".join(f"--trust {name}" for name in untrusted)
+        raise FixUsage(
+            f"{', '.join(untrusted)} would run the code of files, and are not trusted",
+            hint=f"read the files, then {options} (in Python trust={untrusted!r})",
+        )
 
 
 def trusted_names() -> frozenset[str]:
@@ -342,5 +372,30 @@ def call_foreign(function: Callable[[], T], subject: str, hint: str = "") -> T:
     except (Exception, SystemExit) as error:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
-        message = f"{subject}: {type(error).__name__}: {first_line(error)}"
-        raise FixInput(message, hint=hint or None) from error
+        message = (
+            f"{subject}: {type(error).__name__}: {first_line(error)}{_line_of(error)}"
+        )
+        raise FixInput(message, hint=hint or TRACEBACK) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the last line of somebody's own code before an error, in brackets; or "".
+
+    Own code is what is neither installed nor part of obygaze or Python.
+    """
+    packages = Path(__file__).parents[2]
+    not_own = [
+        *(
+            packages / name
+            for name in ("obygaze", "obygaze_features", "obygaze_models")
+        ),
+        Path(sysconfig.get_path("stdlib")),
+    ]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        is_installed = {"site-packages", "dist-packages"} & set(file.parts)
+        if file.suffix != ".py" or is_installed:
+            continue
+        if not any(map(file.is_relative_to, not_own)):
+            return f" ({file.name}, line {frame.lineno})"
+    return ""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import (
     csv_bytes,
     is_printable_name,
@@ -85,6 +85,11 @@ def manifest_path(
     """
     if isinstance(manifest, str):
         path = Workspace.of(workspace).existing_manifest(manifest)
+    elif not isinstance(manifest, os.PathLike):
+        raise FixUsage(
+            f"expected a manifest, its name or its file, got {type(manifest).__name__}",
+            hint="write a table of clips as CSV, then obygaze manifest import csv",
+        )
     else:
         # A path object is the path of a file, never a name: "./films" has become "films" in it.
         path = toml_of(Path(manifest))

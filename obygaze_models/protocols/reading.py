@@ -4,7 +4,7 @@ Every violation of a file is listed at once, with its line (see core.schema_chec
 """
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -19,6 +19,7 @@ from obygaze_features.core.plugins import (
     is_of_sklearn,
     is_own_code,
     plugins,
+    require_trust_of_all,
     short_value,
     skip,
     warn_once,
@@ -165,6 +166,8 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     models = _models_in(document.tree)
     for model in models.values():
         _replace_old_words(model)
+    if any(is_own_code(kind) for kind in _kinds_in(models)):
+        require_trust_of_all(_texts_in(document.tree))
     table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
@@ -231,6 +234,25 @@ def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tables of models of a protocol; none where they are not tables."""
     models = tree.get("models")
     return models if isinstance(models, dict) else {}
+
+
+def _kinds_in(models: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the kind of each model."""
+    for model in models.values():
+        if isinstance(model, Mapping):
+            yield model.get("kind")
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts of a tree of TOML."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
 
 
 def _has_concept_vectors(model: Any) -> bool:

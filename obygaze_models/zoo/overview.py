@@ -146,6 +146,7 @@ class VerifiedModels:
     """Models whose files are all as model.json says."""
 
     models: Sequence[SavedModel]
+    folders: Sequence[str] = ()
 
     @property
     def without_checksum(self) -> list[str]:
@@ -158,8 +159,13 @@ class VerifiedModels:
         return {"whole": names, "without_checksum": self.without_checksum}
 
     def __str__(self) -> str:
-        infos = [model.info for model in self.models]
-        lines = [f"{info.name}: valid, a {info.kind} for {info.task}" for info in infos]
+        lines = []
+        for folder, model in zip(self.folders, self.models, strict=True):
+            info = model.info
+            line = f"{folder}: valid, a {info.kind} for {info.task}"
+            if folder != info.name:
+                line += f", saved as {info.name}"
+            lines.append(line)
         return "\n".join(lines)
 
     @property
@@ -191,7 +197,6 @@ def verify_models(
     """
     trust_code(trust)
     resolved_workspace = Workspace.of(workspace)
-    verified = [
-        verify_folder(resolved_workspace.existing("models", model)) for model in models
-    ]
-    return VerifiedModels(verified)
+    folders = [resolved_workspace.existing("models", model) for model in models]
+    verified = [verify_folder(folder) for folder in folders]
+    return VerifiedModels(verified, [folder.name for folder in folders])

@@ -195,8 +195,13 @@ def open_store(
     elif isinstance(store, os.PathLike):
         # A path object is a path, never a name: "./mine" has become "mine" in it.
         location = Path(store)
-    else:
+    elif hasattr(store, "read"):
         location = store
+    else:
+        raise FixUsage(
+            f"expected a store, its name or its folder, got {type(store).__name__}",
+            hint="write a table of features as CSV, then obygaze store import csv",
+        )
     sha256 = ""
     if isinstance(location, str | Path):
         _, sha256 = split_expected(str(location), expect)

@@ -135,6 +135,8 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
     if recipe is not None:
         differing = [difference.key for difference in plan.recipe.diff(recipe)]
         hint = "choose another store name"
+        if recipe.is_unknown:
+            hint += f"; or, to import it anew, delete the folder {path}"
         if differing == ["weights.tensors"]:
             hint += (
                 "; if your code draws weights at random, torch.manual_seed(0) before the module is "

@@ -73,13 +73,16 @@ def rare_concepts(context: FitContext) -> RareConcepts | None:
     targets = {}
     for against in {against for against, _ in rows_of_folds}:
         targets[against] = targets_of(context.features, context.table, against)
+    # A concept of the vocabulary that this manifest never uses is no news of a fold.
+    n_clips_with = context.table.has_concept.sum(axis=0).tolist()
+    n_clips_of = dict(zip(context.table.concept_names, n_clips_with, strict=True))
     counts: dict[str, list[Counts]] = defaultdict(list)
     for (against, _), rows in rows_of_folds.items():
         by_concept = example_counts(targets[against][rows])
         for name, of_concept in zip(
             context.table.concept_names, by_concept, strict=True
         ):
-            if min(of_concept) < MIN_ROWS:
+            if n_clips_of[name] and min(of_concept) < MIN_ROWS:
                 counts[name].append(of_concept)
     if not counts:
         return None

@@ -90,6 +90,16 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
 
 
+def test_an_array_of_another_shape_is_looked_for_in_the_card_of_the_code(
+    world: Path,
+) -> None:
+    wrong = NET.replace('"pooled": [5]', '"pooled": [7]')
+    (world / "wrong.py").write_text(wrong, "utf-8")
+    failed = call_obygaze("backbones", "check", f"{world / 'wrong.py'}:net")
+    assert "pooled: expected shape [2, 7], the model returned [2, 5]" in failed.stderr
+    assert "arrays= of the card: pooled is the shape of one clip, [5]?" in failed.stderr
+
+
 def test_weights_that_are_other_ones_at_each_load_fail_the_check(world: Path) -> None:
     """It passed, and the next extraction only named another store."""
     code = f"{world / 'mine.py'}:net"

@@ -125,7 +125,7 @@ def test_commands_warn_in_one_line_and_go_on(site: Path) -> None:
     assert "descriptors" in result.stdout
     assert result.stderr == (
         "Warning: a plugin is skipped: obygaze.backbones: mine = broken_card:card (gaze-cards 1.5)"
-        " cannot be loaded: ZeroDivisionError: division by zero\n"
+        " cannot be loaded: ZeroDivisionError: division by zero (broken_card.py, line 1)\n"
     )
 
 

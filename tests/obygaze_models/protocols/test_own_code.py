@@ -219,6 +219,43 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
     assert settings["package"].startswith("own.py ")
 
 
+def test_all_own_code_of_a_protocol_is_named_at_once(here: Path) -> None:
+    """One name after another had to be trusted until the last was told."""
+    Path("mine.toml").write_text(
+        'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
+        '[splits]\nkind = "own.py:by_parity"\n'
+        '[models.mine]\nkind = "own.py:NearestMean"\n'
+        '[report]\nmetrics = ["own.py:specificity"]\nreplicates = 20\n',
+        encoding="utf-8",
+    )
+    words = ("run", "mine.toml", "--manifest", "films", "--store", "sig", "-o", "a")
+    refused = call_obygaze("-C", here, *words)
+    assert refused.code == 2
+    names = ("by_parity", "NearestMean", "specificity")
+    options = [f"--trust own.py:{name}" for name in names]
+    assert " ".join(options) in refused.stderr
+    trusted = [word for option in options for word in option.split()]
+    call_obygaze("-C", here, *words, *trusted).ok()
+
+
+def test_a_defect_of_own_code_has_its_line(here: Path) -> None:
+    wrong = FILE.replace("self.classes_ = np.unique(y)", "self.classes_ = np.uniq(y)")
+    (here / "own.py").write_text(wrong, encoding="utf-8")
+    line = 1 + wrong[: wrong.index("np.uniq")].count("\n")
+    words = ("train", "own.py:NearestMean", "sig", "films", "-o", "a")
+    failed = call_obygaze("-C", here, *words)
+    assert failed.code == 1
+    assert f"(own.py, line {line})" in failed.stderr
+    assert "OBYGAZE_DEBUG=1 shows the traceback" in failed.stderr
+
+
+def test_a_class_of_scikit_learn_that_is_misspelt_is_suggested(here: Path) -> None:
+    words = ("train", "sklearn.linear_model.LogisticRegresion", "sig", "films")
+    refused = call_obygaze("-C", here, *words)
+    assert refused.code == 1
+    assert "did you mean 'LogisticRegression'?" in refused.stderr
+
+
 def test_a_changed_file_is_another_run(here: Path) -> None:
     changes = [*RIDGE, 'report.metrics=["own.py:specificity"]']
     first = og.run("honest", "sig", "films", changes=changes, output="a")

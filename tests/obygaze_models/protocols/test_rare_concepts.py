@@ -131,10 +131,7 @@ def test_a_run_without_concepts_says_which_models_need_none(tmp_path: Path) -> N
     manifest = films(5, 40).with_clips(bare)
     stores = {"s": store_of(tmp_path / "s", manifest, planted(manifest))}
     raw = quick("honest", "data.view=raw", *FAST)
-    with (
-        pytest.warns(ObygazeWarning, match="do without concepts"),
-        pytest.raises(FixInput, match="no concept has 3 training clips") as caught,
-    ):
+    with pytest.raises(FixInput, match="no concept has 3 training clips") as caught:
         run_on(tmp_path, raw, manifest, stores)
     setting = 'grid.models=["ridge", "mlp"]'
     assert f"--set '{setting}' runs without such models" in (caught.value.hint or "")
@@ -142,3 +139,20 @@ def test_a_run_without_concepts_says_which_models_need_none(tmp_path: Path) -> N
         tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
     )
     assert {cell["model"] for cell in run.cells} == {"ridge", "mlp"}
+
+
+def test_a_concept_that_the_manifest_never_uses_is_no_warning(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    """Of a table of one's own, the other concepts of the vocabulary were named at every run."""
+    clips = [
+        replace(clip, concepts=tuple(name for name in clip.concepts if name != "Body"))
+        for clip in manifest
+    ]
+    without = replace(manifest, clips=tuple(clips))
+    store = store_of(tmp_path / "without", without, planted(without))
+    inputs = gather(quick("honest", ONLY), without, "", {"s": store})
+    rare = rare_concepts(inputs.context(inputs.features[0]))
+    assert rare is not None
+    assert "Look" in rare.counts
+    assert "Body" not in rare.counts

@@ -630,6 +630,14 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     assert "model.safetensors" in done.stderr
 
 
+def test_verify_names_the_folder_that_was_asked_for(
+    saved: Path, tmp_path: Path
+) -> None:
+    saved.rename(saved.with_name("copy"))
+    done = call_obygaze("-C", tmp_path, "models", "verify", "copy").ok()
+    assert done.stdout == "copy: valid, a logistic for HN_S, saved as toy\n"
+
+
 def test_functions_take_names_folders_and_loaded_models(
     saved: Path, tmp_path: Path
 ) -> None:

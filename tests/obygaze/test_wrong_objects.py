@@ -1,0 +1,23 @@
+"""A table of pandas in place of a store or a manifest is refused with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+import obygaze as og
+from obygaze_features.core.errors import FixUsage
+
+pandas = pytest.importorskip("pandas")
+
+
+def test_a_data_frame_is_no_store_and_no_manifest() -> None:
+    """It was an AttributeError of a line of ours."""
+    table = pandas.DataFrame({"clip_id": ["a-1"]})
+    with pytest.raises(FixUsage, match=r"expected a store, .* got DataFrame") as raised:
+        og.open_store(table)
+    assert "obygaze store import csv" in raised.value.hint
+    with pytest.raises(
+        FixUsage, match=r"expected a manifest, .* got DataFrame"
+    ) as raised:
+        og.dataset(table, table)
+    assert "obygaze manifest import csv" in raised.value.hint
