@@ -92,6 +92,8 @@ class Commits:
         # The index by film, once `find_index` has read it.
         self.index: Index | None = None
         self._partial: Partial | None = None
+        # Whether seal.json is that of another version of this store.
+        self._is_of_chain = False
         self._markers: dict[int, Marker] = {}
         # The blocks that `looked_at_once` found absent, while it is in use.
         self._absent: frozenset[int] = frozenset()
@@ -118,8 +120,16 @@ class Commits:
             if not (self._looked or self._looked_for_index) and self.files.is_remote:
                 self._looked_for_index = True
                 if self.plan.n_clips >= INDEX_ROWS:
-                    self.index = Index.find(self.files, self.plan)
+                    self._find_index()
             return self.index
+
+    def _find_index(self) -> None:
+        try:
+            self.index = Index.find(self.files, self.plan)
+        except Mismatch:
+            # A later version was published since store.json was read; its index is of that one.
+            if self.seal is None or not self._is_of_chain:
+                raise
 
     @property
     def is_sealed(self) -> bool:
@@ -149,6 +159,7 @@ class Commits:
         if _store_of(seal) != self.plan.sha256:
             of_plan = seal_of_plan(self.files, data, self.plan)
             if of_plan is not None:
+                self._is_of_chain = True
                 data = of_plan
                 seal = Seal.from_bytes(data, where)
         if _store_of(seal) != self.plan.sha256:

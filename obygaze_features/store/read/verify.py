@@ -523,9 +523,11 @@ def _check_versions(store: Store, report: VerifyReport, hashes: bool) -> None:
                 raise Corrupt(problem)
         report.n_files_kept += 1
         report.n_bytes_kept += mark.n_bytes
+    # A later version may have the file of an earlier one again, which is kept too then.
+    again = {mark.kept_name for mark in seal.files.values()}
     for name in files.names(KEPT_FOLDER) or ():
         path = f"{KEPT_FOLDER}/{name}"
-        if path not in marks:
+        if path not in marks and path not in again:
             report.warnings.append(f"{path} is not part of the store")
     if NEXT_VERSION in (files.names(VERSIONS_FOLDER) or ()):
         report.warnings.append(

@@ -46,10 +46,12 @@ from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
 from obygaze_features.store.remote.files import (
+    Files,
     FolderFiles,
     Target,
     ZipFiles,
     read_or_none,
+    read_record,
 )
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.object_store import stop_when_unreachable
@@ -287,9 +289,12 @@ class _Upload(Transfer):
                 documents[LicenceHistory.FILE] = licence
             last = {}
             if is_earlier:
+                last_licence = _bound_licence(target.files, selection, licence)
+                documents.pop(LicenceHistory.FILE, None)
                 # Who reads the new store.json before the new seal looks for the seal here.
                 last[Seal.FILE] = documents.pop(Seal.FILE)
                 documents[next_seal_name(sha256_bytes(store))] = last[Seal.FILE]
+                last.update(last_licence)
             for name, data in documents.items():
                 self._put(name, data)
             if selection.sealed:  # of a partial copy that an earlier version sent
@@ -348,6 +353,20 @@ class _Upload(Transfer):
         with self.lock:
             self.n_requests += 1
             self.n_bytes += len(data)
+
+
+def _bound_licence(
+    files: Files, selection: FileSelection, licence: bytes | None
+) -> dict[str, bytes]:
+    """Return licence.json of a copy for the store.json of another version of its store."""
+    if licence is not None:
+        return {LicenceHistory.FILE: licence}
+    existing_history = read_record(files, LicenceHistory)
+    if existing_history is None:
+        return {}
+    plan_sha256 = sha256_bytes(selection.documents[Plan.FILE])
+    data = replace(existing_history, plan=plan_sha256).to_bytes()
+    return {LicenceHistory.FILE: data}
 
 
 def _is_of_another_store(existing_document: bytes, claim: Mapping[str, str]) -> bool:

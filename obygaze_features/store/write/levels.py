@@ -66,6 +66,17 @@ def derive(
     require_sealed(root)
     opened = open_store(root)
     spec = _derived_spec(opened, array, by, name or f"{array}_{by}")
+    if spec in opened.plan.arrays:
+        return NewVersion(
+            path=root,
+            number=opened.version,
+            change="levels",
+            numbers={"levels": 0},
+            reason=reason,
+            seal_sha256=opened.seal_sha256,
+            is_new=False,
+            text=f"the array {spec.name}, the {WORDS_OF[by]} of {array}, is there",
+        )
     words = f"the array {spec.name}, the {WORDS_OF[by]} of {array}, added"
     stated = stated_reason(reason or words)
     stated_by = stated_author(author)
@@ -101,12 +112,6 @@ def _derived_spec(store: Store, array: str, by: str, name: str) -> ArraySpec:
             where=store.location,
             hint=f"one of {', '.join(several)}" if several else "no array of it does",
         )
-    if name in {spec.name for spec in store.plan.arrays}:
-        raise FixInput(
-            f"this store has the array {name!r} already",
-            where=store.location,
-            hint="--name, another name",
-        )
     dtype = source.dtype
     if by == "mean" and dtype == "float16":
         dtype = "float32"
@@ -118,7 +123,14 @@ def _derived_spec(store: Store, array: str, by: str, name: str) -> ArraySpec:
         derived_from=array,
         derived_by=by,
     )
-    check_arrays([*store.plan.arrays, spec])
+    others = [other for other in store.plan.arrays if other != spec]
+    if name in _names(others):
+        raise FixInput(
+            f"this store has another array {name!r}",
+            where=store.location,
+            hint="--name, another name",
+        )
+    check_arrays([*others, spec])
     return spec
 
 

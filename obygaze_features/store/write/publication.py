@@ -15,10 +15,11 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core import system
@@ -34,6 +35,7 @@ from obygaze_features.core.files import (
     write_synced,
 )
 from obygaze_features.core.holds import TAG, hold_new
+from obygaze_features.store.format.limits import DOCUMENT_BYTES
 from obygaze_features.store.format.records import (
     LicenceHistory,
     Plan,
@@ -45,7 +47,12 @@ from obygaze_features.store.format.schema import (
     VERSIONS_FOLDER,
     FileMark,
 )
-from obygaze_features.store.remote.files import LINK_REFUSED, FolderFiles
+from obygaze_features.store.remote.files import (
+    COPY_AGAIN,
+    LINK_REFUSED,
+    NOT_REGULAR,
+    FolderFiles,
+)
 from obygaze_features.store.remote.versions import (
     NEXT_VERSION,
     SEALS_FOLDER,
@@ -133,14 +140,26 @@ class PreparedFiles:
             if commit.rename_new(self.attempt, self.root / NEXT):
                 break
             finish_publication(self.root)
+        else:
+            raise AlreadyThere(
+                f"{NEXT} is not empty, and what is in it is no version",
+                where=str(self.root),
+                hint="look at what is in it, and remove it",
+            )
         sync_dir(self.root / VERSIONS_FOLDER)
         finish_publication(self.root)
-        if _fresh_seal(self.root) != seal:
+        newest = _fresh_seal(self.root)
+        if newest != seal and not self._is_before(seal, newest):
             raise AlreadyThere(
                 "another version of this store was made at the same time",
                 where=str(self.root),
                 hint="run the same command again",
             )
+
+    def _is_before(self, seal: bytes, newest: bytes) -> bool:
+        """Return whether another process has made the newest version after this one."""
+        newest_seal = Seal.from_bytes(newest, str(self.root / Seal.FILE))
+        return sha256_bytes(seal) in seals_before(FolderFiles(self.root), newest_seal)
 
 
 @contextmanager
@@ -204,6 +223,8 @@ def keep_file(root: Path, name: str, mark: FileMark, attempt: Path) -> None:
     system.remove_file(linked)
     try:
         os.link(source, linked, follow_symlinks=False)
+    except FileNotFoundError:
+        pass  # the store lacks a file: the error below says so
     except OSError as error:
         if error.errno not in system.NO_LINKS:
             raise
@@ -276,11 +297,24 @@ def _claimed(folder: Path) -> tuple[Publication, str] | None:
         if name is None:
             return None
         path = folder / name
-        with open(path, "rb", opener=system.open_without_links) as stream:
-            data = stream.read()
+        data = _read_document(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return Publication.from_bytes(data, str(path)), name.removeprefix(_START)
+
+
+def _read_document(path: Path) -> bytes:
+    """Return the bytes of a small file, which must be a regular one and not a link."""
+    try:
+        with open(path, "rb", opener=system.open_without_links) as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > DOCUMENT_BYTES:
+                raise FixInput(NOT_REGULAR, where=str(path), hint=COPY_AGAIN)
+            return stream.read()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FixInput(LINK_REFUSED, where=str(path)) from error
+        raise
 
 
 def _fresh_seal(root: Path) -> bytes:
@@ -300,7 +334,7 @@ def _is_whole(root: Path, folder: Path, publication: Publication, tag: str) -> b
     problem = ""
     seal_path = folder / f"seal.{tag}"
     try:
-        seal_data = seal_path.read_bytes()
+        seal_data = _read_document(seal_path)
     except FileNotFoundError:
         return False
     if FileMark.of(seal_data) != publication.seal:
@@ -339,7 +373,7 @@ def _problem_of_seal(
         prepared = folder / f"{names.index(Plan.FILE)}.{tag}"
         if prepared.exists():
             plan_path = prepared
-    plan = Plan.from_bytes(plan_path.read_bytes(), str(plan_path))
+    plan = Plan.from_bytes(_read_document(plan_path), str(plan_path))
     if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != plan.sha256:
         return "its seal is of another store.json"
     plan.names.require([*names, *seal.files], str(folder))
@@ -354,8 +388,10 @@ def _place(root: Path, folder: Path, publication: Publication, tag: str) -> None
     for number, name in enumerate(names):
         if name != Plan.FILE:
             _move(folder / f"{number}.{tag}", root, name)
-    for parent in {(root / name).parent for name in names}:
-        sync_dir(parent)
+    # New arrays have new folders.
+    folders = {folder for name in names for folder in PurePosixPath(name).parents}
+    for inner in sorted(folders, reverse=True):
+        sync_dir(root / inner)
     seal_path = folder / f"seal.{tag}"
     if Plan.FILE in names:
         # Who reads the new store.json before the new seal.json looks for the seal here.

@@ -44,6 +44,8 @@ def store(tmp_path: Path) -> Path:
 def test_a_mean_and_a_maximum_are_added(store):
     first = open_store(store)
     made = derive(store, array="frames")
+    again = derive(store, array="frames")
+    assert not again.is_new and again.number == 2
     assert (made.number, made.change) == (2, "levels")
     derive(store, array="frames", by="max", name="most", reason="asked for")
     newest = open_store(store)
@@ -126,7 +128,7 @@ def test_what_cannot_be_derived_is_an_error(store, tmp_path):
     with pytest.raises(FixInput, match="does not have several vectors a clip") as error:
         derive(store, array="clip")
     assert error.value.hint == "one of frames"
-    with pytest.raises(FixInput, match="has the array 'pooled' already"):
+    with pytest.raises(FixInput, match="has another array 'pooled'"):
         derive(store, array="frames", name="pooled")
     with pytest.raises(FixUsage, match="--by must be mean or max"):
         derive(store, array="frames", by="median")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -405,8 +408,6 @@ def test_folders_that_are_links_are_refused(two, tmp_path):
 
 def test_a_publication_of_a_stranger_writes_no_file_of_another_name(two, tmp_path):
     """versions/next of a folder that somebody sent names a file that other programs run."""
-    import json
-
     withdraw_again = {"films": [SECOND_FILM], "reason": REASON}
     honest = tmp_path / "honest"
     shutil.copytree(two, honest)
@@ -421,8 +422,6 @@ def test_a_publication_of_a_stranger_writes_no_file_of_another_name(two, tmp_pat
         folder = store / NEXT
         folder.mkdir()
         content = b"print('run')"
-        import hashlib
-
         document = {
             "format": "obygaze-store",
             "version": 1,
@@ -562,3 +561,51 @@ def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkey
     assert said.code == 0 and "training-clips.csv" in said.stdout
     with pytest.raises(FixInput, match="no clip of this store is withdrawn"):
         store_uses("films@1")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "7",
+        "[]",
+        "{}",
+        '{"number": 0, "change": "rows", "reason": "", "author": "", "date": ""}',
+        '{"number": 2, "change": 5, "reason": "", "author": "", "date": ""}',
+        '{"number": 2, "change": "rows", "reason": "", "author": "", "date": ""}',
+        '{"number": 1, "change": "rows", "reason": "", "author": "", "date": "", '
+        '"previous": [3, "x"]}',
+        '{"number": 2, "change": "rows", "reason": "", "author": "", "date": "", '
+        '"previous": [-1, "' + "a" * 64 + '"]}',
+    ],
+)
+def test_a_seal_with_an_invalid_version_is_refused(store, value):
+    document = json.loads((store / "seal.json").read_bytes())
+    del document["sha256"]
+    document["store_version"] = json.loads(value)
+    (store / "seal.json").write_bytes(with_checksum(document))
+    with pytest.raises(Corrupt):
+        _ = open_store(store).sealed
+
+
+def test_a_claim_that_is_a_pipe_or_a_link_is_refused(two, tmp_path):
+    (two / NEXT).mkdir()
+    os.mkfifo(two / NEXT / "publication.k0")
+    with pytest.raises(FixInput, match="regular file"):
+        withdraw(two, films=[SECOND_FILM], reason=REASON)
+    (two / NEXT / "publication.k0").unlink()
+    (two / NEXT / "publication.k0").symlink_to(two / "seal.json")
+    with pytest.raises(FixInput, match="symbolic links"):
+        withdraw(two, films=[SECOND_FILM], reason=REASON)
+    (two / NEXT / "publication.k0").unlink()
+    # What is no version is named, and readers do not mind.
+    (two / NEXT / "junk").write_bytes(b"")
+    with pytest.raises(AlreadyThere, match="what is in it is no version"):
+        withdraw(two, films=[SECOND_FILM], reason=REASON)
+    assert_reads(open_store(two), is_withdrawn(FIRST_FILM))
+
+
+def test_a_store_that_lacks_a_file_gets_no_version(store):
+    (store / "README.md").unlink()
+    with pytest.raises(Corrupt, match=r"README\.md does not have the bytes"):
+        withdraw(store, films=[FIRST_FILM], reason=REASON)
+    assert open_store(store).version == 1
