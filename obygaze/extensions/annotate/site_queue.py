@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_models.report.lookup import ReportRun, grouped
+
+# Each clip is compared with all others; later ones differ little from those before.
+MOST_DIVERSE = 500
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def _diverse(site: Site) -> list[str]:
     clip_ids, vectors = site.features
     rows = [row for row, clip in enumerate(clip_ids) if clip in site.spans_by_id]
     chosen = [clip_ids[row] for row in rows]
-    return list(diverse_order(chosen, vectors[rows]))
+    return list(islice(diverse_order(chosen, vectors[rows]), MOST_DIVERSE))
 
 
 def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> SuggestingModel:

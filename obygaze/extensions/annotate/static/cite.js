@@ -10,7 +10,7 @@ function placeLink() {
 
 // What says something of this picture, with its source.
 function sourcesHere() {
-  const lanes = film.lanes.filter((lane) => ["level", "found", "score", "numbers"].includes(lane.kind));
+  const lanes = film.lanes.filter((lane) => ["level", "tier", "found", "score", "numbers"].includes(lane.kind));
   const texts = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => {
     const isAnnotated = lane.kind === "level" && bar.id && !bar.annotator;
     return (isAnnotated ? t`annotation of the ` : "") + describe(lane, bar);

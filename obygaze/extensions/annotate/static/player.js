@@ -246,8 +246,10 @@ async function openFilm(id, time) {
     isScored && model.leaked && t`But ${model.leaked} clips of this test were used in training: these scores are too good.`,
     isScored && model.text,
     isScored && t`A score is the ${lookUp(model.unit)}; at ${cutOff()}, the line in its lane, the decision changes.`,
-    blind && t`Blind: predictions and what others marked are hidden.`, ...film.notes].filter(Boolean).join(" ");
+    blind && (page.queue ? t`Predictions and what others marked are hidden; some clips of the queue have a suggestion.`
+      : t`Blind: predictions and what others marked are hidden.`), ...film.notes].filter(Boolean).join(" ");
   $("next-error").hidden = !isScored;
+  $("cite").hidden = Boolean(exported); // it has no pictures
   showMarking();
   openDraft();
   prepareSearch();

@@ -123,10 +123,15 @@ function meanByTime(bars, from, to) {
   return t`mean ${short(sum / seconds)}, ${short(Math.min(...values))} to ${short(Math.max(...values))}`;
 }
 
+let counted = {}; // the lanes and the times of the statistics that are shown
+
 // Of the part of the time line that is visible.
 function showFilmStatistics() {
   if (!$("film-statistics").open || !film?.lanes) return;
   const from = $("scroll").scrollLeft / film.scale, to = Math.min(from + $("scroll").clientWidth / film.scale, film.end);
+  // While the film plays, the time line is drawn at each picture.
+  if (counted.lanes === film.lanes && counted.from === from && counted.to === to) return;
+  counted = { lanes: film.lanes, from, to };
   const rows = [];
   for (const lane of film.lanes) {
     const bars = lane.bars.filter((bar) => bar.end > from && bar.start < to);

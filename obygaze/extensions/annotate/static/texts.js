@@ -265,6 +265,7 @@ const FRENCH = {
   "Scores: {0}, run {1}; each clip is scored by models that were not trained on it.": "Scores : {0}, expérience {1} ; chaque extrait est évalué par des modèles qui n'ont pas appris avec lui.",
   "But {0} clips of this test were used in training: these scores are too good.": "Mais {0} extraits de ce test ont servi à l'apprentissage : ces scores sont trop bons.",
   "A score is the {0}; at {1}, the line in its lane, the decision changes.": "Un score est : {0} ; à {1}, la ligne dans sa piste, la décision change.",
+  "Predictions and what others marked are hidden; some clips of the queue have a suggestion.": "Les prédictions et les marques des autres sont cachées ; certains extraits de la file ont une proposition.",
   "Blind: predictions and what others marked are hidden.": "En aveugle : les prédictions et les marques des autres sont cachées.",
   "time in the film": "le temps dans le film",
   "time in the video": "le temps dans la vidéo",
