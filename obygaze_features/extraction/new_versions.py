@@ -7,6 +7,7 @@ a new version of the sealed store.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from obygaze_features.core.console import count
@@ -312,10 +313,19 @@ def finish_work(
         is_complete = is_complete and not writer.rows_to_retry()
     if not is_complete or seal is False:
         return store_status(work.draft), None
+    add = partial(
+        add_rows,
+        work.target.store,
+        work.draft,
+        reason=work.reason,
+        manifest=work.manifest,
+    )
     try:
-        made = add_rows(
-            work.target.store, work.draft, reason=work.reason, manifest=work.manifest
-        )
+        try:
+            made = add()
+        except AlreadyThere:
+            # Another version was made meanwhile: what it lacks of these rows is added to it.
+            made = add()
     except (OSError, ObygazeError):
         # By another worker, at the same time.
         if work.has_begun() or not work.is_done:

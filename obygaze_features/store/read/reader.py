@@ -58,7 +58,7 @@ from obygaze_features.store.remote.files import Files, read_record
 from obygaze_features.store.remote.versions import (
     FilesOfVersion,
     files_of_version,
-    stores_of_versions,
+    has_version_with,
 )
 
 Missing = Literal["error", "nan", "drop"]
@@ -422,8 +422,8 @@ class Store:
         history = read_record(self.files, LicenceHistory)
         if history is None or history.plan == self.plan.sha256:
             return history
-        stores = stores_of_versions(self.files) if self.sealed else set()
-        if not stores.issuperset((history.plan, self.plan.sha256)):
+        both = (history.plan, self.plan.sha256)
+        if not all(has_version_with(self.files, store_sha256) for store_sha256 in both):
             raise Corrupt(
                 f"{LicenceHistory.FILE} is of another store",
                 where=self.location,

@@ -297,11 +297,22 @@ class _Download(Transfer):
 
     def _fetch(self, name: str) -> None:
         mark = self.marks[name]
+        try:
+            self._fetch_from(name, name, mark)
+        except Corrupt:
+            is_kept = self.source.read(mark.kept_name, 0, 1) is not None
+            if not (self.selection.sealed and is_kept):
+                raise
+            # The source is about to have another version, or its publication was stopped.
+            self._fetch_from(mark.kept_name, name, mark)
+
+    def _fetch_from(self, place: str, name: str, mark: FileMark) -> None:
+        """Fetch a file from its place, or from where it is kept for earlier versions."""
         key = hashlib.sha256(f"{name} {mark.sha256}".encode()).hexdigest()
         part = self.parts / key
         path = confined(self.draft, name)
         for _ in range(2):  # the wrong bytes may be those that an earlier pull left
-            self._append(name, mark, part)
+            self._append(place, mark, part)
             if _is_whole(part, mark):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 system.replace_file(part, path)

@@ -45,6 +45,7 @@ from obygaze_features.store.remote.part import (
 from obygaze_features.store.remote.versions import (
     first_to_send,
     kept_marks,
+    seal_of_plan,
     seals_before,
 )
 
@@ -246,6 +247,11 @@ def _of_sealed(
     _refuse_partial(store)
     plan = store.plan
     data = _document(source, Seal.FILE)
+    if Seal.from_bytes(data, store.location).files.get(Plan.FILE) != seal.files.get(
+        Plan.FILE
+    ):
+        # A version is being published, or its publication was stopped.
+        data = seal_of_plan(source, data, plan) or data
     if sha256_bytes(data) != store.seal_sha256:
         hint = "run the same command again"
         raise Corrupt(
@@ -358,9 +364,13 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
 
 def _licence_of(store: Store) -> dict[str, bytes]:
     """Return licence.json of a store by its name, checked; nothing where there is none."""
-    if store.licence_history is None:
+    history = store.licence_history
+    if history is None:
         return {}
-    return {LicenceHistory.FILE: _document(store.files, LicenceHistory.FILE)}
+    if history.plan == store.plan.sha256:
+        return {LicenceHistory.FILE: _document(store.files, LicenceHistory.FILE)}
+    of_version = replace(history, plan=store.plan.sha256)
+    return {LicenceHistory.FILE: of_version.to_bytes()}
 
 
 def _document(files: Files, name: str) -> bytes:

@@ -285,16 +285,15 @@ class _Upload(Transfer):
             store = documents.pop(Plan.FILE)
             licence = licence_to_add(target.files, selection, "another address")
             documents.pop(LicenceHistory.FILE, None)
-            if licence is not None:
-                documents[LicenceHistory.FILE] = licence
             last = {}
             if is_earlier:
                 last_licence = _bound_licence(target.files, selection, licence)
-                documents.pop(LicenceHistory.FILE, None)
                 # Who reads the new store.json before the new seal looks for the seal here.
                 last[Seal.FILE] = documents.pop(Seal.FILE)
                 documents[next_seal_name(sha256_bytes(store))] = last[Seal.FILE]
                 last.update(last_licence)
+            elif licence is not None:
+                documents[LicenceHistory.FILE] = licence
             for name, data in documents.items():
                 self._put(name, data)
             if selection.sealed:  # of a partial copy that an earlier version sent

@@ -139,7 +139,18 @@ def seal_of_plan(files: Files, data: bytes, plan: Plan) -> bytes | None:
     for entry in earlier_versions(files, seal):
         if entry.store.sha256 == plan.sha256:
             return read_kept_seal(files, entry)
-    name = next_seal_name(plan.sha256)
+    return _next_seal(files, data, plan.sha256)
+
+
+def _next_seal(files: Files, data: bytes, store_sha256: str) -> bytes | None:
+    """Return the seal of the version that is being published; None where it has another store.json.
+
+    Args:
+        files: The files of the store.
+        data: The bytes of seal.json.
+        store_sha256: The sha256 of the store.json of the next version.
+    """
+    name = next_seal_name(store_sha256)
     next_data = read_or_none(files, name)
     if next_data is None:
         return None
@@ -176,6 +187,16 @@ def stores_of_versions(files: Files) -> set[str]:
     stores = {seal.files.get(Plan.FILE, FileMark(0, "")).sha256}
     stores.update(entry.store.sha256 for entry in earlier_versions(files, seal))
     return stores
+
+
+def has_version_with(files: Files, store_sha256: str) -> bool:
+    """Return whether a version of a store, or the one that is being published, has a store.json."""
+    data = read_or_none(files, Seal.FILE)
+    if data is None:
+        return False
+    if store_sha256 in stores_of_versions(files):
+        return True
+    return _next_seal(files, data, store_sha256) is not None
 
 
 def files_of_version(files: Files, number: int) -> Files:
@@ -253,7 +274,7 @@ class FilesOfVersion:
             return b""
         where = f"{self.inner.location}/{LicenceHistory.FILE}"
         history = LicenceHistory.from_bytes(data, where)
-        if history.plan in stores_of_versions(self.inner):
+        if has_version_with(self.inner, history.plan):
             history = replace(history, plan=self.entry.store.sha256)
         return history.to_bytes()
 

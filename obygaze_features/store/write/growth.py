@@ -28,9 +28,9 @@ from obygaze_features.store.write.version import (
     NewVersion,
     VersionDraft,
     new_version,
-    require_sealed,
     stated_author,
     stated_reason,
+    store_to_change,
 )
 
 # Where the rows of a version are extracted before they are part of it.
@@ -88,8 +88,7 @@ def add_rows(
     folder = Path(root)
     stated = stated_reason(reason)
     by = stated_author(author)
-    require_sealed(folder)
-    opened = open_store(folder)
+    opened = store_to_change(folder)
     other = open_store(source)
     _require_same_kind_of_rows(opened, other)
     addition = _addition_of(opened, other)
@@ -114,7 +113,7 @@ def add_rows(
         numbers = {"clips": n_new, "films": n_films}
         if n_replaced:
             numbers["rows"] = n_replaced
-    with new_version(folder) as draft:
+    with new_version(folder, opened) as draft:
         _append_clips(draft, addition.new_clips, manifest)
         _write_rows(draft, addition, progress or Quiet())
         made = draft.publish(change=change, reason=stated, author=by, numbers=numbers)

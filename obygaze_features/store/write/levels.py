@@ -13,16 +13,16 @@ from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.store.format.schema import OK, ArraySpec, FileMark
-from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import array_file, check_arrays
 from obygaze_features.store.write.version import (
     NewVersion,
     VersionDraft,
     folder_to_change,
     new_version,
-    require_sealed,
     stated_author,
     stated_reason,
+    store_to_change,
 )
 
 By = Literal["mean", "max"]
@@ -63,8 +63,7 @@ def derive(
     root = folder_to_change(store, workspace)
     if by not in get_args(By):
         raise FixUsage(f"--by must be mean or max, got {by!r}")
-    require_sealed(root)
-    opened = open_store(root)
+    opened = store_to_change(root)
     spec = _derived_spec(opened, array, by, name or f"{array}_{by}")
     if spec in opened.plan.arrays:
         return NewVersion(
@@ -81,7 +80,7 @@ def derive(
     stated = stated_reason(reason or words)
     stated_by = stated_author(author)
     numbers = {"levels": 1}
-    with new_version(root) as draft:
+    with new_version(root, opened) as draft:
         _add_array(draft, spec, progress or Quiet())
         made = draft.publish(
             change="levels", reason=stated, author=stated_by, numbers=numbers

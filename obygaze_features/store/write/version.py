@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
-from obygaze_features.core.files import is_printable_name
+from obygaze_features.core.files import is_printable_name, sha256_bytes
 from obygaze_features.core.workspace import Workspace, is_url, split_version
 from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.limits import disk_errors
@@ -46,6 +46,7 @@ from obygaze_features.store.remote.files import (
 from obygaze_features.store.remote.versions import piece_of, version_of
 from obygaze_features.store.write.publication import (
     PreparedFiles,
+    clean_versions,
     keep_bytes,
     keep_file,
     prepared_version,
@@ -282,14 +283,20 @@ class _DraftFiles:
 
 
 @contextmanager
-def new_version(root: Path) -> Iterator[VersionDraft]:
-    """Yield a draft of the next version of a store on this machine; `publish` makes it."""
-    require_sealed(root)
+def new_version(root: Path, before: Store) -> Iterator[VersionDraft]:
+    """Yield a draft of the next version of a store on this machine; `publish` makes it.
+
+    Args:
+        root: Its folder.
+        before: The store as `store_to_change` opened it: rows are chosen by what it has. Another
+            version that was made since is an error.
+    """
     with disk_errors(root), prepared_version(root) as prepared:
         store = open_store(root)
         seal = store.commits.seal
         data = read_or_none(store.files, Seal.FILE)
-        if seal is None or data is None or Seal.from_bytes(data, "") != seal:
+        newest = "" if data is None else sha256_bytes(data)
+        if seal is None or data is None or newest != before.seal_sha256:
             raise AlreadyThere(
                 "another version of this store was made at the same time",
                 where=str(root),
@@ -311,8 +318,12 @@ def new_version(root: Path) -> Iterator[VersionDraft]:
         )
 
 
-def require_sealed(root: Path) -> None:
-    """Raise an error unless a store is sealed and whole: only such a store has versions."""
+def store_to_change(root: Path) -> Store:
+    """Open a store of which a version is made; an error unless it is sealed and whole.
+
+    A version that a killed process has begun to publish is published first.
+    """
+    clean_versions(root)
     store = open_store(root)
     if not store.sealed:
         raise FixInput(
@@ -326,6 +337,7 @@ def require_sealed(root: Path) -> None:
             where=str(root),
             hint="obygaze store subset makes a store of its own of what it holds",
         )
+    return store
 
 
 def folder_to_change(

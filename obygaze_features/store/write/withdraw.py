@@ -12,7 +12,7 @@ from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.manifest.film_choice import ChosenFilm
 from obygaze_features.store.format.schema import OK, RowStatus
-from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.edit import ids_in
 from obygaze_features.store.write.version import (
     NewVersion,
@@ -20,9 +20,9 @@ from obygaze_features.store.write.version import (
     folder_to_change,
     new_version,
     now,
-    require_sealed,
     stated_author,
     stated_reason,
+    store_to_change,
 )
 
 
@@ -62,8 +62,7 @@ def withdraw(
         raise FixUsage("no clip is named", hint="--film FILM, or --clips FILE")
     if isinstance(clips, str | Path):
         clips = ids_in(Path(clips))
-    require_sealed(root)
-    opened = open_store(root)
+    opened = store_to_change(root)
     chosen_films: list[ChosenFilm] = []
     if films is not None:
         chosen_films = opened.choose_films(films, workspace=workspace)
@@ -85,7 +84,7 @@ def withdraw(
             films=tuple(chosen_films),
             text=f"{count(len(rows), 'clip')} withdrawn before",
         )
-    with new_version(root) as draft:
+    with new_version(root, opened) as draft:
         _withdraw_rows(draft, new_rows, stated, progress or Quiet())
         made = draft.publish(
             change="withdrawn", reason=stated, author=by, numbers=numbers

@@ -212,6 +212,7 @@ def test_a_push_to_a_bucket_that_stops_anywhere_is_readable(store, new_rows, tmp
     """The bucket has the first version; the push of the second stops after each file."""
     bucket = tmp_path / "bucket"
     bucket.mkdir()
+    state_licence(store, licence="CC-BY-4.0", replace=True)
     push(store, FolderTarget(bucket))
     assert_version(bucket, 1)
     reader = open_store(bucket)
@@ -224,7 +225,11 @@ def test_a_push_to_a_bucket_that_stops_anywhere_is_readable(store, new_rows, tmp
         except KeyboardInterrupt:
             pass
         opened = open_store(bucket)
-        assert opened.version in (1, 2)
+        assert opened.version in (1, 2) and opened.licence == "CC-BY-4.0"
+        copy = tmp_path / f"copy-{n_puts}"
+        pull(bucket, copy)
+        assert open_store(copy).version == opened.version
+        assert not verify(copy, hashes=True).problems
         values = opened.matrix("clip").values
         assert np.array_equal(values[:23], VALUES["clip"])
         assert len(values) == (23 if opened.version == 1 else 26)

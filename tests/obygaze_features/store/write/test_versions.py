@@ -411,7 +411,7 @@ def test_a_publication_of_a_stranger_writes_no_file_of_another_name(two, tmp_pat
     withdraw_again = {"films": [SECOND_FILM], "reason": REASON}
     honest = tmp_path / "honest"
     shutil.copytree(two, honest)
-    with new_version(honest) as draft:
+    with new_version(honest, open_store(honest)) as draft:
         tag = draft.prepared.tag
         shutil.copytree(draft.prepared.attempt, tmp_path / "attempt")
     seal = (two / "seal.json").read_bytes()
