@@ -274,7 +274,8 @@ def read_plan_file(path: Path) -> ExtractPlan:
     """Read the file of a plan."""
     if not path.is_file():
         hint = "write one with obygaze extract plan MANIFEST -o FILE"
-        raise NotFound("no plan file", where=str(path), hint=hint)
+        # A worker of a scheduler has another working folder than the one who calls it.
+        raise NotFound("no plan file", where=str(path.absolute()), hint=hint)
     return plan_from_bytes(path.read_bytes(), str(path))
 
 

@@ -219,3 +219,12 @@ def test_a_plan_of_a_moved_workspace_does_not_make_the_old_one_again(
         assert "the workspace of the plan does not exist" in refused.stderr
         assert f"extract plan films -b BACKBONE -o {plan}" in refused.stderr
     assert not (tmp_path / "old").exists()
+
+
+def test_a_plan_that_is_not_there_is_named_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFound, match="no plan file") as caught:
+        read_plan_file(Path("plans/plan.json"))
+    assert caught.value.where == str(tmp_path / "plans" / "plan.json")
