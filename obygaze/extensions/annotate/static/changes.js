@@ -11,6 +11,7 @@ let nDone = 0; // the changes after these were undone
 const APPLY = {
   marks: ({ pairs }, from, to) => putMarks(pairs.map((pair) => ({ from: pair[from], to: pair[to] }))),
   form: (change, from, to) => showFormState(change[to]),
+  note: (change, from, to) => putNote(change.film, change.picture, change[to], change[from]),
   vocabulary: (change, from, to) => putVocabulary(change[to], change[from]),
   watched: ({ film: id, stretches }, from, to) => postWatched(id, stretches, to === "before"),
 };
@@ -61,7 +62,7 @@ const redo = () => inTurn(async () => {
 });
 
 // Show the film of a change: what is undone should be seen.
-async function goTo({ kind, film: id, pairs }) {
+async function goTo({ kind, film: id, pairs, picture }) {
   if (kind === "vocabulary") {
     if (!$("vocabulary").hidden) return;
     history.pushState(null, "", address({ vocabulary: "" }));
@@ -71,6 +72,7 @@ async function goTo({ kind, film: id, pairs }) {
     history.pushState(null, "", address({ film: id }));
     await route();
   }
+  if (picture !== undefined && frame() !== picture) seek(spanOf(picture, picture)[0] + EPS);
   const changed = pairs?.[0].before ?? pairs?.[0].after;
   if (changed && !isVisible(changed)) seek(spanOf(changed.start_frame, changed.end_frame)[0] + EPS);
 }

@@ -28,23 +28,31 @@ function listNotes() {
   $("notes-title").hidden = film.picture_notes.length === 0;
 }
 
-async function saveNote() {
-  const shown = noteShown, text = formOfNote.elements.text.value;
-  const body = JSON.stringify({ movie_id: shown.film, frame: shown.frame, text, before: shown.text });
-  const answer = await send("api/note", { method: "POST", headers: { "Content-Type": "application/json" }, body });
-  const reply = await answer.json();
-  if (answer.status === 409) {
-    shown.text = reply.text;
-    throw new Error(t`Not saved: another window changed this note to “${reply.text}”. Press Save again to replace it.`);
+const saveNote = () => inTurn(async () => {
+  const shown = noteShown, text = formOfNote.elements.text.value.trim(), before = shown.text;
+  try {
+    await putNote(shown.film, shown.frame, text, before);
+  } catch (error) {
+    if (error.newer === undefined) throw error;
+    shown.text = error.newer;
+    throw new Error(t`Not saved: another window changed this note to “${error.newer}”. Press Save again to replace it.`);
   }
+  if (text !== before) record({ kind: "note", film: shown.film, text: t`a note`, picture: shown.frame, before, after: text });
+  tell(text ? t`The note is saved.` : t`The note is deleted.`);
+});
+
+// Save the text of a note in place of another one; "" is none.
+async function putNote(id, number, text, before) {
+  const answer = await post("note", { movie_id: id, frame: number, text, before });
+  const reply = await answer.json();
+  if (answer.status === 409) throw Object.assign(new Error(t`Nothing is changed: another window changed this note.`), { newer: reply.text });
   if (!answer.ok) throw new Error(t`Not saved: ${messageOf(reply)}`);
-  if (film.id !== shown.film) return;
+  if (film.id !== id) return;
   film.picture_notes = reply;
   noteShown = null;
   makeLanes();
   listNotes();
   tick();
-  tell(text.trim() ? t`The note is saved.` : t`The note is deleted.`);
 }
 
 formOfNote.addEventListener("submit", (event) => (event.preventDefault(), guarded(saveNote)));

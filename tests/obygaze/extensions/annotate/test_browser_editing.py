@@ -700,3 +700,32 @@ def test_an_answer_from_before_a_save_is_not_shown_after_it(
         assert act(browser, script) is None
         assert shown_values(browser) == [(5, 9, "S", (), "")]
         assert saved_values(tmp_path, page) == [(5, 9, "S", (), "")]
+
+
+def test_a_note_is_taken_back(browser: Any, tmp_path: Path) -> None:
+    page = lake(tmp_path)
+    notes = "return film.picture_notes.map((one) => [one.frame, one.text])"
+    write = (
+        "seek(given[0] / 25 + 0.001); await new Promise((done) => setTimeout(done, 100));"
+        "formOfNote.elements.text.value = given[1]; await saveNote();"
+    )
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        for picture, words in ((50, "first"), (50, "second"), (75, "third"), (50, "")):
+            assert act(browser, write, picture, words) is None
+        assert browser.execute_script(notes) == [[75, "third"]]
+        browser.execute_script("seek(9)")
+        states = (
+            [[50, "second"], [75, "third"]],
+            [[50, "second"]],
+            [[50, "first"]],
+            [],
+        )
+        for want in states:
+            assert act(browser, "await undo();") is None
+            assert browser.execute_script(notes) == want
+        assert text(browser, "#picture") == "picture 50"
+        for want in (*reversed(states[:-1]), [[75, "third"]]):
+            assert act(browser, "await redo();") is None
+            assert browser.execute_script(notes) == want
