@@ -86,7 +86,9 @@ class TimeLimit:
         if not self.clip_s or not self.n_clips:
             return text
         work_s = self.clip_s * self.n_clips
-        n_starts = ceil(work_s / max(1, self.usable_s - self.start_s))
+        # Of a limit that is shorter than the start, the warning says what there is to say.
+        work_s_of_start = self.usable_s - self.start_s
+        n_starts = ceil(work_s / work_s_of_start) if work_s_of_start > 0 else 1
         kind = "at the speed so far" if self.is_measured else "for decoding alone"
         starts = f", {n_starts} starts" if n_starts > 1 else ""
         return f"{text} ({kind} a task needs about {duration_of_hours(work_s / 3600)}{starts})"

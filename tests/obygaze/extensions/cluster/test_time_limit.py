@@ -61,6 +61,10 @@ def test_a_clip_needs_what_decoding_it_takes(plan: ExtractPlan) -> None:
     long = time_limit_of(plan, cost_of(60.0), 60, n_tasks=1)
     assert long.warning_s == 120
     assert str(long).endswith("a task needs about 16.7 hours, 18 starts)")
+    too_short = TimeLimit(1, warning_s=30, clip_s=1.0, n_clips=9)
+    assert (
+        str(too_short) == "1 minutes each (for decoding alone a task needs about 9 s)"
+    )
     unknown = time_limit_of(plan, cost_of(None), 60, n_tasks=1)
     assert str(unknown) == "60 minutes each"
 
