@@ -250,7 +250,8 @@ class History:
 
     def copy_of_before(self) -> None:
         """Go on with a copy of an earlier version that is brought up to date."""
-        held = [number for number, model in self.versions.items() if model is not None]
+        sent = self._sent_versions()
+        held = [number for number, model in sent.items() if model is not None]
         number = self.random.choice(held)
         target = self._new_path("before")
         pull(f"{self.path}@{number}", target)

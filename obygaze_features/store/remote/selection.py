@@ -43,6 +43,7 @@ from obygaze_features.store.remote.part import (
     licence_for,
 )
 from obygaze_features.store.remote.versions import (
+    FilesOfVersion,
     first_to_send,
     kept_marks,
     seal_of_plan,
@@ -209,6 +210,7 @@ def select_files(
     of the store, with the titles of its films, is looked for in the workspace.
     """
     inner = open_files(location)
+    _refuse_withdrawn(inner)
     files = CountedFiles(inner)
     store = open_store(files, expect=expect)
     store.plan.refuse_pictures(store.location)
@@ -308,6 +310,20 @@ def _of_films(
     return FileSelection(
         source, marks, _licence_of(store), n_bytes_rows, derived=derived, cut=cut
     )
+
+
+def _refuse_withdrawn(files: Files) -> None:
+    """Raise an error for a version with features of clips that a later one withdrew."""
+    if not isinstance(files, FilesOfVersion):
+        return
+    withdrawn_in = first_to_send(files.inner, files.newest)
+    if files.number < withdrawn_in:
+        raise FixInput(
+            f"version {files.number} has features of clips that were withdrawn in version "
+            f"{withdrawn_in}, so it is not sent, packed or fetched",
+            where=files.location,
+            hint=f"{files.inner.location}, the newest version; on this machine it can be read",
+        )
 
 
 def _refuse_partial(store: Store) -> None:

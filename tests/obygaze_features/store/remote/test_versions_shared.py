@@ -18,7 +18,7 @@ from support.stores import (
     tree,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.store import (
     merge,
     open_store,
@@ -110,6 +110,16 @@ def test_versions_with_withdrawn_features_are_not_sent(store, new_rows, tmp_path
         assert log.versions[0].reason == "asked for" and "2, 1" in log.notes[0]
         with pytest.raises(NotFound, match="version 2 is not in this copy"):
             open_store(f"{path}@2")
+
+
+def test_a_version_with_withdrawn_features_is_not_sent_by_its_name(store, tmp_path):
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    for send in (pull, push):
+        with pytest.raises(FixInput, match="withdrawn in version 2, so it is not sent"):
+            send(f"{store}@1", tmp_path / "copy")
+    with pytest.raises(FixInput, match="withdrawn in version 2"):
+        pack(f"{store}@1", tmp_path / "s.zip")
+    assert not (tmp_path / "copy").exists() and not (tmp_path / "s.zip").exists()
 
 
 def test_a_copy_of_an_earlier_version_is_brought_up_to_date(store, new_rows, tmp_path):
