@@ -31,7 +31,7 @@ import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
-from obygaze_features.store import ArraySpec
+from obygaze_features.store import ArraySpec, store_uses, withdraw
 
 HEAVY = {
     "numpy",
@@ -185,6 +185,36 @@ def test_tables_hold_the_same_numbers(here):
     assert len(cells) == len(run.cells) + len(run.baselines)
     assert cells["auc"][0] == run.cells[0]["auc"]["value"]
     assert [cells["auc_low"][0], cells["auc_high"][0]] == run.cells[0]["auc"]["ci"]
+
+
+def test_runs_and_models_record_the_version_of_their_store(workspace, tmp_path):
+    here = tmp_path / "copy"
+    shutil.copytree(workspace, here)
+    first = og.open_store("mine", workspace=here).seal_sha256
+    withdraw("mine", films=["alba"], reason="asked for", workspace=here)
+    second = og.open_store("mine", workspace=here).seal_sha256
+    assert first != second
+    for store, recorded in (("mine@1", (1, first)), ("mine", (2, second))):
+        name = store.replace("@", "-")
+        run = og.run(
+            "honest",
+            store,
+            "films",
+            changes=["grid.models=['ridge']", "report.replicates=200"],
+            output=name,
+            workspace=here,
+        )
+        (about,) = run.about["stores"].values()
+        assert (about["store_version"], about["seal_sha256"]) == recorded
+    uses = store_uses("mine", workspace=here)
+    assert [(use.kind, use.name) for use in uses.uses if use.kind == "run"] == [
+        ("run", "mine-1")
+    ]
+    og.train("ridge", "mine@1", "films", task="ENHN_S", output="kept", workspace=here)
+    features = og.load_model("kept", workspace=here).info.features
+    assert (features.store_version, features.seal_sha256) == (1, first)
+    uses = store_uses("mine", workspace=here)
+    assert ("model", "kept") in {(use.kind, use.name) for use in uses.uses}
 
 
 @pytest.mark.parametrize(
