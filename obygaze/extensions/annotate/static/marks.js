@@ -25,7 +25,7 @@ function edit(bar) {
 }
 
 const choice = (type, name, value, text, title, checked, key, depth = 0) => el("label", { title, className: depth ? "below" : "" },
-  el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`, key && el("kbd", { ariaHidden: "true" }, key));
+  el("input", { type, name, value, checked: Boolean(checked) }), ` ${text}`, key && el("kbd", { "aria-hidden": "true" }, key));
 
 function fillForm(wanted) {
   mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };

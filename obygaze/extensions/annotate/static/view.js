@@ -94,7 +94,7 @@ guarded(async () => {
   page = await load("overview");
   $("to-queue").hidden = !page.queue;
   if (page.queue && !location.hash) history.replaceState(null, "", address({ queue: "" }));
-  $("to-vocabulary").hidden = !page.annotator;
+  $("to-vocabulary").hidden = !page.annotator && !page.vocabulary.terms.length;
   readChanges();
   await chooseModel(page.run?.named ?? null);
   await readPage();

@@ -42,12 +42,12 @@ const tiersOf = (one) => Object.fromEntries(Object.keys(page.tiers).map((tier) =
 // ---- the page of the vocabulary -----------------------------------------------------------------
 
 function termRow(term) {
-  const field = (name, value, label) => el("td", {}, el("input", { name, value, ariaLabel: label, autocomplete: "off" }));
-  const kind = el("select", { name: "kind", ariaLabel: t`Kind` });
+  const field = (name, value, label) => el("td", {}, el("input", { name, value, "aria-label": label, autocomplete: "off" }));
+  const kind = el("select", { name: "kind", "aria-label": t`Kind` });
   options(kind, Object.entries(KINDS_OF_TERMS), term.kind);
-  const remove = el("button", { type: "button", ariaLabel: t`Remove ${term.name}` }, t`Remove`);
+  const remove = el("button", { type: "button", "aria-label": t`Remove ${term.name}` }, t`Remove`);
   const row = el("tr", {}, field("name", term.name, t`Name`), el("td", {}, kind), field("broader", term.broader.join("; "), t`Above it`),
-    el("td", {}, el("textarea", { name: "definition", value: term.definition, ariaLabel: t`Definition`, rows: 1 })),
+    el("td", {}, el("textarea", { name: "definition", value: term.definition, "aria-label": t`Definition`, rows: 1 })),
     field("uri", term.uri, t`URI`), el("td", {}, remove));
   remove.onclick = () => {
     const next = row.nextElementSibling ?? row.previousElementSibling;
@@ -65,6 +65,11 @@ function showVocabulary() {
   vocabularyForm.hidden = Boolean(vocabulary.problem);
   for (const name of CITED) vocabularyForm.elements[name].value = [vocabulary[name]].flat().join("; ");
   fill($("terms"), ...vocabulary.terms.map(termRow));
+  // Who does not annotate reads it only.
+  $("vocabulary-where").hidden = !page.annotator;
+  for (const button of vocabularyForm.querySelectorAll("button")) button.hidden = !page.annotator;
+  for (const field of vocabularyForm.querySelectorAll("input, textarea")) field.readOnly = !page.annotator;
+  for (const select of vocabularyForm.querySelectorAll("select")) select.disabled = !page.annotator;
 }
 
 const parts = (text) => text.split(";").map((part) => part.trim()).filter(Boolean);

@@ -25,7 +25,7 @@ from support.browsers import (
 from support.film_pages import film_clips, mark, served, site, table
 from support.videos import write_video
 
-from obygaze.extensions.annotate.app import server_of
+from obygaze.extensions.annotate.app import export, server_of
 from obygaze.extensions.annotate.projection import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze.extensions.annotate.server import PageServer
 from obygaze.extensions.annotate.site import Site
@@ -729,3 +729,26 @@ def test_a_note_is_taken_back(browser: Any, tmp_path: Path) -> None:
         for want in (*reversed(states[:-1]), [[75, "third"]]):
             assert act(browser, "await redo();") is None
             assert browser.execute_script(notes) == want
+
+
+def test_who_does_not_annotate_reads_the_vocabulary(
+    browser: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "segments").mkdir()
+    path = tmp_path / "segments" / "films.vocabulary.toml"
+    path.write_text(read_vocabulary("paper").to_toml(), "utf-8")
+    page = site(tmp_path, film_clips("lake", "lake.mp4"))
+    export(page, tmp_path / "page")
+    with served(page) as server:
+        exported = (tmp_path / "page" / "index.html").as_uri()
+        for address in (server.new_address(), exported):
+            open_page(browser, f"{address}#vocabulary=", "Vocabulary")
+            assert browser.find_element("id", "to-vocabulary").is_displayed()
+            row = browser.find_element("css selector", "#terms tr")
+            assert (
+                row.find_element("name", "name").get_attribute("value") == "male gaze"
+            )
+            assert row.find_element("name", "name").get_attribute("readonly")
+            buttons = browser.find_elements("css selector", "#vocabulary-form button")
+            assert [one for one in buttons if one.is_displayed()] == []
+            assert not browser.find_element("id", "vocabulary-where").is_displayed()
