@@ -16,7 +16,12 @@ def usage_message(error: click.ClickException) -> str:
     if isinstance(error, click.BadParameter):
         return _of_value(error)
     if isinstance(error, click.NoSuchOption):
-        possible = near(error.option_name, error.possibilities or ())
+        # The hyphens, which all options share, make any two short ones alike.
+        word = error.option_name.lstrip("-")
+        alike = [
+            name for name in error.possibilities or () if near(word, [name.lstrip("-")])
+        ]
+        possible = near(error.option_name, alike)
         return f"no option {error.option_name!r}{possible}"
     if isinstance(error, click.BadOptionUsage):
         return _of_option(error)

@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 CLIPS = "Clips"
 
 
+# The reasons of clips whose times are wrong, and not their files.
+WRONG_TIMES = frozenset(("decode: outside", "decode: too-long"))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Extraction(Sequence["StoreStatus"]):
     """What a run did: the status of each of its stores, that of the worker's clips if it was one.
@@ -433,6 +437,11 @@ def _next_steps(
         steps.append(f"{count(without, 'clip')} without a video: {link}, then {again}")
     if any("open: missing" in state.reasons for state in states):
         steps.append(f"files missing: mount their folder or {link}, then {again}")
+    elif any(WRONG_TIMES.intersection(state.reasons) for state in states):
+        steps.append(
+            "failed clips: some have times outside of their films; correct the table, import it "
+            f"with --force, then {again} and --changed"
+        )
     elif any(state.failed for state in states):
         steps.append(f"failed clips: correct their files, then {again}{retry}")
         if rows is not None and retry:

@@ -45,6 +45,10 @@ ID_FORM = "an id (letters, digits, . _ + -)"
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
 
+class NotAManifest(FixInput):
+    """The TOML file is another one, such as a mapping: name the manifest."""
+
+
 def read_manifest(
     manifest: str | os.PathLike[str] | Manifest,
     *,
@@ -69,7 +73,15 @@ def read_manifest(
     if isinstance(manifest, Manifest):
         return manifest
     path = manifest_path(manifest, workspace=workspace)
-    return _parse(path, path.read_bytes(), None)
+    try:
+        return _parse(path, path.read_bytes(), None)
+    except NotAManifest as error:
+        named = Workspace.of(workspace).manifest(path.stem)
+        if named.is_file() and named != path:
+            error.hint = f"{path.stem}, the manifest of this name in the workspace"
+        elif os.fspath(manifest).endswith(".csv"):
+            error.hint = "obygaze manifest import csv makes a manifest of a table"
+        raise
 
 
 def manifest_path(
@@ -101,7 +113,7 @@ def manifest_path(
 def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
-    document.require_schema(SCHEMA, "manifest")
+    document.require_schema(SCHEMA, "manifest", error=NotAManifest)
     header: Header = document.check(table_of(Header))
     document.raise_if_any("the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))

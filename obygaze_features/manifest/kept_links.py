@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from obygaze_features.manifest.link import (
     LINK_COLUMNS,
     NAME_COLUMN,
+    file_name,
     film_span,
     is_linked,
     unlinked,
@@ -34,7 +35,8 @@ def keep_links(before: Manifest, manifest: Manifest) -> KeptLinks:
         manifest: The manifest that replaces it; none of its clips is linked.
     """
     linked_before = {clip.clip_id: clip for clip in before if is_linked(clip)}
-    if not linked_before:
+    # A data set may have the names of its files, and a column of the same name as `link` writes.
+    if not linked_before or not before.header.video_root:
         return KeptLinks(manifest, 0, 0)
     root = before.header.video_root
     if manifest.header.video_root not in ("", root):
@@ -67,7 +69,8 @@ def keep_links(before: Manifest, manifest: Manifest) -> KeptLinks:
 def _is_same(old: Clip, new: Clip) -> bool:
     """Return whether two clips, neither of them linked, are the same piece of the same film."""
     same_place = (old.movie_id, old.scene) == (new.movie_id, new.scene)
-    return same_place and old.video == new.video and _times(old) == _times(new)
+    same_file = old.video == file_name(new)
+    return same_place and same_file and _times(old) == _times(new)
 
 
 def _times(clip: Clip) -> tuple[tuple[float, float] | None, tuple[float | None, ...]]:
@@ -82,7 +85,7 @@ def _without_file(clip: Clip) -> Clip:
     """Return a clip that is not linked; a file name of its data set waits for `link`."""
     if not clip.video:
         return clip
-    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: clip.video})
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: file_name(clip)})
 
 
 def _with_link_of(old: Clip, clip: Clip) -> Clip:

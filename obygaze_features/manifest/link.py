@@ -143,7 +143,7 @@ def film_span(clip: Clip) -> tuple[float, float] | None:
             )
         return start_s, end_s
     # With a file name, the times are times in that file.
-    if _file_name(clip) or clip.start_s is None or clip.end_s is None:
+    if file_name(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s
 
@@ -340,14 +340,14 @@ def link_manifest(
     return report
 
 
-def _file_name(clip: Clip) -> str:
+def file_name(clip: Clip) -> str:
     """Return the name of the file to look for; empty where the data set has none."""
     return clip.extra.get(NAME_COLUMN, clip.video)
 
 
 def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
-    name = _file_name(clip)
+    name = file_name(clip)
     linked_stem = composed(PurePosixPath(clip.video).stem)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
@@ -377,7 +377,7 @@ def unlinked(clip: Clip) -> Clip:
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
     """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
     # With a file name, the times are times in that file already.
-    if span is None or _file_name(clip):
+    if span is None or file_name(clip):
         return replace(clip, video=video)
     start_s, end_s = span
     film_times = dict(zip(FILM_COLUMNS, (repr(start_s), repr(end_s)), strict=True))
@@ -389,7 +389,7 @@ def _in_film(clip: Clip, span: tuple[float, float], video: str) -> Clip:
     """Return a clip with its times in its film; those in a file of its own are kept."""
     times = (clip.start_s, clip.end_s)
     extra = dict(clip.extra)
-    if _file_name(clip):
+    if file_name(clip):
         for column, seconds in zip(OWN_COLUMNS, times, strict=True):
             if seconds is not None:
                 extra[column] = repr(seconds)
@@ -405,7 +405,7 @@ class _Files:
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
-            for stem in (clip.clip_id, PurePosixPath(composed(_file_name(clip))).stem):
+            for stem in (clip.clip_id, PurePosixPath(composed(file_name(clip))).stem):
                 self.films_of[stem].add(clip.movie_id)
         self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         for name in names:
@@ -415,7 +415,7 @@ class _Files:
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
-        wanted = PurePosixPath(composed(_file_name(clip)))
+        wanted = PurePosixPath(composed(file_name(clip)))
         has_times = clip.start_s is not None
         exact = ("path", str(wanted))
         files = self.by_key.get(("path", f"{clip.movie_id}/{wanted}"))

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self, get_args
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
@@ -237,9 +237,14 @@ class Manifest:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
-        selected = self.with_clips(
-            clip for clip in self.clips if parsed.holds(clip.values)
-        )
+        try:
+            selected = self.with_clips(
+                clip for clip in self.clips if parsed.holds(clip.values)
+            )
+        except UnknownName as error:
+            # The first clip says it; it is so of all of them.
+            error.where = self.name
+            raise
         for sentence in self.unknown_values(parsed):
             warnings.warn(sentence, ObygazeWarning, stacklevel=2)
         return selected

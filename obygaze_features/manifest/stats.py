@@ -56,6 +56,7 @@ class Stats:
     classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
     title: str = ""
+    is_linked: bool = True
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
@@ -65,14 +66,14 @@ class Stats:
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
         document = asdict(self)
-        del document["unit"], document["title"]
+        del document["unit"], document["title"], document["is_linked"]
         return document
 
     def __str__(self) -> str:
         unit = self.unit
         parts = [
             f"{count(self.clips, unit)} of {count(self.n_films, 'film')},"
-            f" {self.without_video} without video",
+            f" {self.without_video} without video{self._not_linked()}",
             self._level_table(),
         ]
         if any(self.concepts.values()):
@@ -87,6 +88,13 @@ class Stats:
         if self.folds:
             parts.append(self._split_table())
         return "\n\n".join(parts)
+
+    def _not_linked(self) -> str:
+        """Return that the files of the other clips were not looked for, where that is so."""
+        n_named = self.clips - self.without_video
+        if self.is_linked or not n_named:
+            return ""
+        return f", {n_named} with the name of a file that is not linked here"
 
     def _level_table(self) -> str:
         rows = []
@@ -208,6 +216,7 @@ def compute_stats(
         by_annotator=by_annotator,
         classes=_class_counts(manifest),
         unit=manifest.header.unit,
+        is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {manifest.header.view.replace('_', ' ')} view",
     )
 

@@ -165,6 +165,10 @@ class SavedManifest:
             notes.append(
                 f"not kept: the videos of {n_clips} that changed; then obygaze manifest link"
             )
+        if not any(clip.level for clip in self.manifest):
+            notes.append(
+                "no clip has a level; of a table, --map level=COLUMN names the column of levels"
+            )
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")
         return notes

@@ -48,6 +48,7 @@ from obygaze_features.manifest.vocabulary import (
     canonical_level,
     concepts,
 )
+from obygaze_features.manifest.workbooks import is_workbook
 
 NEEDED = ("clip_id", "movie_id")
 # A file of MovieGraphs' graphs in place of a table.
@@ -81,7 +82,10 @@ CURES = {
     "must be a path inside the folder": (
         "--videos with a folder that all videos are in, at any depth"
     ),
-    IN_ONE_CELL: "save the table as CSV, or split its cells (Text to Columns)",
+    IN_ONE_CELL: (
+        "save the table as CSV, or split its cells (Text to Columns); of a title, --header-row N "
+        "with the row of the names"
+    ),
 }
 SEPARATORS = (",", ";", "/", "+", "&")
 # What a mapping has in place of a meaning that a person must write; `read_mapping` refuses it.
@@ -214,6 +218,12 @@ def read(
     if isinstance(mapping, str | Path):
         mapping = read_mapping(Path(mapping))
     mapping = mapping or TableMapping()
+    # A mapping is for tables of both kinds; options are for this one.
+    is_spreadsheet = is_workbook(csv)
+    if is_spreadsheet:
+        mapping = replace(mapping, encoding="")
+    if not is_spreadsheet:
+        mapping = replace(mapping, sheet="")
     chosen = replace(
         mapping,
         columns={**mapping.columns, **(columns or {})},
@@ -307,6 +317,7 @@ def read(
         names = few([repr(name) for name in missing_videos], 3)
         n_missing = count(len(missing_videos), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
+    warnings += _perhaps_utf8(csv, chosen.encoding)
     warnings += [_changed_ids(column, cells) for column in changed]
     warnings += _perhaps_hours(table.rows, targets)
     if write_mapping is not None:
@@ -314,6 +325,21 @@ def read(
         write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or csv.stem, header, clips, tuple(extra))
     return ImportedManifest(manifest, tuple(warnings))
+
+
+def _perhaps_utf8(csv: Path, encoding: str) -> list[str]:
+    """Return a warning of a file that is UTF-8, and is read in another encoding."""
+    if not encoding or is_workbook(csv):
+        return []
+    data = csv.read_bytes()
+    try:
+        text = data.decode("utf-8")
+        is_same = text == data.decode(encoding)
+    except UnicodeDecodeError:
+        return []
+    if is_same:
+        return []
+    return [f"the file is UTF-8, and was read as {encoding}: leave --encoding out"]
 
 
 def _is_file(path: Path) -> bool:
@@ -679,18 +705,30 @@ def _keep_given_ids(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -
 
 def _is_changed(column: str, cells: Iterable[Mapping[str, str]]) -> bool:
     """Return whether the id of a row is not what the table has."""
-    return any(f"given_{column}" in values for values in cells)
+    return any(values.get(f"given_{column}") for values in cells)
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     new_ids = {}
     for values in cells:
-        if f"given_{column}" in values:
+        if values.get(f"given_{column}"):
             new_ids[values[f"given_{column}"]] = values[column]
     changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
     shown = few(changes, 3)
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
+    if column == "clip_id" and _are_named_by_annotator(cells):
+        rule += " (of clips with several annotators, .ANNOTATOR is added)"
     return f"{column}: {rule}; {shown} (given_{column})"
+
+
+def _are_named_by_annotator(cells: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether clip ids end with the annotator of their row."""
+    for values in cells:
+        annotator = ascii_id(values.get("annotator", "").strip())
+        given = values.get("given_clip_id")
+        if annotator and given and values["clip_id"].endswith(f".{annotator}"):
+            return True
+    return False
 
 
 def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:

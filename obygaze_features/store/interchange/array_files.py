@@ -87,6 +87,8 @@ def _opened(path: Path) -> Iterator[Any]:
     require_file(path)
     if not zipfile.is_zipfile(path):
         hint = "copy or download it again, or make it with numpy.savez"
+        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+            hint = "obygaze store import csv reads a table"
         raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         with np.load(path, allow_pickle=False) as packed:

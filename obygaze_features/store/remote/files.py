@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -192,10 +193,13 @@ class ZipFiles:
             with zipfile.ZipFile(ranges) as directory:
                 return directory.infolist()
         except ZIP_DAMAGE as error:
+            hint = (
+                "copy or download it again; obygaze store pack makes it from a folder"
+            )
+            if not re.search(r"\.zip($|[?#])", self.location):
+                hint = "a store is a folder or a .zip file; obygaze store import --help"
             raise Corrupt(
-                f"not a complete zip file: {error}",
-                where=self.location,
-                hint="copy or download it again; obygaze store pack makes it from a folder",
+                f"not a complete zip file: {error}", where=self.location, hint=hint
             ) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:

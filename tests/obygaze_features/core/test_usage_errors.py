@@ -73,3 +73,9 @@ def test_usage_errors_say_what_is_expected_and_point_to_the_help(
     assert error == f"Error: {message}"
     assert hint.startswith("  Try: obygaze ")
     assert hint.endswith(" --help")
+
+
+def test_an_option_is_not_suggested_for_its_hyphens() -> None:
+    refused = call_obygaze("manifest", "show", "films", "--store", "x")
+    assert "no option '--store'" in refused.stderr
+    assert "--json" not in refused.stderr

@@ -189,6 +189,19 @@ def test_moved_times_are_refused_and_extracted_again_on_request(
     assert world.run("--json").ok().json()["sealed"] is True
 
 
+def test_times_outside_of_a_film_are_mended_in_the_table_as_the_hint_says(
+    world: World,
+) -> None:
+    """The hint was to correct the files, and the table is wrong."""
+    world.move("tt0-001", 2, 60)
+    failed = world.run()
+    assert failed.code == 3
+    assert "some have times outside of their films; correct the table" in failed.stderr
+    assert "correct their files" not in failed.stderr
+    world.move("tt0-001", 2, 4)
+    assert world.run("--changed", "--json").ok().json()["ok"] == 4
+
+
 @pytest.mark.parametrize("same_size", [False, True])
 def test_a_swapped_video_is_refused_and_extracted_again_on_request(
     world: World, same_size: bool

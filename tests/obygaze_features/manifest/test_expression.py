@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.expression import MAX_DEPTH, BadExpression, parse
-from obygaze_features.manifest.model import LEVELS, Clip
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 CLIPS = [
     Clip("a", "m", 1, level="EN", extra={"annotator": "A1", "fold:x": "0", "mood": ""}),
@@ -362,3 +362,10 @@ def test_a_misspelled_concept_is_an_error_under_both_names_of_the_column(
         BadExpression, match=r"unknown concepts? 'Bodi' \(did you mean 'Body'"
     ):
         parse(f"Bodi not in {column}", vocabulary=["Body", "Look"])
+
+
+def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() -> None:
+    manifest = Manifest("films", Header("Films", {}), tuple(CLIPS))
+    with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
+        manifest.where("annotater == A1")
+    assert raised.value.where == "films"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
+from support.data import real_data
 
 from obygaze_features.manifest import read_manifest
 
@@ -110,3 +111,29 @@ def test_a_folder_that_was_imported_from_elsewhere_keeps_no_links(
     assert "not kept: the videos of 1 clip" in said
     header = read_manifest("films", workspace=tmp_path).header
     assert header.video_root == str((tmp_path / "first").resolve())
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_data_set_with_names_of_files_of_its_own(
+    tmp_path: Path, is_linked: bool
+) -> None:
+    """ObyGaze12 has a column video_name: all of its clips seemed to have changed at each import."""
+    data = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    words = ("-C", tmp_path, "manifest", "import", "obygaze12", data)
+    first = call_obygaze(*words).ok()
+    assert "75 without video, 1839 with the name of a file that is not linked here" in (
+        call_obygaze("-C", tmp_path, "manifest", "stats", "obygaze12").ok().stdout
+    )
+    assert "not kept" not in first.stderr
+    if is_linked:
+        folder = tmp_path / "videos" / "tt0108160"
+        folder.mkdir(parents=True)
+        for number in (1, 2, 3):
+            (folder / f"tt0108160_scene_{number}.avi").touch()
+        link = ("manifest", "link", "obygaze12", tmp_path / "videos")
+        call_obygaze("-C", tmp_path, *link)
+    before = (tmp_path / "manifests" / "obygaze12.csv").read_bytes()
+    again = call_obygaze(*words, "--force").ok()
+    assert "not kept" not in again.stderr
+    assert ("kept the videos of 3 clips" in again.stderr) == is_linked
+    assert (tmp_path / "manifests" / "obygaze12.csv").read_bytes() == before

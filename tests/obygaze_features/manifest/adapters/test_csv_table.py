@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from support.cli import ROOT
+from support.cli import ROOT, call_obygaze
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import (
@@ -449,3 +449,77 @@ def test_an_import_again_replaces_the_videos(tmp_path: Path) -> None:
     read(table).save(path, force=True)
     (clip,) = read_manifest(path)
     assert clip.video == "lake.mp4"
+
+
+def test_a_mapping_of_a_text_file_reads_the_spreadsheet_of_the_same_table(
+    tmp_path: Path,
+) -> None:
+    """--write-mapping had kept cp1252, which was refused as if it had been typed."""
+    cells = [["clip_id", "movie_id", "Urteil"], ["a-1", "Café", "S"]]
+    text = "\n".join(";".join(row) for row in cells)
+    (tmp_path / "t.csv").write_bytes(text.encode("cp1252"))
+    write_workbook(tmp_path / "t.xlsx", {"Labels": cells, "Notes": [["x"], ["y"]]})
+    made = read(
+        tmp_path / "t.csv",
+        encoding="cp1252",
+        columns={"level": "Urteil"},
+        write_mapping=tmp_path / "m.toml",
+    )
+    assert 'encoding = "cp1252"' in (tmp_path / "m.toml").read_text()
+    mapping = tmp_path / "m.toml"
+    from_sheet = read(tmp_path / "t.xlsx", mapping=mapping, sheet="Labels")
+    assert from_sheet.manifest.clips == made.manifest.clips
+    with pytest.raises(FixUsage, match="--encoding is for text files"):
+        read(tmp_path / "t.xlsx", mapping=mapping, sheet="Labels", encoding="cp1252")
+
+
+def test_utf8_that_is_read_in_another_encoding_is_a_warning(tmp_path: Path) -> None:
+    """Amélie became AmÃ©lie without a word."""
+    table = "clip_id,movie_id,level,remark\na-1,amelie,S,Amélie\n"
+    (tmp_path / "u8.csv").write_text(table, "utf-8")
+    (warning,) = read(tmp_path / "u8.csv", encoding="cp1252").warnings
+    assert warning == (
+        "the file is UTF-8, and was read as cp1252: leave --encoding out"
+    )
+    (tmp_path / "w.csv").write_bytes(table.encode("cp1252"))
+    assert read(tmp_path / "w.csv", encoding="cp1252").warnings == ()
+    assert read(tmp_path / "u8.csv").warnings == ()
+    assert read(tmp_path / "u8.csv", encoding="utf-8").warnings == ()
+
+
+def test_ids_that_an_export_left_empty_are_not_changed_ids(tmp_path: Path) -> None:
+    """A table that was exported here said `'' is now 'lake'`."""
+    table = (
+        "clip_id,movie_id,level,given_movie_id\na-1,lake,S,\nb-1,pond,EN,Der Teich\n"
+    )
+    (tmp_path / "t.csv").write_text(table, "utf-8")
+    warnings = " ".join(read(tmp_path / "t.csv").warnings)
+    assert "''" not in warnings
+
+
+def test_the_annotator_at_the_end_of_an_id_is_explained(tmp_path: Path) -> None:
+    table = "clip_id,movie_id,level,annotator\na-1,lake,S,Zoë\na-1,lake,EN,Jo\n"
+    (tmp_path / "t.csv").write_text(table, "utf-8")
+    (warning,) = read(tmp_path / "t.csv").warnings
+    assert "of clips with several annotators, .ANNOTATOR is added" in warning
+
+
+def test_a_table_without_levels_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("clip_id,movie_id\na-1,lake\n")
+    words = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv")
+    assert "no clip has a level" in call_obygaze(*words).ok().stderr
+
+
+def test_a_mapping_beside_the_table_is_not_taken_for_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """freunde.toml was the mapping of freunde.csv, and the hint asked for a schema in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("films.csv").write_text("clip_id,movie_id,level\na-1,lake,S\n", "utf-8")
+    Path("films.toml").write_text('[levels]\nja = "S"\n', "utf-8")
+    before = call_obygaze("manifest", "show", "films.csv")
+    assert before.code == 1
+    assert "Try: obygaze manifest import csv makes a manifest" in before.stderr
+    call_obygaze("manifest", "import", "csv", "films.csv", "-o", "films").ok()
+    after = call_obygaze("manifest", "show", "films.csv")
+    assert "Try: films, the manifest of this name in the workspace" in after.stderr
