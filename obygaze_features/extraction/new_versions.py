@@ -20,6 +20,7 @@ from obygaze_features.extraction.plan import (
 )
 from obygaze_features.extraction.sources import check_sources
 from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import Store, open_store
@@ -273,7 +274,8 @@ def _extracted_arrays(target: Target, store: Store) -> tuple[str, ...]:
 
 def _check_draft(draft: Path, clips: Sequence[str]) -> None:
     """Remove rows of which none is wanted any more; an error where some are."""
-    draft.parent.mkdir(exist_ok=True)
+    with disk_errors(draft.parent):
+        draft.parent.mkdir(exist_ok=True)
     if not (draft / Plan.FILE).is_file():
         return
     drafted = open_store(draft).clip_ids.tolist()

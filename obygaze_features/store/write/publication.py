@@ -222,7 +222,7 @@ def keep_file(root: Path, name: str, mark: FileMark, attempt: Path) -> None:
     linked = attempt / "kept"
     system.remove_file(linked)
     try:
-        os.link(source, linked, follow_symlinks=False)
+        os.link(source, linked)
     except FileNotFoundError:
         pass  # the store lacks a file: the error below says so
     except OSError as error:
@@ -320,7 +320,8 @@ def _read_document(path: Path) -> bytes:
 def _fresh_seal(root: Path) -> bytes:
     """Return the bytes of seal.json, even if a cache of this machine has an earlier one."""
     # With O_CREAT the file server looks for the file, not the cache.
-    descriptor = os.open(root / Seal.FILE, os.O_RDONLY | os.O_CREAT, 0o644)
+    flags = os.O_RDONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(root / Seal.FILE, flags, 0o644)
     with os.fdopen(descriptor, "rb") as stream:
         return stream.read()
 

@@ -16,6 +16,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFo
 from obygaze_features.core.files import is_printable_name, sha256_bytes
 from obygaze_features.core.workspace import Workspace, is_url, split_version
 from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
+from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.makers import Maker
 from obygaze_features.store.format.records import (
@@ -128,6 +129,7 @@ class VersionDraft:
     versions: dict[str, set[str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     rows: set[int] = field(default_factory=set)
+    _layout_of: dict[str, ChunkLayout] = field(default_factory=dict)
 
     def put(self, name: str, pieces: Pieces) -> FileMark:
         """Write a file of the new version, unless it is the same as in the version before."""
@@ -141,8 +143,7 @@ class VersionDraft:
     ) -> None:
         """Write the files of a block, and note the status of its rows."""
         first, after = self.plan.block_range(block)
-        of_plan = Store(self.base.files, self.plan).arrays
-        layouts = {spec.name: of_plan.layout(spec.name) for spec in self.plan.arrays}
+        layouts = self._layouts()
         data, crc32c = encode_block(self.plan, layouts, block, arrays, statuses)
         for name, pieces in data.items():
             self.put(name, pieces)
@@ -156,17 +157,26 @@ class VersionDraft:
 
     def put_array(self, spec: ArraySpec, block: int, values: npt.NDArray[Any]) -> None:
         """Write the file of a block of one array, which is new in this version."""
-        layout = Store(self.base.files, self.plan).arrays.layout(spec.name)
+        layout = self._layouts()[spec.name]
         fill_value = np.nan if spec.is_float else 0
         pieces, crc32c = layout.encode(values, fill_value)
         self.put(self.plan.block_key(spec.name, block), pieces)
         self.crc32c[spec.name].append(crc32c)
+
+    def _layouts(self) -> Mapping[str, ChunkLayout]:
+        """Return how the arrays of the new version are stored."""
+        if not self._layout_of:
+            arrays = Store(self.base.files, self.plan).arrays
+            for spec in self.plan.arrays:
+                self._layout_of[spec.name] = arrays.layout(spec.name)
+        return self._layout_of
 
     def replace_plan(self, plan: Plan) -> None:
         """Write another store.json: of more rows, or more arrays."""
         data = plan.to_bytes()
         self.put(Plan.FILE, [data])
         self.plan = Plan.from_bytes(data, Plan.FILE)
+        self._layout_of = {}
 
     def publish(
         self, *, change: str, reason: str, author: str, numbers: Mapping[str, int]

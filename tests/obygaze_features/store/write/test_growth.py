@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from support.kills import kill_everywhere
+from support.store_servers import web_server
 from support.stores import (
     ARRAYS,
     CountedFiles,
@@ -318,3 +319,29 @@ def test_a_store_json_whose_seal_is_not_there_yet_is_read_with_the_next_seal(
     pointer.write_bytes(hostile)
     with pytest.raises(ObygazeError):
         _ = open_store(store).sealed
+
+
+def test_versions_of_a_store_with_an_index_by_film(store, tmp_path, monkeypatch):
+    """The second version is large enough for an index; films are read by it over a server."""
+    monkeypatch.setattr("obygaze_features.store.write.version.INDEX_ROWS", 25)
+    monkeypatch.setattr("obygaze_features.store.read.commits.INDEX_ROWS", 25)
+    monkeypatch.setattr("obygaze_features.store.read.index_pages.PAGE_ROWS", 8)
+    new = rows_to_add(tmp_path / "new", NEW_CLIPS, NEW_FILMS)
+    add_rows(store, new.path, reason=REASON)
+    more = rows_to_add(tmp_path / "more", ["tt0000901-1"], ["tt0000901"], seed=9)
+    with web_server(tmp_path) as server:
+        before = open_store(f"{server.url}/s")
+        withdraw(store, films=[FILMS[0]], reason="asked for")
+        add_rows(store, more.path, reason=REASON)
+        assert not verify(store, hashes=True).problems
+        for version, n_first in ((4, 0), (3, 0), (2, 5)):
+            opened = open_store(f"{server.url}/s@{version}")
+            first = opened.matrix("clip", films=[FILMS[0]], missing="drop").values
+            assert np.array_equal(first, VALUES["clip"][:n_first])
+            added = opened.matrix("clip", films=["tt0000900"]).values
+            assert np.array_equal(added, new.values["clip"])
+            assert opened.commits.index is not None
+        # It had read store.json of the second and third version alone: the index is of the fourth.
+        added = before.matrix("clip", films=["tt0000900"]).values
+        assert np.array_equal(added, new.values["clip"]) and len(before) == 30
+        assert before.version == 3 and before.commits.index is None
