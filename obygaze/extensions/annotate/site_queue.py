@@ -143,12 +143,24 @@ def _diverse(site: Site) -> list[str]:
     return list(islice(diverse_order(chosen, vectors[rows]), MOST_DIVERSE))
 
 
+def _is_named(text: str, name: str) -> bool:
+    """Return whether a name is that of a model as the page lists it: ridge, or ridge (store)."""
+    return text == name or text.startswith((f"{name} ", f"{name}:"))
+
+
+def _task_asked(run: ReportRun) -> str:
+    """Return the test task of the first question of the protocol; "" without one."""
+    questions = run.settings.get("questions") or [{}]
+    return str(questions[0].get("test") or "")
+
+
 def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> SuggestingModel:
     """Return the model of a run that is named, or that the protocol names.
 
     Args:
         run: The run.
-        suggest: The name of a model, or the text by which the page lists it.
+        suggest: The name of a model, as ridge or ridge (store), or the text by which the page
+            lists it. Of several tasks it is that of the first question.
         placed: The clips with a place in their film.
     """
     cells = cells_of(run)
@@ -161,11 +173,13 @@ def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> Suggesti
     named = named_cell(run)
     fitting = numbers
     if suggest is not None:
-        fitting = [n for n in numbers if suggest in (cells[n].model, texts[n])]
+        fitting = [number for number in numbers if _is_named(texts[number], suggest)]
+        asked = [n for n in fitting if cells[n].test == _task_asked(run)]
+        fitting = asked or fitting
     elif named in numbers:
         fitting = [named]
     if len(fitting) != 1:
-        known = [repr(texts[number]) for number in numbers]
+        known = [repr(texts[number]) for number in fitting or numbers]
         problem = "the run has no model of levels that was tested on its training task"
         if known:
             problem = f"which model is to suggest levels? The run has {few(known, 5)}"

@@ -177,6 +177,13 @@ def test_only_clips_of_the_assisted_arm_have_a_suggestion(place: Path) -> None:
         assert row["seconds"] == "2.5"
 
 
+def test_a_model_is_named_as_the_page_lists_it(place: Path) -> None:
+    for name in ("ridge (clip)", "ridge (clip): EN_S"):
+        assert begun(place, suggest=name).queue == begun(place).queue
+    with pytest.raises(FixUsage, match=r"The run has 'ridge \(clip\): EN_S'"):
+        begun(place, suggest="rid")
+
+
 def test_a_clip_cannot_be_looked_at_before_its_turn(place: Path) -> None:
     page = begun(place)
     with served(page) as server:
