@@ -233,7 +233,7 @@ async function openFilm(id, time) {
     film = { ...made, times: new Map(), origins: new Map(), sounds: new Map(), at: time };
     video.removeAttribute("src");
     nextStart = undefined; // it is a picture of the film before
-    loop = null;
+    setLoop(null);
     newMark();
   }
   const { run, blind } = page;

@@ -27,26 +27,38 @@ function segmentHere() {
   return bar ? [bar.start, bar.end] : null;
 }
 
+// Play, also if another file has to be loaded first.
+function playOn() {
+  if (video.readyState) video.play();
+  else film.plays = true;
+}
+
+function setLoop(wanted) {
+  loop = wanted;
+  $("loop").setAttribute("aria-pressed", String(Boolean(loop)));
+}
+
 function switchLoop() {
   const segment = loop ? null : segmentHere();
   if (!loop && !segment) throw new Error(t`There is no segment here in the chosen lane, and none in the form.`);
-  loop = segment && { film: film.id, start: segment[0], end: segment[1], isInside: true };
-  $("loop").setAttribute("aria-pressed", String(Boolean(loop)));
+  setLoop(segment && { film: film.id, start: segment[0], end: segment[1], isInside: true });
   if (!loop) return tell(t`The segment is not played again.`);
   seek(loop.start + EPS);
-  video.play();
+  playOn();
   tell(t`${clock(loop.start, 1)} to ${clock(loop.end, 1)} is played again and again. Key l ends this.`);
 }
 
 // Go back to the start of the segment when its end was reached; whether it was.
 function isLooped(time) {
   if (!loop || loop.film !== film.id) return false;
-  const isAtEnd = loop.isInside && (time >= loop.end - EPS || video.ended);
+  // A file may end before the segment does; the last one ends the film.
+  const isOver = video.ended && film.piece === film.pieces.at(-1);
+  const isAtEnd = loop.isInside && (time >= loop.end - EPS || isOver);
   loop.isInside = isAtEnd || (time >= loop.start - EPS && time < loop.end);
   if (!isAtEnd) return false;
   const plays = !video.paused || video.ended;
   seek(loop.start + EPS);
-  if (plays) video.play();
+  if (plays) playOn();
   return true;
 }
 

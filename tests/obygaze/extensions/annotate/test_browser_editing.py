@@ -752,3 +752,34 @@ def test_who_does_not_annotate_reads_the_vocabulary(
             buttons = browser.find_elements("css selector", "#vocabulary-form button")
             assert [one for one in buttons if one.is_displayed()] == []
             assert not browser.find_element("id", "vocabulary-where").is_displayed()
+
+
+def test_a_loop_crosses_the_files_of_a_film_and_ends_with_it(
+    browser: Any, tmp_path: Path
+) -> None:
+    for number, name in enumerate(("one.mp4", "two.mp4")):
+        numbers = range(50 * number, 50 * number + 50)
+        write_video(tmp_path / name, numbers=numbers, options={"g": "10"})
+    clips = [
+        Clip("lake-1", "lake", 1, "one.mp4", None, None, "S"),
+        Clip("lake-2", "lake", 2, "two.mp4", None, None, "S"),
+        Clip("pond-1", "pond", 1, "one.mp4", None, None, "S"),
+    ]
+    with served(site(tmp_path, clips, "eva")) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        browser.execute_script(
+            "Object.assign(mark, { start_frame: 40, end_frame: 59 });"
+            "window.seen = []; window.timer = setInterval(() => seen.push(frame()), 10)"
+        )
+        keys_to_body(browser, "l")
+        starts = "return seen.filter((now, k) => k && now < seen[k - 1]).length"
+        wait(lambda: browser.execute_script(starts) >= 2)
+        seen = browser.execute_script("clearInterval(timer); return seen")
+        # It goes on in the second file before it starts again.
+        assert max(seen) >= 50
+        pressed = "return $('loop').getAttribute('aria-pressed')"
+        assert browser.execute_script(pressed) == "true"
+        browser.execute_script("video.pause(); location.hash = '#film=pond'")
+        wait(lambda: times_are_known(browser, "pond"))
+        assert browser.execute_script(pressed) == "false"
