@@ -359,6 +359,7 @@ _KEYS = {
     "status_of_row": ("noted",),
     "of_rows": ("sources",),
     "films": ("movies",),
+    "replaced_versions": ("replaces",),
 }
 # Fields that are left out of the file where they are empty. Those without a default must be there.
 _OPTIONAL = frozenset(
@@ -367,7 +368,7 @@ _OPTIONAL = frozenset(
         "plan",
         "plan_id",
         "origins",
-        "replaces",
+        "replaced_versions",
         "crc32c",
         "makers",
         "store_version",
@@ -395,14 +396,15 @@ class Derivation(NamedTuple):
         created: When the other store was planned.
         created_by: The software that planned it.
         origins: The other store, as the last; before it the one that it is a part of, and so on.
-        replaces: The version of a store that it replaces, as the last, and what that replaced.
+        replaced_versions: The version of a store that it replaces, as the last, and before it
+            what that one replaced.
     """
 
     plan_id: str
     created: str
     created_by: str
     origins: tuple[Origin, ...]
-    replaces: tuple[Replaced, ...] = ()
+    replaced_versions: tuple[Replaced, ...] = ()
 
 
 def _in_file(rule: Any, value: Any) -> Any:
@@ -506,7 +508,7 @@ class Plan(Record):
     # Of a part of another store: where it is from, the first publisher first.
     origins: tuple[Origin, ...] = ()
     # Of a store without withdrawn features: the versions in whose place it is.
-    replaces: tuple[Replaced, ...] = ()
+    replaced_versions: tuple[Replaced, ...] = ()
     n_clips: Annotated[int, _N_CLIPS]
     block_rows: Annotated[int, _N_CLIPS]
     compressor: str | None

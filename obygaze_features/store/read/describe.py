@@ -255,7 +255,7 @@ def _summary(store: Store) -> dict[str, Any]:
         "created": plan.created,
         "created_by": plan.created_by,
         "origins": [asdict(origin) for origin in plan.origins],
-        "replaces": [asdict(replaced) for replaced in plan.replaces],
+        "replaces": [asdict(replaced) for replaced in plan.replaced_versions],
         **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,

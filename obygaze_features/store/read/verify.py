@@ -335,7 +335,7 @@ def _compare_versions(report: VerifyReport, copy: Store, source: Store) -> None:
     is_ahead = source.seal_sha256 in seals_before(copy.files, ours)
     replaced = {copy.seal_sha256, *seals_before(copy.files, ours)}
     is_replaced = any(
-        version.seal_sha256 in replaced for version in source.plan.replaces
+        version.seal_sha256 in replaced for version in source.plan.replaced_versions
     )
     if not (is_same or is_behind or is_ahead or is_replaced):
         raise Mismatch(

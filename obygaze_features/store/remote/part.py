@@ -97,7 +97,7 @@ def derivation_of(
         created=plan.created,
         created_by=plan.created_by,
         origins=(*plan.origins, origin),
-        replaces=plan.replaces,
+        replaced_versions=plan.replaced_versions,
     )
 
 

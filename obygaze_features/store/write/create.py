@@ -109,7 +109,7 @@ def create_store(
         created_by=derived.created_by,
         plan_id=derived.plan_id,
         origins=derived.origins,
-        replaces=derived.replaces,
+        replaced_versions=derived.replaced_versions,
         zarr={},
         files={},
     )

@@ -140,5 +140,5 @@ def _derivation(source: Store, replaced: Replaced) -> Derivation:
         created=plan.created,
         created_by=plan.created_by,
         origins=plan.origins,
-        replaces=(*plan.replaces, replaced),
+        replaced_versions=(*plan.replaced_versions, replaced),
     )

@@ -11,7 +11,14 @@ import pytest
 import zarr
 from support.archive import ARCHIVE, write_all
 
-from obygaze_features.store import RowStatus, StoreWriter, open_store
+from obygaze_features.store import (
+    RowStatus,
+    StoreWriter,
+    derive,
+    open_store,
+    store_log,
+    withdraw,
+)
 from obygaze_features.store.read.verify import verify
 
 VERSIONS = ["store-v1"]
@@ -107,3 +114,49 @@ def test_this_version_still_writes_the_same(tmp_path: Path) -> None:
         elif not name.endswith("README.md") and "tokens/c." not in name:
             # Compressed bytes may change with the compressor's version.
             assert old == new, name
+
+
+def test_a_store_with_versions_is_read(tmp_path: Path) -> None:
+    """Its first version is the sealed store of an earlier program, byte for byte."""
+    path = tmp_path / "v"
+    shutil.copytree(ARCHIVE / "store-versions", path)
+    newest = open_store(path)
+    assert newest.version == 3 and newest.fingerprint == FINGERPRINT
+    log = [(v.number, v.change, v.author) for v in store_log(path).versions]
+    assert log == [(3, "levels", ""), (2, "withdrawn", "A. Author"), (1, "created", "")]
+    frames = newest.matrix("frames_mean", clips=[CLIPS[4]]).values
+    assert frames.tolist() == [[4.125] * 3]
+    withdrawn = newest.matrix("clip", missing="nan").reasons[CLIPS[3]]
+    assert withdrawn == RowStatus.withdrawn("asked for by the owner", "2026-11-23")
+    second = open_store(path, version=2)
+    assert second.feature_arrays == ("clip", "frames")
+    assert second.matrix("clip", missing="drop").values[:, 0].tolist() == [0, 1, 4]
+    first = open_store(path, version=1)
+    assert first.matrix("clip", missing="drop").values[:, 0].tolist() == [0, 1, 3, 4]
+    original = ARCHIVE / "store-v1" / "sealed"
+    for file in original.rglob("*"):
+        name = file.relative_to(original).as_posix()
+        if file.is_file():
+            assert first.files.read(name).data.tobytes() == file.read_bytes(), name
+    for number in (1, 2, 3):
+        assert not verify(f"{path}@{number}", hashes=True).problems
+
+
+def test_a_version_is_made_of_a_store_of_an_earlier_program(archive: Path) -> None:
+    """It has no plan_id, and no checksums of chunks."""
+    path = archive / "sealed"
+    before = open_store(path).matrix("clip", missing="nan").values
+    withdraw(path, clips=[CLIPS[0]], reason="asked for")
+    derive(path, array="frames", by="max")
+    newest = open_store(path)
+    assert newest.status().counts == {"failed": 1, "ok": 3, "withdrawn": 1}
+    np.testing.assert_array_equal(
+        newest.matrix("clip", missing="nan").values[1:], before[1:]
+    )
+    texts = newest.text()
+    assert texts is not None and list(texts.attribute) == ["Body", "Look"]
+    np.testing.assert_array_equal(
+        open_store(path, version=1).matrix("clip", missing="nan").values, before
+    )
+    for number in (1, 2, 3):
+        assert not verify(f"{path}@{number}", hashes=True).problems
