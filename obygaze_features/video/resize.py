@@ -83,6 +83,7 @@ class Resize:
         if self.resizer == PILLOW_11:
             # Recipes of before there was a choice keep their hash.
             del settings["resizer"]
+        settings["target"] = list(self.target or ())
         if self.target is None:
             del settings["target"]
         return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -175,6 +177,14 @@ def test_recipes_of_the_default_are_those_of_before() -> None:
         Resize(224, 224, resizer=name).recipe() for name in (PILLOW_13, TORCHVISION)
     ]
     assert [recipe["resizer"] for recipe in others] == [PILLOW_13, TORCHVISION]
+
+
+@pytest.mark.parametrize("resize", [Resize(8), Resize(0, target=(6, 10))])
+def test_recipes_are_what_a_store_reads_again(resize: Resize) -> None:
+    recipe = resize.recipe()
+    assert json.loads(json.dumps(recipe)) == recipe
+    plain = json.loads(json.dumps(asdict(resize)))
+    assert Resize(**plain) == resize and hash(Resize(**plain)) == hash(resize)
 
 
 def test_few_pictures_are_not_worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
