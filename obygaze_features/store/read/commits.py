@@ -187,6 +187,13 @@ class Commits:
         )
 
     @property
+    def version_number(self) -> int:
+        """The number of this version of the store, by the index or the seal; 1 without them."""
+        if self.index is not None:
+            return max(self.index.listed.store_version, 1)
+        return 1 if self.seal is None else self.seal.version_number
+
+    @property
     def seal_sha256(self) -> str:
         """The sha256 of seal.json; "" while the store is not sealed."""
         return "" if self.seal is None else self._seal_sha256

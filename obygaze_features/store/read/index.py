@@ -39,7 +39,8 @@ INDEX_ROWS = 16_384
 class FilmIndex(Record):
     """index/movies.json: the rows of each film, and the marks of the pages and of the texts.
 
-    `films` has the first row and the row after the last, of each run of rows of a film.
+    `films` has the first row and the row after the last, of each run of rows of a film, and
+    `store_version` the number of the version of the store, 0 for the first.
     """
 
     FILE = "index/movies.json"
@@ -47,6 +48,7 @@ class FilmIndex(Record):
     page_blocks: int
     films: Mapping[str, Sequence[tuple[int, int]]]
     files: Mapping[str, FileMark]
+    store_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

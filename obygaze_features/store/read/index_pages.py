@@ -26,11 +26,13 @@ def index_records(store: Store, seal: Seal, plan: Plan) -> dict[str, Record]:
     for name, mark in seal.files.items():
         if name.startswith(f"{TEXT_FOLDER}/"):
             marks[name] = mark
+    number = 0 if seal.store_version is None else seal.store_version.number
     films = FilmIndex(
         plan=plan.sha256,
         page_blocks=page_blocks,
         films=runs_of(store.movie_ids),
         files=marks,
+        store_version=number,
     )
     return {FilmIndex.FILE: films, **pages}
 

@@ -91,7 +91,12 @@ def derivation_of(
         films=asked_films,
     )
     names = [spec.name for spec in specs]
-    part = canonical_json([plan.sha256, names, asked_films])
+    facts: list[Any] = [plan.sha256, names, asked_films]
+    number = store.commits.version_number
+    if number > 1:
+        # Several versions have one store.json, and of a large store the seal is not known.
+        facts.append(number)
+    part = canonical_json(facts)
     return Derivation(
         plan_id=sha256_bytes(part)[:PLAN_ID_DIGITS],
         created=plan.created,

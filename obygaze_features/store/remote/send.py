@@ -23,7 +23,13 @@ from obygaze_features.core.drafts import (
     new_file,
     short_name,
 )
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    without_secrets,
+)
 from obygaze_features.core.files import (
     parse_json,
     pretty_json,
@@ -31,7 +37,7 @@ from obygaze_features.core.files import (
     sha256_file,
 )
 from obygaze_features.core.options import Bar, Option
-from obygaze_features.core.workspace import is_url, last_part
+from obygaze_features.core.workspace import is_url, last_part, split_version
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -130,6 +136,12 @@ def push(
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)
+        if split_version(str(target))[1] is not None:
+            raise FixUsage(
+                "the end of this address stands for a version of a store to read",
+                where=without_secrets(str(target)),
+                hint=OTHER_ADDRESS,
+            )
         target = open_target(str(target))
     if selection.cut is not None:
         return _push_cut(selection, target, progress)

@@ -248,7 +248,12 @@ class FilesOfVersion:
         if name == LicenceHistory.FILE:
             return piece_of(self._licence, start, stop) if self._licence else None
         if name == Partial.FILE or name.startswith(f"{VERSIONS_FOLDER}/"):
-            return self.inner.read(name, start, stop)
+            piece = self.inner.read(name, start, stop)
+            # A later version may have a file again: then a copy has it in its usual place alone.
+            usual_name = self._name_of_kept.get(name)
+            if piece is None and usual_name is not None:
+                return self.inner.read(usual_name, start, stop)
+            return piece
         mark = self.seal.files.get(name)
         if mark is None:
             return None
@@ -265,6 +270,11 @@ class FilesOfVersion:
     def names(self, folder: str) -> list[str] | None:
         """Return the names in a folder."""
         return names_in(folder, [*self.seal.files, Seal.FILE])
+
+    @cached_property
+    def _name_of_kept(self) -> dict[str, str]:
+        """The files of the newest version, by the names that they will be kept under."""
+        return {mark.kept_name: name for name, mark in self.newest.files.items()}
 
     @cached_property
     def _licence(self) -> bytes:

@@ -16,11 +16,12 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
@@ -66,6 +67,7 @@ NEXT = f"{VERSIONS_FOLDER}/{NEXT_VERSION}"
 ATTEMPTS = 5
 _ATTEMPT = re.compile(rf"new\.{TAG}")
 _START = "publication."
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +172,7 @@ def prepared_version(root: Path) -> Iterator[PreparedFiles]:
     """
     clean_versions(root)
     folder = root / VERSIONS_FOLDER
-    folder.mkdir(exist_ok=True)
-    held = hold_new(folder, "new.")
+    held = _in_folder(folder, partial(hold_new, folder, "new."))
     try:
         yield PreparedFiles(root, held.path)
     finally:
@@ -203,6 +204,15 @@ def refuse_links(root: Path) -> None:
             raise FixInput(LINK_REFUSED, where=str(root / name))
 
 
+def _in_folder(folder: Path, work: Callable[[], T]) -> T:
+    """Do what needs a folder, which is made first: others remove it as long as it is empty."""
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            return work()
+    return work()
+
+
 def _remove_empty(root: Path) -> None:
     for name in (KEPT_FOLDER, VERSIONS_FOLDER):
         with suppress(OSError):
@@ -230,8 +240,7 @@ def keep_file(root: Path, name: str, mark: FileMark, attempt: Path) -> None:
             raise
         _copy_synced(source, linked)
     if _has(linked, mark):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        system.replace_file(linked, kept)
+        _in_folder(kept.parent, partial(system.replace_file, linked, kept))
         # Two names of one file are not exchanged by a rename.
         system.remove_file(linked)
         return
@@ -255,11 +264,10 @@ def keep_bytes(root: Path, data: bytes, attempt: Path) -> FileMark:
     mark = FileMark.of(data)
     kept = root / mark.kept_name
     if not _has(kept, mark):
-        kept.parent.mkdir(parents=True, exist_ok=True)
         written = attempt / "kept"
         system.remove_file(written)
         write_synced(written, data)
-        system.replace_file(written, kept)
+        _in_folder(kept.parent, partial(system.replace_file, written, kept))
     return mark
 
 

@@ -1,6 +1,7 @@
 """Make a store in which the bytes of withdrawn clips are nowhere."""
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.part import PLAN_ID_DIGITS, licence_for
-from obygaze_features.store.remote.versions import FilesOfVersion
+from obygaze_features.store.remote.versions import FilesOfVersion, earlier_versions
 from obygaze_features.store.write.edit import copy_rows
 
 
@@ -113,7 +114,9 @@ def purge(
         source.plan.arrays,
         progress,
         terms=source.plan.terms,
-        derived=_derivation(source, replaced),
+        derived=_derivation(
+            source, _replaced_before(source, replaced.reason), replaced
+        ),
     )
     history = source.licence_history
     if history is not None:
@@ -129,7 +132,24 @@ def purge(
     )
 
 
-def _derivation(source: Store, replaced: Replaced) -> Derivation:
+def _replaced_before(source: Store, reason: str) -> Iterator[Replaced]:
+    """Yield the versions before the newest, the oldest first: their copies are replaced too."""
+    seal = source.commits.seal
+    if seal is None:
+        return
+    entries = list(earlier_versions(source.files, seal))
+    for entry in reversed(entries):
+        yield Replaced(
+            store_sha256=entry.store.sha256,
+            seal_sha256=entry.seal.sha256,
+            version=entry.store_version.number,
+            reason=reason,
+        )
+
+
+def _derivation(
+    source: Store, before: Iterable[Replaced], replaced: Replaced
+) -> Derivation:
     """Return the identity of the new store: the same for everybody who makes it."""
     plan = source.plan
     identity = canonical_json(
@@ -140,5 +160,5 @@ def _derivation(source: Store, replaced: Replaced) -> Derivation:
         created=plan.created,
         created_by=plan.created_by,
         origins=plan.origins,
-        replaced_versions=(*plan.replaced_versions, replaced),
+        replaced_versions=(*plan.replaced_versions, *before, replaced),
     )

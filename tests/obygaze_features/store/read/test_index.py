@@ -34,12 +34,14 @@ from obygaze_features.store import (
     open_store,
     pull,
     subset,
+    withdraw,
 )
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
 from obygaze_features.store.read import index_pages as pages_module
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import seal as seal_module
+from obygaze_features.store.write import version as version_module
 
 N = 53
 FILM = "tt0000104"  # rows 20 to 24: blocks 5 and 6, both on page 2 of two blocks
@@ -98,6 +100,22 @@ def restamp(
                 {"files": {**listed, name: mark}},
                 and_seal=other != "seal.json",
             )
+
+
+def test_a_part_of_a_version_is_not_that_of_another_one(tmp_path, monkeypatch) -> None:
+    """Both versions have the same store.json, and the seal is not read."""
+    monkeypatch.setattr(version_module, "INDEX_ROWS", 20)
+    a_store(tmp_path / "s")
+    pull(RemoteFiles(tmp_path / "s"), tmp_path / "first", films=[FILM])
+    withdraw(tmp_path / "s", films=[FILM], reason="asked for")
+    assert verify(tmp_path / "s", hashes=True).problems == []
+    with pytest.raises(AlreadyThere, match="another part of this one"):
+        pull(RemoteFiles(tmp_path / "s"), tmp_path / "first", films=[FILM])
+    pull(RemoteFiles(tmp_path / "s"), tmp_path / "second", films=[FILM])
+    assert open_store(tmp_path / "second").status().counts["withdrawn"] == 5
+    pull(tmp_path / "s", tmp_path / "by-seal", films=[FILM])
+    ids = [open_store(tmp_path / name).plan.plan_id for name in ("second", "by-seal")]
+    assert ids[0] == ids[1]
 
 
 def test_rows_of_a_film_come_by_the_index_and_nothing_else_is_read(

@@ -18,7 +18,13 @@ from support.stores import (
     tree,
 )
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.store import (
     merge,
     open_store,
@@ -266,6 +272,39 @@ def test_parts_and_copies_are_stores_without_versions(store, new_rows, tmp_path)
         # A withdrawn clip stays withdrawn.
         assert opened.status().counts["withdrawn"] == 5
         assert not verify(tmp_path / copy, hashes=True).problems
+
+
+def test_a_file_of_an_earlier_version_that_comes_again_is_copied(store, tmp_path):
+    subset(store, tmp_path / "before", clips=CLIPS[:1])
+    plan_store(tmp_path / "other", 1, 1, clip_ids=CLIPS[:1], movie_ids=FILMS[:1])
+    fill_store(tmp_path / "other", some_values(1, ARRAYS, seed=3))
+    add_rows(store, tmp_path / "other", reason="corrected")
+    add_rows(store, tmp_path / "before", reason="it was right before")
+    copy = tmp_path / "copy"
+    pull(store, copy)
+    for number in (1, 2, 3):
+        of_version = tmp_path / f"copy-{number}"
+        pull(f"{copy}@{number}", of_version)
+        for each in range(1, number + 1):
+            values = open_store(of_version, version=each)["clip"].values
+            expected = open_store(store, version=each)["clip"].values
+            assert np.array_equal(values, expected)
+        pull(copy, of_version)
+        assert open_store(of_version).version == 3
+        assert not verify(of_version, hashes=True).problems
+
+
+def test_a_copy_of_an_early_version_knows_the_store_in_its_place(store, tmp_path):
+    pull(store, tmp_path / "copy")
+    withdraw(store, films=[FILMS[0]], reason="asked for")
+    purge(store, tmp_path / "purged")
+    report = verify(tmp_path / "copy", source=tmp_path / "purged")
+    assert set(report.withdrawn_since) == set(CLIPS[:5])
+
+
+def test_an_address_that_would_be_read_as_a_version_is_refused(store):
+    with pytest.raises(FixUsage, match="stands for a version"):
+        push(store, "s3://bucket/films@2", no_licence=True)
 
 
 def test_a_copy_that_is_behind_says_so_when_it_is_compared(store, new_rows, tmp_path):

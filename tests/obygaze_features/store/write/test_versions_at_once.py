@@ -93,6 +93,29 @@ def test_a_clip_that_is_withdrawn_meanwhile_keeps_its_reason(store, monkeypatch)
     assert made.numbers["clips"] == 1 and status[0].message == "first"
 
 
+def after_cleaning(store: Path, work: Callable[..., object]) -> Callable[..., object]:
+    """Return work before whose first call another process cleans the folder of versions."""
+    calls = []
+
+    def clean_and_work(*arguments):
+        if not calls:
+            calls.append(arguments)
+            publication.clean_versions(store)
+        return work(*arguments)
+
+    return clean_and_work
+
+
+def test_an_empty_folder_that_another_process_removes_is_made_again(store, monkeypatch):
+    """Another process cleans the folder of versions before its first attempt is in it."""
+    for module, name in (
+        (publication, "hold_new"),
+        (publication.system, "replace_file"),
+    ):
+        monkeypatch.setattr(module, name, after_cleaning(store, getattr(module, name)))
+    assert withdraw(store, clips=CLIPS[:1], reason="asked").number == 2
+
+
 @pytest.mark.parametrize("stopped_before", ["store.json", "seal.json"])
 @pytest.mark.parametrize("change", ["grown", "withdrawn"])
 def test_a_store_whose_maker_was_stopped_is_copied(
