@@ -206,16 +206,22 @@ def trust(names: Iterable[str]) -> None:
             _TRUSTED[f"{path.name}:{match['name']}"] = path
 
 
+def is_trusted(name: str) -> bool:
+    """Return whether the code of a file, named `FILE.py:NAME`, may run in this process."""
+    file, _, attribute = name.rpartition(":")
+    return f"{Path(file).name}:{attribute}" in _TRUSTED
+
+
 def require_trust_of_all(names: Iterable[str]) -> None:
     """Raise an error that names all own code (`FILE.py:NAME`) among some names that is not trusted.
 
     Otherwise each would be found when the one before it was trusted.
     """
-    untrusted = []
-    for name in dict.fromkeys(names):
-        file, _, attribute = name.rpartition(":")
-        if is_own_code(name) and f"{Path(file).name}:{attribute}" not in _TRUSTED:
-            untrusted.append(name)
+    untrusted = [
+        name
+        for name in dict.fromkeys(names)
+        if is_own_code(name) and not is_trusted(name)
+    ]
     if len(untrusted) > 1:
         options = " ".join(f"--trust {name}" for name in untrusted)
         raise FixUsage(

@@ -18,6 +18,7 @@ from obygaze_features.core.plugins import (
     Plugin,
     is_of_sklearn,
     is_own_code,
+    is_trusted,
     plugins,
     require_trust_of_all,
     short_value,
@@ -166,6 +167,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     models = _models_in(document.tree)
     for model in models.values():
         _replace_old_words(model)
+    _leave_out_untrusted(document.tree, models)
     if any(is_own_code(kind) for kind in _kinds_in(models)):
         require_trust_of_all(_texts_in(document.tree))
     table = table_of(Protocol, models=_models_table(models))
@@ -234,6 +236,21 @@ def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tables of models of a protocol; none where they are not tables."""
     models = tree.get("models")
     return models if isinstance(models, dict) else {}
+
+
+def _leave_out_untrusted(tree: Mapping[str, Any], models: Mapping[str, Any]) -> None:
+    """Leave out models of own code that is not trusted, where `grid.models` does not ask for them.
+
+    To read their settings, their code would have to run.
+    """
+    grid = tree.get("grid")
+    named = grid.get("models") if isinstance(grid, Mapping) else None
+    if not isinstance(named, list) or not named or not isinstance(models, dict):
+        return
+    for name, model in list(models.items()):
+        kind = model.get("kind") if isinstance(model, Mapping) else None
+        if name not in named and is_own_code(kind) and not is_trusted(str(kind)):
+            del models[name]
 
 
 def _kinds_in(models: Mapping[str, Any]) -> Iterator[Any]:

@@ -353,7 +353,11 @@ def open_csv(
     )
     hint = None
     if table.columns and id_key not in table.columns:
-        hint = f"--id-key COLUMN, one of {few(table.columns)}"
+        # Ids are seldom in a column with a number.
+        likely_first = sorted(
+            table.columns, key=lambda name: _NUMBERED.fullmatch(name) is not None
+        )
+        hint = f"--id-key COLUMN, one of {few(likely_first)}"
     violations.raise_if_any(NOT_FEATURES, hint)
     columns = _numbered_columns(table, id_key)
     if not columns and not arrays:

@@ -473,6 +473,7 @@ def _require_same_store(
         Plan.from_bytes(ours, selection.source.location).recipe,
         where=where,
         message="a store of another recipe is here",
+        hint=OTHER_NAME,
     )
     if existing_plan.origins or selection.derived is not None:
         raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)

@@ -238,6 +238,21 @@ def test_all_own_code_of_a_protocol_is_named_at_once(here: Path) -> None:
     call_obygaze("-C", here, *words, *trusted).ok()
 
 
+def test_own_code_that_the_grid_leaves_out_needs_no_trust(here: Path) -> None:
+    Path("mine.toml").write_text(
+        'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
+        '[splits]\nkind = "leave_one_group_out"\n'
+        '[models.mine]\nkind = "own.py:NearestMean"\n[models.ridge]\nkind = "ridge"\n'
+        "[report]\nreplicates = 20\n",
+        encoding="utf-8",
+    )
+    (here / "own.py").write_text(FILE + "\nopen('it-ran', 'w')\n", encoding="utf-8")
+    words = ("run", "mine.toml", "--manifest", "films", "--store", "sig", "-o", "a")
+    assert call_obygaze("-C", here, *words).code == 2
+    call_obygaze("-C", here, *words, "--set", 'grid.models=["ridge"]').ok()
+    assert not Path("it-ran").exists()
+
+
 def test_a_defect_of_own_code_has_its_line(here: Path) -> None:
     wrong = FILE.replace("self.classes_ = np.unique(y)", "self.classes_ = np.uniq(y)")
     (here / "own.py").write_text(wrong, encoding="utf-8")

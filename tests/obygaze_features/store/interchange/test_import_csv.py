@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
+from support.cli import Result, call_obygaze
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.interchange import open_features
@@ -157,3 +158,40 @@ def test_a_table_without_the_column_of_ids_names_the_option_and_the_columns(
     done = call_obygaze("store", "import", "csv", "f.csv", "-o", "s", cwd=tmp_path)
     assert done.code == 1
     assert "Try: --id-key COLUMN, one of shot, x_0, x_1\n" in done.stderr
+
+
+def test_the_column_of_ids_is_looked_for_among_those_without_a_number(
+    tmp_path: Path,
+) -> None:
+    """The hint listed x_0 to x_7, and the ids were in the last column."""
+    columns = [f"x_{number}" for number in range(12)]
+    lines = [",".join([*columns, "shot"]), ",".join([*["1"] * 12, "a-1"])]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    words = ("-C", tmp_path, "store", "import", "csv", tmp_path / "t.csv", "-o", "s")
+    refused = call_obygaze(*words)
+    assert "Try: --id-key COLUMN, one of shot" in refused.stderr
+    call_obygaze(*words, "--id-key", "shot").ok()
+
+
+def test_how_a_changed_file_is_imported_anew_and_not_pushed_over_another(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text(f"clip_id,x_0,x_1\na-1,{len(name)},2\n")
+    (tmp_path / "two.csv").write_text("clip_id,x_0,x_1\na-1,7,2\n")
+
+    def imported(name: str, store: str) -> Result:
+        words = ("store", "import", "csv", tmp_path / f"{name}.csv", "-o", store)
+        return call_obygaze("-C", tmp_path, *words, "--licence", "CC0-1.0")
+
+    imported("one", "s").ok()
+    refused = imported("two", "s")
+    folder = tmp_path / "stores" / "s"
+    assert refused.code == 5
+    assert f"or, to import it anew, delete the folder {folder}" in refused.stderr
+    call_obygaze("-C", tmp_path, "store", "push", "s", tmp_path / "there").ok()
+    shutil.rmtree(folder)
+    imported("two", "s").ok()
+    pushed = call_obygaze("-C", tmp_path, "store", "push", "s", tmp_path / "there")
+    assert pushed.code == 5
+    assert "Try: another name, or remove this store first" in pushed.stderr
