@@ -106,6 +106,7 @@ def split_plan(
     works: list[VersionWork] = []
     grown: list[Target] = []
     clips: dict[str, int] = {}
+    film_of: dict[str, str] = {}
     for target in plan.targets:
         path = Path(target.store)
         if not (path / Plan.FILE).is_file() or not StoreWriter(path).sealed:
@@ -114,8 +115,9 @@ def split_plan(
         clean_versions(path)
         store = open_store(path)
         if not clips:
-            clips = {clip: row for row, (clip, _) in enumerate(plan.ids())}
-        comparison = _Comparison.of(store, clips)
+            film_of = dict(plan.ids())
+            clips = {clip: row for row, clip in enumerate(film_of)}
+        comparison = _Comparison.of(store, film_of)
         if comparison.lacking:
             others.append(target)  # the error is that for a store of other clips
             continue
@@ -150,7 +152,8 @@ class _Comparison:
 
     Args:
         new: The rows of the plan that the store does not have.
-        lacking: The clips of the store that the plan does not have; withdrawn ones do not count.
+        lacking: The clips of the store that the plan does not have, or has as clips of another
+            film; withdrawn ones do not count.
         is_same_order: Whether both have the same clips in the same order.
     """
 
@@ -159,17 +162,20 @@ class _Comparison:
     is_same_order: bool
 
     @classmethod
-    def of(cls, store: Store, clips: Mapping[str, int]) -> "_Comparison":
+    def of(cls, store: Store, film_of: Mapping[str, str]) -> "_Comparison":
+        """Compare a store with a plan, given the film of each clip of the plan."""
         stored = store.clip_ids.tolist()
         is_stored = set(stored)
         statuses = store.status().status_of_row
-        lacking = [
-            clip
-            for row, clip in enumerate(stored)
-            if clip not in clips and not statuses.get(row, RowStatus()).is_withdrawn
-        ]
-        new = [row for clip, row in clips.items() if clip not in is_stored]
-        return cls(new, lacking, stored == list(clips))
+        lacking = []
+        pairs = zip(stored, store.movie_ids.tolist(), strict=True)
+        for row, (clip, film) in enumerate(pairs):
+            is_withdrawn = statuses.get(row, RowStatus()).is_withdrawn
+            if film_of.get(clip) != film and not is_withdrawn:
+                lacking.append(clip)
+        planned = list(film_of)
+        new = [row for row, clip in enumerate(planned) if clip not in is_stored]
+        return cls(new, lacking, stored == planned)
 
 
 def _rows_of(

@@ -46,7 +46,7 @@ from obygaze_features.store.format.records import (
     Plan,
     Seal,
 )
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.schema import KEPT_FOLDER, FileMark
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_target
@@ -70,7 +70,11 @@ from obygaze_features.store.remote.selection import (
     licence_to_add,
     select_files,
 )
-from obygaze_features.store.remote.versions import is_kept_name, next_seal_name
+from obygaze_features.store.remote.versions import (
+    first_to_send,
+    is_kept_name,
+    next_seal_name,
+)
 from obygaze_features.store.write.writer import unfinished_extraction
 
 # The hub is slow with more files: each hundred is a commit.
@@ -319,6 +323,7 @@ class _Upload(Transfer):
                 existing_copy(target.files, selection, OTHER_ADDRESS)
             for name, data in last.items():
                 self._put(name, data)
+            self._remove_withdrawn()
             target.remove(CLAIM)
             target.settle(f"Features: {title}")
         return self.done(
@@ -326,6 +331,19 @@ class _Upload(Transfer):
             n_bytes_transferred=self.n_bytes,
             n_requests=self.n_requests,
         )
+
+    def _remove_withdrawn(self) -> None:
+        """Remove what was kept here for versions that still have features withdrawn since."""
+        data = self.selection.documents.get(Seal.FILE)
+        if data is None:
+            return
+        seal = Seal.from_bytes(data, self.source.location)
+        if first_to_send(self.source, seal) == 1:
+            return
+        for name in self.target.files.names(KEPT_FOLDER) or ():
+            kept_name = f"{KEPT_FOLDER}/{name}"
+            if is_kept_name(kept_name) and kept_name not in self.marks:
+                self.target.remove(kept_name)
 
     def _claim(self) -> bool:
         """Raise an error if another store is here, or on its way here; return whether none is.

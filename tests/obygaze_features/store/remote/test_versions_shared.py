@@ -274,6 +274,27 @@ def test_parts_and_copies_are_stores_without_versions(store, new_rows, tmp_path)
         assert not verify(tmp_path / copy, hashes=True).problems
 
 
+def test_a_bucket_has_no_kept_file_of_what_is_withdrawn(store, new_rows, tmp_path):
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    push(store, FolderTarget(bucket), no_licence=True)
+    grow(store, new_rows)
+    push(store, FolderTarget(bucket), no_licence=True)
+    pattern = VALUES["clip"][-1].tobytes()
+    kept = tree(bucket / "versions/files").values()
+    assert any(pattern in data for data in kept)
+    withdraw(store, clips=CLIPS[-1:], reason="asked for")
+    for n_puts in range(1, 100):
+        try:
+            push(store, FolderTarget(bucket, n_puts), no_licence=True)
+            break
+        except KeyboardInterrupt:
+            assert open_store(bucket).version in (2, 3)
+    assert not any(pattern in data for data in tree(bucket).values())
+    assert open_store(bucket).version == 3
+    assert not verify(bucket, hashes=True).problems
+
+
 def test_a_file_of_an_earlier_version_that_comes_again_is_copied(store, tmp_path):
     subset(store, tmp_path / "before", clips=CLIPS[:1])
     plan_store(tmp_path / "other", 1, 1, clip_ids=CLIPS[:1], movie_ids=FILMS[:1])
