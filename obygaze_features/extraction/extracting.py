@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, overload
@@ -311,8 +311,11 @@ def extract(
                 require_recipe(plan, target, devices[0])
                 states.append(store_status(target.store))
             for work in split.works:
+                # A version that this run has made is not one of another worker.
+                seal_of = {str(made.path): made.seal_sha256 for made in versions}
+                before = seal_of.get(str(Path(work.target.store)), work.seal_sha256)
                 state, version = _extract_version(
-                    work,
+                    replace(work, seal_sha256=before),
                     partial(
                         extract_on_devices,
                         shares=shares,

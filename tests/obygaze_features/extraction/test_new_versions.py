@@ -11,6 +11,7 @@ from support.cli import Result, call_obygaze
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store, store_log, verify, withdraw
 
@@ -185,6 +186,29 @@ def test_a_worker_whose_rows_another_one_has_added_is_done(
     assert devices.extract_on_devices is extract_on_devices
     assert done.code == 0, done.stderr
     assert open_store(path).version == 2 and len(open_store(path)) == N_CLIPS
+
+
+def test_an_error_after_a_version_of_the_same_run_is_not_hidden(tmp_path, monkeypatch):
+    """New clips become a version; then the failed ones cannot be extracted again."""
+    from obygaze_features.extraction import devices
+
+    whole = film_folder(tmp_path, 4, bad={1: b"broken"})
+    keep_some(whole, tmp_path, [0, 1])
+    assert run(tmp_path, "--seal").code == 3
+    keep_manifest(whole, tmp_path)
+    extract_on_devices = devices.extract_on_devices
+    calls = []
+
+    def fail_the_second(*args, **options):
+        calls.append(args)
+        if len(calls) == 2:
+            raise Mismatch("the weights cannot be read")
+        return extract_on_devices(*args, **options)
+
+    monkeypatch.setattr(devices, "extract_on_devices", fail_the_second)
+    done = run(tmp_path, "--retry-failed")
+    assert open_store(tmp_path / "stores/films.descriptors").version == 2
+    assert done.code == 5 and "the weights cannot be read" in done.stderr
 
 
 def test_rows_of_another_state_of_the_manifest_are_not_mixed(films, tmp_path):
