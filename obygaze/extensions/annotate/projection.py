@@ -469,13 +469,11 @@ def _table_with_spans(path: Path, violations: Violations) -> CsvTable:
     required = [name for name in SEGMENT_COLUMNS if name not in CLIP_FRAMES]
     table = _table(path, required, "segments", violations)
     columns = set(table.columns)
-    if (
-        not violations
-        and not columns >= {*CLIP_FRAMES}
-        and not columns >= {*TIME_COLUMNS}
-    ):
+    has_spans = columns >= {*CLIP_FRAMES} or columns >= {*TIME_COLUMNS}
+    if table.rows and not has_spans:
         missing = next(name for name in CLIP_FRAMES if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
+        return CsvTable(table.columns, ())
     return table
 
 

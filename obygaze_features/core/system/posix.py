@@ -274,10 +274,10 @@ def cpu_quota() -> float | None:
 
     A container that may use 4 of 64 cores (`docker run --cpus 4`) still sees all of them.
     """
-    return quota_of_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
+    return _quota_of_groups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
 
 
-def quota_of_groups(root: Path, groups: Path) -> float | None:
+def _quota_of_groups(root: Path, groups: Path) -> float | None:
     """Return the cores that the control groups of a process may use; None for all.
 
     Args:

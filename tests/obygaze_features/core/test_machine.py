@@ -47,9 +47,9 @@ def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
             path = root / name.replace("__", "/").replace("cpu_", "cpu.")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="ascii")
-        return posix.quota_of_groups(root, groups)
+        return posix._quota_of_groups(root, groups)
 
-    assert posix.quota_of_groups(root, groups) is None
+    assert posix._quota_of_groups(root, groups) is None
     # docker run --cpus 4, as seen inside: the own group is the root.
     assert quota("0::/\n", cpu_max="400000 100000\n") == 4
     assert quota("0::/\n", cpu_max="max 100000\n") is None

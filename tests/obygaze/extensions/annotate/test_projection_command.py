@@ -462,3 +462,12 @@ def test_segments_in_seconds_with_a_rate_are_those_in_frames(tmp_path: Path) -> 
     assert (
         "column 'framerate': required column is missing; or give --fps" in done.stderr
     )
+
+
+def test_a_table_without_spans_and_with_a_bad_row_is_refused(tmp_path: Path) -> None:
+    table = "movie_id,annotator,level,concepts,end_frame\na,x,S,,3\na,x,S,,3,4,5\n"
+    (tmp_path / "s.csv").write_text(table)
+    words = ("manifest", "project", "s.csv", "--every", "2", "--fps", "24")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert done.code == 1
+    assert "column 'start_frame': required column is missing" in done.stderr
