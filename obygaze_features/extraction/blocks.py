@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -79,9 +79,9 @@ def run_rows(
                 maker.restart()
             release_gpu_memory()
     finally:
-        with stop.ending():
-            for maker in makers:
-                maker.close()
+        with stop.ending(), ExitStack() as stack:
+            for maker in reversed(makers):
+                stack.callback(maker.close)
 
 
 def _too_large_in_pass(
@@ -172,10 +172,10 @@ class _Block:
 
     def wait_for_copies(self) -> None:
         """Wait until the arrays have what was computed for them."""
-        copies = self.copies
-        self.copies = []
-        for copy in copies:
+        for copy in self.copies:
             copy.result()
+        # Not before: after an error, or Ctrl-C, the arrays do not have all of it.
+        self.copies = []
 
     @property
     def has_all_rows(self) -> bool:

@@ -378,6 +378,47 @@ def test_finished_batches_survive_an_end_at_each_row(
     assert again.backbone.batches == FULL_BATCHES[len(first) - n_twice :]
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_rows_that_were_not_copied_to_their_block_are_not_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    failing: int,
+) -> None:
+    """Of two backbones, the copies of one fail: what the other one has finished is kept."""
+    monkeypatch.setattr(blocks, "KEEP_EVERY_S", 0.0)
+    undisturbed = World(tmp_path / "undisturbed")
+    undisturbed.run(undisturbed.maker(batch=1))
+    world = World(tmp_path / "world")
+    other = World(tmp_path / "other")
+    copy = blocks._copy
+    blocks_of_world = set()
+
+    def fail(block: Any, slots: Sequence[int], arrays: Any) -> None:
+        if block.arrays["clip"].ctypes.data in blocks_of_world and slots[0] == failing:
+            raise error
+        copy(block, slots, arrays)
+
+    def remember(maker: BlockMaker, number: int) -> Any:
+        block = block_of(maker, number)
+        if maker.writer is world.writer:
+            blocks_of_world.add(block.arrays["clip"].ctypes.data)
+        return block
+
+    block_of = BlockMaker._block
+    with monkeypatch.context() as patch, pytest.raises(error):
+        patch.setattr(blocks, "_copy", fail)
+        patch.setattr(BlockMaker, "_block", remember)
+        world.run(world.maker(batch=1), other.maker(batch=1))
+    for folder in ("world", "other"):
+        again = World(tmp_path / folder, exists=True)
+        maker = again.maker(batch=1)
+        assert folder == "world" or 0 not in maker.rows
+        again.run(maker)
+        assert array_bytes(again.path) == array_bytes(undisturbed.path)
+
+
 def test_ctrl_c_while_finished_rows_are_written_loses_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
