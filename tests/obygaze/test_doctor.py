@@ -178,7 +178,8 @@ def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor
         "Broken: PyAV is installed and does not work: ImportError: libavcodec.so.62: no such file",
         "Broken: torch is installed and does not work: OSError: libcudart.so.13: no such file",
         "Broken: a plugin does not work: obygaze.models: gaze-cards = broken_model:Mine"
-        " (gaze-cards 1.5) cannot be loaded: ZeroDivisionError: division by zero",
+        " (gaze-cards 1.5) cannot be loaded: ZeroDivisionError: division by zero"
+        " (broken_model.py, line 1)",
         "Broken: a plugin does not work: obygaze.models: gaze-more = absent:Mine (gaze-more 1.5)"
         " cannot be loaded: ModuleNotFoundError: No module named 'absent'",
     ]
