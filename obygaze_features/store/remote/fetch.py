@@ -52,7 +52,12 @@ from obygaze_features.store.format.records import (
     Plan,
     Seal,
 )
-from obygaze_features.store.format.schema import VERSIONS_FOLDER, Bytes, FileMark
+from obygaze_features.store.format.schema import (
+    KEPT_FOLDER,
+    VERSIONS_FOLDER,
+    Bytes,
+    FileMark,
+)
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.files import (
     Files,
@@ -83,7 +88,12 @@ from obygaze_features.store.remote.selection import (
     licence_to_add,
     select_files,
 )
-from obygaze_features.store.remote.versions import is_kept_name
+from obygaze_features.store.remote.versions import (
+    first_to_send,
+    is_kept_name,
+    kept_marks,
+    read_seal,
+)
 from obygaze_features.store.write.commit import rename_new
 from obygaze_features.store.write.publication import (
     clean_versions,
@@ -523,7 +533,10 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
 
 
 def _bring_up_to_date(draft: Path, target: Path, selection: FileSelection) -> None:
-    """Make a copy of an earlier version the newest one, as whoever made that version did."""
+    """Make a copy of an earlier version the newest one, as whoever made that version did.
+
+    Features that were withdrawn since are nowhere in it then.
+    """
     seal = selection.documents[Seal.FILE]
     with prepared_version(target) as prepared:
         base = (target / Seal.FILE).read_bytes()
@@ -549,7 +562,22 @@ def _bring_up_to_date(draft: Path, target: Path, selection: FileSelection) -> No
                 keep_file(target, name, earlier[name], prepared.attempt)
         sync_kept(target)
         prepared.publish(base, seal)
+    _remove_withdrawn(target)
     _add_licence(target, selection)
+
+
+def _remove_withdrawn(target: Path) -> None:
+    """Remove what a copy has kept of versions with features that were withdrawn since."""
+    files = FolderFiles(target)
+    seal = read_seal(files)
+    first = first_to_send(files, seal)
+    if first == 1:
+        return
+    needed = kept_marks(files, seal, first)
+    for name in files.names(KEPT_FOLDER) or ():
+        kept_name = f"{KEPT_FOLDER}/{name}"
+        if is_kept_name(kept_name) and kept_name not in needed:
+            system.remove_file(target / kept_name)
 
 
 def _add_licence(target: Path, selection: FileSelection) -> None:

@@ -144,8 +144,13 @@ def test_a_copy_of_an_earlier_version_is_brought_up_to_date(store, new_rows, tmp
     for copy in ("pulled", "pushed", "unpacked"):
         path = tmp_path / copy
         assert_version(path, 3)
-        # What the copy had before, it has still.
-        assert_version(f"{path}@1", 1)
+        # What was withdrawn is nowhere, and the log still says what there was.
+        row = VALUES["clip"][2].tobytes()
+        assert not any(row in data for data in tree(path).values())
+        with pytest.raises(NotFound, match="version 1 is not in this copy"):
+            open_store(f"{path}@1")
+        assert [v.number for v in store_log(path).versions] == [3, 2, 1]
+        assert not verify(path, hashes=True).problems
         assert open_store(path).licence == "CC0-1.0"
         assert open_store(path).seal_sha256 == open_store(store).seal_sha256
     # The same command again changes nothing.
