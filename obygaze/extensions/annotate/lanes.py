@@ -6,12 +6,14 @@ further column of numbers is a lane; `NAME_low` and `NAME_high` are the interval
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
@@ -20,6 +22,7 @@ Span = tuple[float, float]
 Bar = tuple[float, float, float, float | None, float | None]
 PLACES = ("start_s", "end_s", "start_frame", "end_frame", "time_s", "framerate")
 FORMS = "columns movie_id with start_s and end_s, start_frame and end_frame, or time_s; or clip_id"
+DECIMAL_COMMA = re.compile(r"[-+]?[0-9]+,[0-9]+")
 NAMES = ("movie_id", "clip_id", "annotator", "level", "concepts", *PLACES)
 
 
@@ -46,6 +49,8 @@ def read_lanes(
         spans_of_clips: The film of each clip, with its start and end in seconds.
     """
     table = read_table(path, required=(), delimiter=None, skip_blank=True)
+    if table.delimiter != ",":
+        table = _with_points(table)
     spans = _spans(table, path, rates, spans_of_clips)
     numbers = {}
     for name in table.filled_columns:
@@ -69,9 +74,21 @@ def read_lanes(
         raise FixInput(
             "no column of this table has numbers for a film of the manifest",
             where=str(path),
-            hint=f"{FORMS}; and a column of numbers",
+            hint=f"{FORMS}; and a column of numbers. The films are {few(list(rates))}",
         )
     return lanes
+
+
+def _with_points(table: CsvTable) -> CsvTable:
+    """Return a table with points in place of the decimal commas of French and German programs."""
+    rows = []
+    for row in table.rows:
+        cells = {}
+        for name, cell in row.cells.items():
+            is_number = DECIMAL_COMMA.fullmatch(cell.strip()) is not None
+            cells[name] = cell.replace(",", ".") if is_number else cell
+        rows.append(replace(row, cells=cells))
+    return replace(table, rows=tuple(rows))
 
 
 def _is_end(name: str, numbers: Iterable[str]) -> bool:

@@ -48,6 +48,20 @@ def test_each_column_of_numbers_is_a_lane_with_its_interval(tmp_path: Path) -> N
     }
 
 
+def test_a_table_of_a_french_or_german_program_is_read(tmp_path: Path) -> None:
+    text = (
+        "movie_id;time_s;luminosité;note\nlake;0,5;10,5;clair, net\nlake;2;-3;1,2,3\n"
+    )
+    lanes = lanes_of(tmp_path, text)
+    assert list(lanes) == ["luminosité"]
+    assert lanes["luminosité"].bars == {
+        "lake": [(0.5, 2.0, 10.5, None, None), (2.0, 3.5, -3.0, None, None)]
+    }
+    with pytest.raises(ObygazeError) as caught:
+        lanes_of(tmp_path, "movie_id;time_s;x\nLe lac;1;2\n")
+    assert "The films are lake, pond" in (caught.value.hint or "")
+
+
 def test_places_are_frames_moments_or_clips(tmp_path: Path) -> None:
     frames = lanes_of(
         tmp_path, "movie_id,start_frame,end_frame,x\npond,24,47,1\ndark,0,1,2\n"
