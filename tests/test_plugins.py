@@ -51,6 +51,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for block in blocks(PAGE):
         if block.text.strip() == "$ obygaze demo":
             continue  # the workspace is there
+        if "find_text.py" in block.commands:
+            continue  # needs other packages; test_example_models runs its functions
         run_block(block, home)
         if block.language == "console":
             commands = block.commands.replace("pip install ", pip).replace(
@@ -71,7 +73,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_templates_are_short() -> None:
     files = {b.marks.get("file", ""): len(b.text.splitlines()) for b in blocks(PAGE)}
     modules = {name: n for name, n in files.items() if name.endswith(".py")}
-    assert len(modules) == 10 and max(modules.values()) <= 40
+    assert len(modules) == 13 and max(modules.values()) <= 40
 
 
 def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:

@@ -263,6 +263,7 @@ def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(
     """Blocks whose clips are in the smaller store are taken over, the others are extracted."""
     manifest = film_folder(tmp_path, 6)
     keep_manifest(manifest, tmp_path)
+    (tmp_path / "smaller").mkdir()
     smaller = a_plan(
         manifest.with_clips(manifest.clips[:4]), tmp_path / "smaller", "descriptors"
     )
