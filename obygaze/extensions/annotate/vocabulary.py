@@ -142,7 +142,9 @@ class Vocabulary:
         waiting = list(concepts)
         while waiting:
             term = term_of.get(waiting.pop())
-            for name in term.broader if term else ():
+            if term is None:
+                continue
+            for name in term.broader:
                 if name not in marked and term_of[name].kind == CONCEPT:
                     marked[name] = None
                     waiting.append(name)
@@ -225,9 +227,16 @@ def _problems_of(term: Term, kind_of: Mapping[str, str]) -> list[str]:
     if term.kind == CONCEPT and term.name in LEVELS:
         problems.append(f"{term.name!r} is a level")
     for name in term.broader:
-        if kind_of.get(name) not in ABOVE[term.kind]:
-            kinds = " or a ".join(ABOVE[term.kind]) or "nothing"
-            problems.append(f"{term.name!r}: {name!r} is no {kinds}")
+        if name not in kind_of:
+            problems.append(
+                f"{term.name!r}: `broader` has {name!r}, which is no term of this file"
+            )
+        elif kind_of[name] not in ABOVE[term.kind]:
+            kinds = " or a ".join(ABOVE[term.kind])
+            rule = f"nothing can be above a {term.kind}"
+            if kinds:
+                rule = f"above a {term.kind} must be a {kinds}"
+            problems.append(f"{term.name!r}: {name!r} is a {kind_of[name]}; {rule}")
     if term.kind == VALUE and len(term.broader) != 1:
         problems.append(f"{term.name!r}: a value has one tier in `broader`")
     if len(term.definition) > MAX_TEXT:

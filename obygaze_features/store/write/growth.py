@@ -93,15 +93,9 @@ def add_rows(
     _require_same_kind_of_rows(opened, other)
     addition = _addition_of(opened, other)
     if not addition.row_of:
-        return NewVersion(
-            path=folder,
-            number=opened.version,
-            change="rows",
-            numbers={"rows": 0},
-            reason=stated,
-            seal_sha256=opened.seal_sha256,
-            is_new=False,
-            text="no row is new or other than before",
+        text = "no row is new or other than before"
+        return NewVersion.of(
+            folder, opened, "rows", {"rows": 0}, stated, text, is_new=False
         )
     n_new = len(addition.new_clips)
     n_replaced = len(addition.row_of) - n_new
@@ -123,15 +117,7 @@ def add_rows(
         texts.append(f"{count(n_new, 'clip')} of {films} added")
     if n_replaced:
         texts.append(f"{count(n_replaced, 'row')} replaced")
-    return NewVersion(
-        path=folder,
-        number=made.version,
-        change=change,
-        numbers=numbers,
-        reason=stated,
-        seal_sha256=made.seal_sha256,
-        text=", ".join(texts),
-    )
+    return NewVersion.of(folder, made, change, numbers, stated, ", ".join(texts))
 
 
 def _require_same_kind_of_rows(store: Store, other: Store) -> None:

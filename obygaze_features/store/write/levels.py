@@ -66,15 +66,9 @@ def derive(
     opened = store_to_change(root)
     spec = _derived_spec(opened, array, by, name or f"{array}_{by}")
     if spec in opened.plan.arrays:
-        return NewVersion(
-            path=root,
-            number=opened.version,
-            change="levels",
-            numbers={"levels": 0},
-            reason=reason,
-            seal_sha256=opened.seal_sha256,
-            is_new=False,
-            text=f"the array {spec.name}, the {WORDS_OF[by]} of {array}, is there",
+        text = f"the array {spec.name}, the {WORDS_OF[by]} of {array}, is there"
+        return NewVersion.of(
+            root, opened, "levels", {"levels": 0}, reason, text, is_new=False
         )
     words = f"the array {spec.name}, the {WORDS_OF[by]} of {array}, added"
     stated = stated_reason(reason or words)
@@ -86,15 +80,8 @@ def derive(
             change="levels", reason=stated, author=stated_by, numbers=numbers
         )
     n_ok = made.status().counts["ok"]
-    return NewVersion(
-        path=root,
-        number=made.version,
-        change="levels",
-        numbers=numbers,
-        reason=stated,
-        seal_sha256=made.seal_sha256,
-        text=f"{words} for {count(n_ok, 'clip')}",
-    )
+    text = f"{words} for {count(n_ok, 'clip')}"
+    return NewVersion.of(root, made, "levels", numbers, stated, text)
 
 
 def _derived_spec(store: Store, array: str, by: str, name: str) -> ArraySpec:

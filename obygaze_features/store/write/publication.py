@@ -398,7 +398,9 @@ def _place(root: Path, folder: Path, publication: Publication, tag: str) -> None
         if name != Plan.FILE:
             _move(folder / f"{number}.{tag}", root, name)
     # New arrays have new folders.
-    folders = {folder for name in names for folder in PurePosixPath(name).parents}
+    folders: set[PurePosixPath] = set()
+    for name in names:
+        folders.update(PurePosixPath(name).parents)
     for inner in sorted(folders, reverse=True):
         sync_dir(root / inner)
     seal_path = folder / f"seal.{tag}"

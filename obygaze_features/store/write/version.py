@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,32 @@ class NewVersion:
     is_new: bool = True
     films: tuple[ChosenFilm, ...] = ()
     text: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        newest: Store,
+        change: str,
+        numbers: dict[str, int],
+        reason: str,
+        text: str,
+        *,
+        is_new: bool = True,
+        films: Sequence[ChosenFilm] = (),
+    ) -> Self:
+        """Return what was changed in the newest version of a store, in numbers and in words."""
+        return cls(
+            path=path,
+            number=newest.version,
+            change=change,
+            numbers=numbers,
+            reason=reason,
+            seal_sha256=newest.seal_sha256,
+            is_new=is_new,
+            films=tuple(films),
+            text=text,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the version."""

@@ -73,31 +73,25 @@ def withdraw(
     n_films = len({str(movie_ids[row]) for row in new_rows})
     numbers = {"clips": len(new_rows), "films": n_films}
     if not new_rows:
-        return NewVersion(
-            path=root,
-            number=opened.version,
-            change="withdrawn",
-            numbers=numbers,
-            reason=stated,
-            seal_sha256=opened.seal_sha256,
+        text = f"{count(len(rows), 'clip')} withdrawn before"
+        return NewVersion.of(
+            root,
+            opened,
+            "withdrawn",
+            numbers,
+            stated,
+            text,
             is_new=False,
-            films=tuple(chosen_films),
-            text=f"{count(len(rows), 'clip')} withdrawn before",
+            films=chosen_films,
         )
     with new_version(root, opened) as draft:
         _withdraw_rows(draft, new_rows, stated, progress or Quiet())
         made = draft.publish(
             change="withdrawn", reason=stated, author=by, numbers=numbers
         )
-    return NewVersion(
-        path=root,
-        number=made.version,
-        change="withdrawn",
-        numbers=numbers,
-        reason=stated,
-        seal_sha256=made.seal_sha256,
-        films=tuple(chosen_films),
-        text=f"{count(len(new_rows), 'clip')} of {count(n_films, 'film')} withdrawn",
+    text = f"{count(len(new_rows), 'clip')} of {count(n_films, 'film')} withdrawn"
+    return NewVersion.of(
+        root, made, "withdrawn", numbers, stated, text, films=chosen_films
     )
 
 

@@ -121,10 +121,19 @@ def test_concepts_stand_below_each_other_and_mark_those_above() -> None:
         ([Term("a|b")], "1 to 120 letters"),
         ([Term(" a")], "1 to 120 letters"),
         ([Term("a", "word")], "kind must be one of group, concept, tier, value"),
-        ([Term("a", CONCEPT, ("b",))], "'b' is no group or a concept"),
-        ([Term("a"), Term("b", GROUP, ("a",))], "'a' is no group"),
+        (
+            [Term("a", CONCEPT, ("b",))],
+            "'a': `broader` has 'b', which is no term of this file",
+        ),
+        (
+            [Term("a"), Term("b", GROUP, ("a",))],
+            "'b': 'a' is a concept; above a group must be a group",
+        ),
         ([Term("a", VALUE)], "a value has one tier"),
-        ([Term("a"), Term("b", VALUE, ("a",))], "'a' is no tier"),
+        (
+            [Term("a"), Term("b", VALUE, ("a",))],
+            "'b': 'a' is a concept; above a value must be a tier",
+        ),
         ([Term("Level", TIER)], "has a column of this name"),
         ([Term("EN")], "'EN' is a level"),
         ([Term("a", uri="javascript:alert(1)")], "expected a URI"),
@@ -311,7 +320,10 @@ def test_the_page_saves_a_vocabulary_that_nobody_else_changed(tmp_path: Path) ->
         values["terms"][1]["broader"] = ["nothing"]
         sent["state"] = saved.json()["vocabulary"]["state"]
         wrong = ask(server, "/api/vocabulary", method="POST", sent=sent)
-        assert "'nothing' is no group or a concept" in wrong.json()["error"]
+        assert (
+            "`broader` has 'nothing', which is no term of this file"
+            in wrong.json()["error"]
+        )
         for bad in (None, [], {"terms": 5}, {"terms": [{"name": 5}]}, {"terms": [5]}):
             sent["vocabulary"] = bad
             assert (
