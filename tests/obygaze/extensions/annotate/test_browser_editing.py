@@ -609,7 +609,7 @@ def test_a_vocabulary_is_edited_used_and_taken_back(
         save = "#vocabulary-form button:not([type=button])"
         browser.find_element("css selector", save).send_keys("\ue007")
         # Look is a concept of the manifest, and no term of this vocabulary yet.
-        wait(lambda: "'Look' is no group" in text(browser, "#vocabulary-status"))
+        wait(lambda: "'Look', which is no term" in text(browser, "#vocabulary-status"))
         assert not path.exists()
         browser.find_element("id", "add-paper").send_keys("\ue007")
         wait(lambda: "terms are added" in text(browser, "#vocabulary-status"))
