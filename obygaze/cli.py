@@ -299,8 +299,8 @@ def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
 
 def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
-    hint = None
-    if isinstance(error, click.UsageError) and error.ctx:
+    hint = getattr(error, "hint", None)
+    if not hint and isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
     explained = ObygazeError(usage_message(error), hint=hint)
     explained.exit_code = error.exit_code

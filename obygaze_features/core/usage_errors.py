@@ -19,7 +19,9 @@ def usage_message(error: click.ClickException) -> str:
         # The hyphens, which all options share, make any two short ones alike.
         word = error.option_name.lstrip("-")
         alike = [
-            name for name in error.possibilities or () if near(word, [name.lstrip("-")])
+            name
+            for name in error.possibilities or ()
+            if name in _shown_options(error) and near(word, [name.lstrip("-")])
         ]
         possible = near(error.option_name, alike)
         return f"no option {error.option_name!r}{possible}"
@@ -30,6 +32,19 @@ def usage_message(error: click.ClickException) -> str:
         noun = "arguments" if " " in unexpected["words"] else "argument"
         return f"unexpected {noun}: {unexpected['words']}{_taken(error)}"
     return error.format_message()
+
+
+def unexpected_words(error: click.ClickException) -> list[str]:
+    """Return the words behind the arguments of a command, if these are the error."""
+    unexpected = _UNEXPECTED.match(error.message)
+    return unexpected["words"].split() if unexpected else []
+
+
+def _shown_options(error: click.NoSuchOption) -> set[str]:
+    """Return the options of a command that its help lists."""
+    if error.ctx is None:
+        return set(error.possibilities or ())
+    return {flag for param in error.ctx.command.params for flag in param.opts}
 
 
 def _taken(error: click.ClickException) -> str:

@@ -45,7 +45,7 @@ class WrittenWindows:
 
 def write_windows(
     films: PathLike,
-    name: Annotated[str, Option("-o --output")],
+    name: Annotated[str, Option("-o --output", metavar="NAME")],
     *,
     window: Frames = None,
     stride: Frames = None,

@@ -221,7 +221,7 @@ class GroupedManifest:
 
 def group_concepts(
     manifest: str | os.PathLike[str] | Manifest,
-    name: Annotated[str, Option("-o --output")],
+    name: Annotated[str, Option("-o --output", metavar="NAME")],
     *,
     groups: str | os.PathLike[str] | Groups | None = None,
     force: bool = False,

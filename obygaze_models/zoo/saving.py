@@ -326,7 +326,9 @@ def pull_model(
     location: str,
     output: Annotated[
         PathLike | None,
-        Option("-o --output", shown_default="the last part of LOCATION"),
+        Option(
+            "-o --output", metavar="NAME", shown_default="the last part of LOCATION"
+        ),
     ] = None,
     *,
     force: bool = False,

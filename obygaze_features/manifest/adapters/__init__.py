@@ -66,7 +66,9 @@ class ImportedManifest(NamedTuple):
 
     def save(
         self,
-        name: Annotated[str | os.PathLike[str] | None, Option("-o --output")] = None,
+        name: Annotated[
+            str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
+        ] = None,
         *,
         force: bool = False,
         licence: str = "",

@@ -125,7 +125,7 @@ def import_features(
     sources: Annotated[
         str | Path | Sequence[str | Path], Option(exists="path", is_repeated=True)
     ],
-    path: Annotated[str | os.PathLike[str], Option("-o --output")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
     arrays: Annotated[
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)

@@ -118,7 +118,9 @@ PAUSE_S = 0.2
 
 def pull(
     source: str | os.PathLike[str] | Files,
-    path: Annotated[str | os.PathLike[str] | None, Option("-o --output")] = None,
+    path: Annotated[
+        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
+    ] = None,
     *,
     arrays: Annotated[
         Sequence[str] | None, Option("--array", shown_default="all")
@@ -204,7 +206,9 @@ def _last_word(source: str) -> str:
 
 def unpack(
     packed: Annotated[str | Path, Option(exists="file")],
-    path: Annotated[str | os.PathLike[str] | None, Option("-o --output")] = None,
+    path: Annotated[
+        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
+    ] = None,
     *,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
     progress: Annotated[Progress | None, Bar("unpack")] = None,

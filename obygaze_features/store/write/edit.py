@@ -103,7 +103,7 @@ class ManifestClips:
 
 def subset(
     store: str | os.PathLike[str] | Store,
-    path: Annotated[str | os.PathLike[str], Option("-o --output")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
@@ -235,7 +235,7 @@ def copy_rows(
 
 def merge(
     stores: Sequence[str | os.PathLike[str] | Store],
-    path: Annotated[str | os.PathLike[str], Option("-o --output")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
     manifest: str | os.PathLike[str] | Manifest | ManifestClips | None = None,
     licence: str = "",

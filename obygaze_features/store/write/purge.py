@@ -60,7 +60,7 @@ class Purged:
 
 def purge(
     store: str | os.PathLike[str] | Store,
-    path: Annotated[str | os.PathLike[str], Option("-o --output")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: str | os.PathLike[str] | None = None,
