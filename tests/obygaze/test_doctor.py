@@ -145,6 +145,7 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(
     assert "unknown: torch is not installed" in text
 
 
+@pytest.mark.check("several processes")
 def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor(
     workspace, tmp_path
 ):

@@ -143,6 +143,7 @@ def test_a_command_below_another_command_is_a_warning(tmp_path: Path) -> None:
     assert "gaze-commands 0.3" in shown.stderr
 
 
+@pytest.mark.check("several processes")
 def test_doctor_says_what_is_wrong_with_each(tmp_path: Path) -> None:
     tables = ("AGAIN", "WORKING", "SHIPPED", "LOST", "BELOW", "ABSENT")
     variables = site_with(tmp_path, *tables)

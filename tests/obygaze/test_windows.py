@@ -251,6 +251,7 @@ def test_names_are_found_in_other_capitals_as_the_disk_finds_them(laptop: Path) 
     assert [code for _, code in walk("windows", laptop, commands)] == [0, 0, 0, 0]
 
 
+@pytest.mark.check("a process for a way that is like others")
 def test_a_page_that_another_program_has_open_is_named_with_what_may_hold_it(
     laptop: Path,
 ) -> None:
@@ -321,6 +322,7 @@ ON_A_MAC = [
 ]
 
 
+@pytest.mark.check("a process for each command")
 def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
     laptop: Path,
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_store_of_other_weights_says_how_they_may_differ(tmp_path: Path) -> No
     assert raised.value.hint == "choose another store name"
 
 
+@pytest.mark.check("several commands")
 def test_features_of_own_code_cannot_be_verified_by_decoding_and_it_says_so(
     world: Path,
 ) -> None:

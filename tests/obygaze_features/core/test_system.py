@@ -94,6 +94,7 @@ print(system.typed_path('my films\\\\2024/x'), system.STOP_SIGNALS)
     ]
 
 
+@pytest.mark.check("a process")
 def test_a_folder_is_locked_though_windows_cannot_open_one(tmp_path: Path) -> None:
     """The lock follows the folder, not its name, and leaves no file beside it."""
     script = """
@@ -202,6 +203,7 @@ for name in ('file', 'link', 'folder'):
     ]
 
 
+@pytest.mark.check("processes")
 def test_the_draft_of_a_process_that_ended_is_removed_at_once_and_no_other(
     tmp_path: Path,
 ) -> None:

@@ -81,6 +81,7 @@ def test_another_recipe_is_an_error_that_names_what_differs(films, tmp_path):
     assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
 
 
+@pytest.mark.check("several extractions")
 def test_new_clips_that_fail_are_added_when_they_are_corrected_or_with_seal(tmp_path):
     whole = film_folder(tmp_path, 5, bad={4: b"broken"})
     keep_some(whole, tmp_path, [0, 1, 2])

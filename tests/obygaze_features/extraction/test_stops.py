@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ def undisturbed(
     return array_bytes(folder / "stores" / "descriptors")
 
 
+def at_other_rows(*rows: int) -> list[Any]:
+    """Parameters for `make check`: the same at other rows."""
+    mark = pytest.mark.check("the same at other rows")
+    return [pytest.param(row, marks=mark) for row in rows]
+
+
 def send_after(
     monkeypatch: pytest.MonkeyPatch, row: int, *signals: signal.Signals
 ) -> None:
@@ -62,7 +69,7 @@ def send_after(
     monkeypatch.setattr(RowProgress, "__call__", show_and_send)
 
 
-@pytest.mark.parametrize("row", [0, 3, 4, 5, 8])
+@pytest.mark.parametrize("row", [0, 4, *at_other_rows(3, 5, 8)])
 def test_one_ctrl_c_finishes_the_clips_at_work(
     films: Manifest,
     undisturbed: dict[str, bytes],
@@ -120,7 +127,7 @@ def test_what_is_kept_is_said_with_the_command_that_continues(
     assert "extract run --seal seals a store with failed clips" in packed
 
 
-@pytest.mark.parametrize("row", [0, 2, 6])
+@pytest.mark.parametrize("row", [2, *at_other_rows(0, 6)])
 def test_a_second_ctrl_c_says_what_is_kept(
     films: Manifest,
     undisturbed: dict[str, bytes],

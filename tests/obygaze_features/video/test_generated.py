@@ -50,8 +50,16 @@ def case_of(name: str) -> Case:
     return Case(codec, group, container, rate, cut, text.removeprefix(f"{cut}-"))
 
 
-@pytest.mark.parametrize("in_memory", [True, False])
-@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize(
+    ("indexed", "in_memory"),
+    [
+        (False, True),
+        *(
+            pytest.param(*ways, marks=pytest.mark.check("each file in each way"))
+            for ways in ((False, False), (True, True), (True, False))
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", FAILED)
 def test_kinds_that_were_wrong(
     name: str,

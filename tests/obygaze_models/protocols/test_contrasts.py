@@ -67,6 +67,7 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     assert found["p"] is None and found["ci"] is None
 
 
+@pytest.mark.check("several runs")
 def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
     run = hard(tmp_path, "report.questions=[]")
     # Trained on easy negatives, a model takes what hard negatives and sure clips share.

@@ -164,6 +164,7 @@ def all_kinds(*changes: str) -> Protocol:
     )
 
 
+@pytest.mark.check("several processes")
 def test_draws_give_the_same_bytes_alone_and_in_two_processes(
     store: Store, tmp_path: Path
 ) -> None:

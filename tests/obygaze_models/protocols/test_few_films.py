@@ -37,6 +37,7 @@ def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
     assert all(not cell["skipped"] and len(cell["folds"]) == 2 for cell in run.cells)
 
 
+@pytest.mark.check("many fits")
 def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) -> None:
     manifest = films(4, 40, seed=5)
     clips = [

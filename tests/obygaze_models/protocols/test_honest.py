@@ -61,6 +61,7 @@ def test_on_noise_every_honest_interval_covers_chance(on_noise: Run) -> None:
     assert any("reaches one half" in r["text"] for r in on_noise.of("remark"))
 
 
+@pytest.mark.check("several runs")
 def test_where_there_is_a_signal_it_is_found(on_signal: Run) -> None:
     for cell in on_signal.cells:
         if cell["train"] == "ENHN_S":

@@ -48,6 +48,7 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
     assert len(set(drawn)) > 1
 
 
+@pytest.mark.check("many fits")
 def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     manifest = films(7, 40, seed=3)
     store = store_of(

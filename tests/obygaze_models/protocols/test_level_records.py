@@ -69,6 +69,7 @@ def test_pairs_are_counted_within_films(runs: tuple[Run, Run]) -> None:
     assert found["concordance"]["value"] == pytest.approx(won / pairs)
 
 
+@pytest.mark.check("several runs")
 def test_an_ordinal_model_finds_the_levels_and_not_in_noise(
     runs: tuple[Run, Run],
 ) -> None:

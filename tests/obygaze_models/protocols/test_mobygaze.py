@@ -341,6 +341,7 @@ def test_films_that_are_tested_choose_nothing(planted, tmp_path: Path) -> None:
     assert films[0]["precisions"] != films[1]["precisions"]
 
 
+@pytest.mark.check("a large report")
 def test_the_report_draws_films_on_their_time_axis(planted, tmp_path: Path) -> None:
     manifest, _, store = planted
     changes = ('grid.models=["ridge"]', 'grid.test=["EN_S"]', 'grid.train=["EN_S"]')

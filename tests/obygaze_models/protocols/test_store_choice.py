@@ -229,6 +229,7 @@ def test_test_films_change_no_choice(tmp_path: Path) -> None:
     assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 
 
+@pytest.mark.check("several processes")
 def test_one_cell_alone_and_two_processes_give_the_same_bytes(
     run: Run, tmp_path: Path
 ) -> None:

@@ -84,7 +84,17 @@ def saved(tmp_path: Path, name: str, rows: tuple[Any, Any]) -> tuple[Path, Any]:
     return save_model(estimator, info_of(name), tmp_path / name), estimator
 
 
-@pytest.mark.parametrize("name", [*ESTIMATORS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forest",
+        *(
+            pytest.param(name, marks=pytest.mark.check("a process for each kind"))
+            for name in ESTIMATORS
+            if name != "forest"
+        ),
+    ],
+)
 def test_a_fresh_process_predicts_the_same(
     tmp_path: Path, rows: tuple[Any, Any], name: str
 ) -> None:

@@ -182,7 +182,7 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
         str(output),
     )
     refused = call_obygaze(*words, "--threshold", "0.3", cwd=tmp_path)
-    assert refused.code == 1 and "-o" in refused.stderr
+    assert refused.code == 1 and "--force" in refused.stderr
     assert "m-003,m,,," in output.read_text("utf-8")
     call_obygaze(*words, "--threshold", "0.3", "--force", cwd=tmp_path).ok()
     assert "m-003,m,HN,,41,100" in output.read_text("utf-8")

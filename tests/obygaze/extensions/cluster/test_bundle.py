@@ -248,6 +248,7 @@ def net():
 """
 
 
+@pytest.mark.check("a process of a bundle")
 def test_own_code_is_carried_with_what_it_imports(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

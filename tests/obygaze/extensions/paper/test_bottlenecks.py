@@ -144,6 +144,7 @@ def head_of(model: str, task: str) -> Any:
         pytest.param("text", marks=pytest.mark.check("finds all vectors once more")),
     ],
 )
+@pytest.mark.check("many fits")
 def test_every_decision_is_that_of_scikit_learn(
     data: Published, runs: dict[str, Run], scheme: str
 ) -> None:

@@ -29,6 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.check("each command of a page")
 def test_the_page_shows_what_comes_out_of_the_annotation_files(folder: Path) -> None:
     of_files = [block for block in blocks(PAGE) if block.marks.get("not run") == REASON]
     assert len(of_files) == 4
