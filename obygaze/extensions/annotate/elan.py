@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from obygaze.extensions.annotate.film_segments import Mark, Text
+from obygaze.extensions.annotate.film_segments import Mark, Text, plain
 from obygaze.extensions.annotate.projection import WATCHED
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
@@ -183,11 +183,9 @@ class ElanDocument:
         self, data: bytes, path: Path, mapping: TierMapping | None = None
     ) -> None:
         self.path = path
-        self.mapping = mapping or TierMapping()
         self.root = xml_root(data, path, ("ANNOTATION_DOCUMENT",))
-        media = self.root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
-        origin = "0" if media is None else media.get("TIME_ORIGIN", "")
-        self.origin_ms = int(origin) if _MS.fullmatch(origin) else None
+        self.mapping = _with_vocabularies(mapping or TierMapping(), self.root)
+        self.origin_ms = _origin_ms(self.root)
         self.tiers = _linked_tiers(self.root, self.mapping)
         known: set[str] = set()
         for tier in self.tiers:
@@ -297,6 +295,19 @@ class ElanDocument:
         n_annotations = count(n_without, "annotation")
         return [f"{self.path}: left out, because they have no times: {n_annotations}"]
 
+    def made_of(self, tier: Tier) -> str:
+        """Return in words what became of a tier, with its words that are not used as levels."""
+        made_of = tier.made_of()
+        if tier.role != "levels":
+            return made_of
+        unknown_words: dict[str, None] = {}
+        for word in tier.values():
+            if self.mapping.level(word) is None:
+                unknown_words[plain(word)] = None
+        if not unknown_words:
+            return made_of
+        return f"{made_of}; not levels, so comments: {few(list(unknown_words), 5)}"
+
     def film_times_ms(self, mark: ElanMark) -> tuple[int, int] | None:
         """Return the times of a mark in the film, None where they are not known."""
         if mark.times_ms is None or self.origin_ms is None:
@@ -390,6 +401,54 @@ def xml_root(data: bytes, path: Path, tags: Sequence[str]) -> Element:
     return root
 
 
+def _origin_ms(root: Element) -> int | None:
+    """Return where in the film's video the times of a file begin; None where it is not a number.
+
+    A file may have several media, each with its own beginning: the film is the first video.
+    """
+    media = root.findall("HEADER/MEDIA_DESCRIPTOR")
+    videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
+    films = [*videos, *media]
+    if not films:
+        return 0
+    origin = films[0].get("TIME_ORIGIN", "0")
+    return int(origin) if _MS.fullmatch(origin) else None
+
+
+def _with_vocabularies(mapping: TierMapping, root: Element) -> TierMapping:
+    """Return a mapping that also has the words of the vocabularies of a file."""
+    levels = dict(mapping.levels)
+    concepts = dict(mapping.concepts)
+    for vocabulary in root.iterfind("CONTROLLED_VOCABULARY"):
+        levels.update(_other_words(vocabulary, mapping.level))
+        concepts.update(_other_words(vocabulary, mapping.concept))
+    return replace(mapping, levels=levels, concepts=concepts)
+
+
+def _other_words(
+    vocabulary: Element, meaning_of: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Return the unknown words of a vocabulary with the meaning of their entry.
+
+    An entry has a word in each language. Where one of them is known, the others mean the same;
+    but only in a vocabulary most of whose entries have such a word.
+    """
+    meanings: dict[str, str] = {}
+    n_known = 0
+    entries = vocabulary.findall("CV_ENTRY_ML")
+    for entry in entries:
+        words = [(value.text or "").strip() for value in entry.iterfind("CVE_VALUE")]
+        known_meanings = {meaning_of(word) for word in words} - {None}
+        if len(known_meanings) != 1:
+            continue
+        n_known += 1
+        meaning = known_meanings.pop()
+        for word in words:
+            if word and meaning is not None and meaning_of(word) is None:
+                meanings[word] = meaning
+    return meanings if 2 * n_known > len(entries) else {}
+
+
 def _linked_tiers(root: Element, mapping: TierMapping) -> list[Tier]:
     """Return the tiers of a file, each with the one that it is linked to."""
     constraints: dict[str, str] = {}
@@ -441,7 +500,7 @@ def reports_of(document: ElanDocument) -> list[TierReport]:
     """Return what became of each tier of a file."""
     file = document.path.name
     return [
-        TierReport(file, tier.name, tier.role, tier.made_of())
+        TierReport(file, tier.name, tier.role, document.made_of(tier))
         for tier in document.tiers
     ]
 
@@ -466,7 +525,11 @@ def used_mapping(
     """Return a mapping with all tiers of files and what they are."""
     roles = dict(mapping.tiers)
     annotators = dict(mapping.annotators)
+    levels = dict(mapping.levels)
+    concepts = dict(mapping.concepts)
     for document in documents:
+        levels = {**document.mapping.levels, **levels}
+        concepts = {**document.mapping.concepts, **concepts}
         for tier in document.tiers:
             role = roles.setdefault(tier.name, tier.role)
             if role != tier.role:
@@ -478,7 +541,7 @@ def used_mapping(
                 raise FixInput(problem, where=str(document.path), hint=hint)
             if tier.is_lane and tier.element.get("ANNOTATOR") is None:
                 annotators.setdefault(tier.name, tier.annotator)
-    return replace(mapping, tiers=roles, annotators=annotators)
+    return TierMapping(roles, annotators, levels, concepts)
 
 
 def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:

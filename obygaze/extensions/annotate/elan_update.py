@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+from xml.parsers import expat
 
 from obygaze.extensions.annotate.elan import (
     OWN_TYPES,
@@ -54,6 +55,8 @@ REFERRING = "REF_ANNOTATION"
 _SEPARATOR = re.compile(r"\s*[|,;]\s*")
 _NUMBERED = re.compile(r"(?:a|ts)([0-9]{1,15})")
 _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>\n'
+
+_ENCODING = re.compile(rb"""\s*<\?xml[^>]*encoding\s*=\s*["']([^"']+)""")
 
 # Annotator, first and last frame.
 Key = tuple[str, int, int]
@@ -109,29 +112,72 @@ def put_into(
         update.change(of_levels[0], segment)
         changes.changed += 1
     annotators = {segment.annotator for segment in film.segments}
-    for (annotator, first, _), marks in marks_by_key.items():
+    marks_left: list[tuple[Key, ElanMark]] = []
+    for key, marks in marks_by_key.items():
         for mark in marks:
             # A table of marks need not say what was watched.
-            if annotator not in annotators or mark.tier.role == WATCHED:
-                continue
-            tier_that_refers = update.remove(mark)
-            if tier_that_refers is None:
-                changes.removed += 1
-                continue
-            changes.warnings.append(
-                f"{document.path}: the annotation of {annotator} from frame {first} is no"
-                f" segment any more; it stays, as the tier {tier_that_refers.name} refers to it"
-            )
+            if key[0] in annotators and mark.tier.role != WATCHED:
+                marks_left.append((key, mark))
+    moved, new_segments = _moved(update, marks_left, new_segments)
+    changes.changed += len(moved)
+    for (annotator, first, _), mark in marks_left:
+        if id(mark) in moved:
+            continue
+        reference = update.reference_to(mark)
+        if reference is None:
+            update.remove(mark)
+            changes.removed += 1
+            continue
+        changes.warnings.append(
+            f"{document.path}: the annotation of {annotator} from frame {first} is no"
+            f" segment any more; it stays, as {reference} refers to it"
+        )
     for segment in new_segments:
         update.add(segment)
         changes.added += 1
     if not (changes.changed or changes.added or changes.removed):
         return data, changes
     update.remember_last_id()
-    text: bytes = ElementTree.tostring(document.root, encoding="utf-8")
-    # Without the declaration of ElementTree, which ELAN writes in another form.
-    start = text.index(b"<ANNOTATION_DOCUMENT")
-    return _DECLARATION + text[start:] + b"\n", changes
+    before, after = _around_root(data)
+    text: str = ElementTree.tostring(document.root, encoding="unicode")
+    # A carriage return in a text is a reference; as a character it would be a line break.
+    root = text.replace("\r", "&#13;").encode()
+    written = before + root + after
+    changes.warnings += _roles_that_differ(document, written)
+    return written, changes
+
+
+def _roles_that_differ(document: ElanDocument, written: bytes) -> list[str]:
+    """Return a warning for each tier that would be read as something else than before.
+
+    What a tier is may follow from its words, and new words are not always known ones.
+    """
+    again = ElanDocument(written, document.path, document.mapping)
+    role_again = {tier.name: tier.role for tier in again.tiers}
+    warnings = []
+    for tier in document.tiers:
+        if tier.values() and role_again[tier.name] != tier.role:
+            warnings.append(
+                f"{document.path}: with its new words, the tier {tier.name} is read as"
+                f" {tier.role} only with a mapping that says so ([tiers])"
+            )
+    return warnings
+
+
+def _around_root(data: bytes) -> tuple[bytes, bytes]:
+    """Return what a file has before and after its root: declarations, comments, instructions."""
+    encoding = _ENCODING.match(data)
+    is_declared = encoding is None or encoding[1].lower() in (b"utf-8", b"us-ascii")
+    if not is_declared or b"\0" in data:  # of UTF-16
+        return _DECLARATION, b"\n"
+    parser = expat.ParserCreate()
+    starts: list[int] = []
+    ends: list[int] = []
+    parser.StartElementHandler = lambda *_: starts.append(parser.CurrentByteIndex)
+    parser.EndElementHandler = lambda *_: ends.append(parser.CurrentByteIndex)
+    parser.Parse(data, True)
+    end_of_root = data.index(b">", ends[-1]) + 1
+    return data[: starts[0]], data[end_of_root:]
 
 
 def _key(segment: Segment) -> Key:
@@ -142,6 +188,49 @@ def _is_watched(segment: Segment) -> bool:
     """Whether a segment says only that its frames were watched."""
     has_label = bool(segment.level or segment.concepts)
     return segment.comment == WATCHED and not has_label
+
+
+def _moved(
+    update: "_Update", marks: Sequence[tuple[Key, ElanMark]], segments: list[Segment]
+) -> tuple[set[int], list[Segment]]:
+    """Move marks to segments that overlap them; return their ids, and the other segments.
+
+    A mark that is moved keeps what else refers to it. The largest overlaps come first.
+    """
+    overlaps: list[tuple[int, int, int]] = []
+    for mark_number, ((annotator, first, last), mark) in enumerate(marks):
+        if mark.tier.role != "levels" or mark.element.tag != ALIGNABLE:
+            continue
+        for segment_number, segment in enumerate(segments):
+            if segment.annotator != annotator or _is_watched(segment):
+                continue
+            end_frame = min(last, segment.end_frame)
+            n_frames = end_frame - max(first, segment.start_frame) + 1
+            if n_frames > 0:
+                overlaps.append((-n_frames, segment_number, mark_number))
+    mark_of_segment: dict[int, int] = {}
+    for _, segment_number, mark_number in sorted(overlaps):
+        is_free = mark_number not in mark_of_segment.values()
+        if segment_number not in mark_of_segment and is_free:
+            mark_of_segment[segment_number] = mark_number
+    # One may go where another one was: all that are not needed there leave their places first.
+    for mark_number in mark_of_segment.values():
+        _, mark = marks[mark_number]
+        if update.reference_to(mark) is None:
+            update.leave_place(mark)
+    moved: set[int] = set()
+    left: list[Segment] = []
+    for segment_number, segment in enumerate(segments):
+        if segment_number not in mark_of_segment:
+            left.append(segment)
+            continue
+        key, mark = marks[mark_of_segment[segment_number]]
+        if update.move(mark, key, segment):
+            update.change(mark, segment)
+            moved.add(id(mark))
+        else:
+            left.append(segment)
+    return moved, left
 
 
 def _without_equal(
@@ -191,6 +280,14 @@ class _Update:
                 self.last_id_property = element
                 numbers.append(int(text))
         self.last_number = max(numbers)
+        self.links = self._names_in_links()
+        # Words and separators as they were before any change.
+        self.words_in: dict[str, list[str]] = {}
+        self.separator_in: dict[str, str] = {}
+        for tier in document.tiers:
+            self.words_in[tier.name] = tier.values()
+            self.separator_in[tier.name] = self._separator(tier)
+        self.used_entries = self._entries_in_use()
         times = self.root.find("TIME_ORDER")
         if times is None:
             times = Element("TIME_ORDER")
@@ -206,6 +303,27 @@ class _Update:
         for mark in document.marks():
             if mark.times_ms is not None:
                 self.times_in[mark.tier.name].append(mark.times_ms)
+
+    def _names_in_links(self) -> set[str]:
+        """Return the ids that the links of the file refer to."""
+        names: set[str] = set()
+        for link in self.root.iterfind("REF_LINK_SET/*"):
+            for attribute in ("REF1", "REF2", "REFS"):
+                names.update(link.get(attribute, "").split())
+        return names
+
+    def _entries_in_use(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the ids and words that annotations have of the vocabulary of each type.
+
+        What an external vocabulary has is known from them alone.
+        """
+        entries: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for tier in self.document.tiers:
+            for element in tier.elements():
+                name = element.get("CVE_REF", "")
+                if name:
+                    entries[tier.type_name].append((name, value_of(element)))
+        return entries
 
     def remember_last_id(self) -> None:
         """Write the last number of an id where ELAN looks for it."""
@@ -224,23 +342,112 @@ class _Update:
         self._write_concepts(mark, segment.concepts)
         self._write_comment(mark, segment.comment)
 
-    def remove(self, mark: ElanMark) -> Tier | None:
-        """Remove a mark and what belongs to it, or return a tier that refers to it."""
+    def reference_to(self, mark: ElanMark) -> str | None:
+        """Return in words what needs a mark, None if it can be removed."""
         for tier, _ in mark.dependents:
             if not tier.belongs_to_parent:
-                return tier
+                return f"the tier {tier.name}"
+        elements = [mark.element, *(element for _, element in mark.dependents)]
+        if any(element.get("ANNOTATION_ID") in self.links for element in elements):
+            return "a link"
+        return None
+
+    def remove(self, mark: ElanMark) -> None:
+        """Remove a mark and what belongs to it."""
         for tier, element in reversed(mark.dependents):
             self._remove_element(tier, element)
         self._remove_element(mark.tier, mark.element)
-        if mark.times_ms is not None:
-            self.times_in[mark.tier.name].remove(mark.times_ms)
-        return None
+        self.leave_place(mark)
+
+    def leave_place(self, mark: ElanMark) -> None:
+        """Let other annotations have the place of a mark in its tier."""
+        times = self.times_in[mark.tier.name]
+        if mark.times_ms in times:
+            times.remove(mark.times_ms)
+
+    def move(self, mark: ElanMark, key: Key, segment: Segment) -> bool:
+        """Give a mark the times of a segment; False, and nothing is changed, where it cannot."""
+        if mark.times_ms is None:
+            return False
+        start_ms, end_ms = mark.times_ms
+        _, first, last = key
+        # A time whose frame has not changed stays as exact as it was.
+        if segment.start_frame != first:
+            start_ms = self._ms(segment.start_frame)
+        if segment.end_frame != last:
+            end_ms = self._ms(segment.end_frame + 1)
+        edges = (
+            mark.element.get("TIME_SLOT_REF1", ""),
+            mark.element.get("TIME_SLOT_REF2", ""),
+        )
+        self.leave_place(mark)
+        is_inside = all(
+            start_ms <= ms <= end_ms for ms in self._inner_times_ms(mark, edges)
+        )
+        has_room = self._has_room(mark.tier, start_ms, end_ms)
+        if start_ms < 0 or not is_inside or not has_room:
+            if self.reference_to(mark) is not None:
+                self.times_in[mark.tier.name].append(mark.times_ms)
+            return False
+        elements = [mark.element, *(element for _, element in mark.dependents)]
+        if start_ms != mark.times_ms[0]:
+            self._replace_slot(elements, edges[0], start_ms, is_end=False)
+        if end_ms != mark.times_ms[1]:
+            self._replace_slot(elements, edges[1], end_ms, is_end=True)
+        mark.times_ms = (start_ms, end_ms)
+        self.times_in[mark.tier.name].append(mark.times_ms)
+        return True
+
+    def _inner_times_ms(self, mark: ElanMark, edges: tuple[str, str]) -> list[int]:
+        """Return the times of the annotations in a mark, without those that it has itself."""
+        times_ms = []
+        for _, element in mark.dependents:
+            for attribute in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"):
+                slot = element.get(attribute, "")
+                if slot not in edges and slot in self.slot_ms:
+                    times_ms.append(self.slot_ms[slot])
+        return times_ms
+
+    def _replace_slot(
+        self, elements: Sequence[Element], slot: str, ms: int, *, is_end: bool
+    ) -> None:
+        """Give annotations a new time where they have that of a slot."""
+        new_slot = self._new_slot(ms, is_end=is_end)
+        for element in elements:
+            for attribute in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"):
+                if element.get(attribute) == slot:
+                    element.set(attribute, new_slot)
+        self._remove_unused_slots({slot})
+
+    def _ms(self, frame: int) -> int:
+        """Return the time of a frame in the file."""
+        return self.film.ms(frame) - (self.document.origin_ms or 0)
+
+    def _has_room(self, tier: Tier, start_ms: int, end_ms: int) -> bool:
+        """Whether a tier can have an annotation at these times."""
+        for start, end in self.times_in[tier.name]:
+            if start < end_ms and start_ms < end:
+                return False
+        if tier.parent is None:
+            return True
+        if tier.constraint != "Included_In":
+            return False
+        for element in tier.parent.elements():
+            start_slot = element.get("TIME_SLOT_REF1", "")
+            end_slot = element.get("TIME_SLOT_REF2", "")
+            if start_slot not in self.slot_ms or end_slot not in self.slot_ms:
+                continue
+            if (
+                self.slot_ms[start_slot] <= start_ms
+                and end_ms <= self.slot_ms[end_slot]
+            ):
+                return True
+        return False
 
     def add(self, segment: Segment) -> None:
         """Add an annotation for a segment, in a tier of its annotator where it has room."""
-        origin_ms = self.document.origin_ms or 0
-        start_ms = self.film.ms(segment.start_frame) - origin_ms
-        end_ms = self.film.ms(segment.end_frame + 1) - origin_ms
+        start_ms = self._ms(segment.start_frame)
+        end_ms = self._ms(segment.end_frame + 1)
         if start_ms < 0:
             raise FixInput(
                 f"the segment from frame {segment.start_frame} begins before TIME_ORIGIN,"
@@ -268,25 +475,36 @@ class _Update:
         is_watched = _is_watched(segment)
         role = WATCHED if is_watched else "levels"
         for tier in self._tiers_of(segment.annotator, role):
-            overlaps = [
-                times
-                for times in self.times_in[tier.name]
-                if times[0] < end_ms and start_ms < times[1]
-            ]
-            if not overlaps:
+            if self._has_room(tier, start_ms, end_ms):
                 return tier
         name = segment.annotator
         if is_watched:
             name = f"{segment.annotator} {WATCHED}"
         name = self._free_tier_name(name)
-        return self._new_tier(name, "level", role, segment.annotator, None)
+        type_name = ""
+        if role == "levels":
+            type_name = self._type_of_levels()
+        if not type_name:
+            type_name = self._type_name("level")
+        return self._new_tier(name, type_name, role, segment.annotator, None)
+
+    def _type_of_levels(self) -> str:
+        """Return the type of a tier of levels in the file, "" if it has none that is not linked.
+
+        A new tier of this type has its vocabulary too.
+        """
+        for tier in self.document.tiers:
+            if tier.role == "levels" and tier.parent is None:
+                return tier.type_name
+        return ""
 
     def _tiers_of(self, annotator: str, role: str) -> list[Tier]:
-        """Return the tiers of an annotator to which an annotation can be added at any time."""
+        """Return the tiers of an annotator in which annotations have times."""
         tiers = []
         for tier in self.document.tiers:
             name = plain(tier.annotator) or "cue"
-            if tier.role == role and tier.parent is None and name == annotator:
+            has_times = tier.parent is None or tier.constraint == "Included_In"
+            if tier.role == role and has_times and name == annotator:
                 tiers.append(tier)
         return tiers
 
@@ -301,10 +519,9 @@ class _Update:
         return numbered
 
     def _new_tier(
-        self, name: str, kind: str, role: str, annotator: str, parent: Tier | None
+        self, name: str, type_name: str, role: str, annotator: str, parent: Tier | None
     ) -> Tier:
-        """Add a tier of one of the types that this program writes."""
-        type_name = self._type_name(kind)
+        """Add a tier of a type that the file has."""
         attributes = {
             "ANNOTATOR": annotator,
             "LINGUISTIC_TYPE_REF": type_name,
@@ -314,7 +531,10 @@ class _Update:
             attributes["PARENT_REF"] = parent.name
         element = Element("TIER", attributes)
         self._insert(element)
-        constraint = CONSTRAINT_OF[kind]
+        constraint = ""
+        for one in self.root.iterfind("LINGUISTIC_TYPE"):
+            if one.get("LINGUISTIC_TYPE_ID") == type_name:
+                constraint = one.get("CONSTRAINTS", "")
         tier = Tier(element, name, type_name, constraint, annotator, parent, role)
         self.document.tiers.append(tier)
         return tier
@@ -367,7 +587,8 @@ class _Update:
             return
         if not elements:
             words = [self._concept_word(tier, concept) for concept in missing]
-            self._add_below(tier, mark, self._separator(tier).join(words))
+            separator = self.separator_in.get(tier.name, "; ")
+            self._add_below(tier, mark, separator.join(words))
             return
         words_before = self.document.concepts_in(value_of(elements[0]), tier)
         names = [self._shown(word) for word in words_before if word.strip()]
@@ -401,7 +622,8 @@ class _Update:
             if tier.parent is lane:
                 return tier
         name = self._free_tier_name(f"{lane.name} {role}")
-        return self._new_tier(name, kind, role, lane.annotator, lane)
+        type_name = self._type_name(kind)
+        return self._new_tier(name, type_name, role, lane.annotator, lane)
 
     def _tiers_below(self, lane: Tier, role: str) -> list[Tier]:
         """Return the tiers with the concepts or the comments of a lane."""
@@ -427,14 +649,15 @@ class _Update:
         """
         name = element.get("ANNOTATION_ID", "")
         has_references = self.root.find(f".//*[@ANNOTATION_REF='{name}']") is not None
-        if concepts or has_references or element.tag == ALIGNABLE:
+        is_needed = has_references or name in self.links
+        if concepts or is_needed or element.tag == ALIGNABLE:
             self._set_value(tier, element, self._joined(tier, concepts))
         else:
             self._remove_element(tier, element)
 
     def _joined(self, tier: Tier, concepts: Sequence[str]) -> str:
         words = [self._concept_word(tier, concept) for concept in concepts]
-        return self._separator(tier).join(words)
+        return self.separator_in.get(tier.name, "; ").join(words)
 
     def _separator(self, tier: Tier) -> str:
         """Return what stands between the concepts in a tier."""
@@ -448,7 +671,9 @@ class _Update:
         """Return the word for a level in a tier: of its vocabulary, or the one most in use."""
         if not level:
             return ""
-        words = [word for _, word in self._vocabulary(tier)] or tier.values()
+        words = [word for _, word in self._vocabulary(tier)]
+        if not words:
+            words = self.words_in.get(tier.name, [])
         of_level = [
             word for word in words if self.document.mapping.level(word) == level
         ]
@@ -458,7 +683,7 @@ class _Update:
         """Return the word for a concept in a tier, as `_level_word`."""
         words = [word for _, word in self._vocabulary(tier)]
         if not words:
-            for value in tier.values():
+            for value in self.words_in.get(tier.name, []):
                 words += _SEPARATOR.split(value.strip())
         mapping = self.document.mapping
         of_concept = [word for word in words if mapping.concept(word) == concept]
@@ -486,7 +711,7 @@ class _Update:
                 for value in entry.iterfind("CVE_VALUE"):
                     if language is None or value.get("LANG_REF") == language:
                         entries.append((entry.get("CVE_ID", ""), value.text or ""))
-        return entries
+        return entries or self.used_entries.get(tier.type_name, [])
 
     def _set_value(self, tier: Tier, element: Element, text: str) -> None:
         """Set the text of an annotation, and the entry of the vocabulary that it is."""
@@ -562,11 +787,18 @@ class _Update:
             if element in list(wrapper):
                 _remove_indented(tier.element, wrapper)
                 break
+        names = {
+            element.get("TIME_SLOT_REF1", ""),
+            element.get("TIME_SLOT_REF2", ""),
+        }
+        self._remove_unused_slots(names)
+
+    def _remove_unused_slots(self, names: set[str]) -> None:
+        """Remove the slots of these names that no annotation has."""
         used_slots = set()
         for other in self.root.iter(ALIGNABLE):
             used_slots.add(other.get("TIME_SLOT_REF1"))
             used_slots.add(other.get("TIME_SLOT_REF2"))
-        names = {element.get("TIME_SLOT_REF1"), element.get("TIME_SLOT_REF2")}
         for slot in self.time_order.findall("TIME_SLOT"):
             slot_name = slot.get("TIME_SLOT_ID")
             if slot_name in names and slot_name not in used_slots:
@@ -576,14 +808,17 @@ class _Update:
         """Add a time in its order; of equal times an end comes first."""
         name = self._next_id("ts")
         slot = Element("TIME_SLOT", {"TIME_SLOT_ID": name, "TIME_VALUE": str(ms)})
-        index = len(self.time_order)
+        # Slots without a time lie in an annotation: its start comes before them, its end after.
+        index = len(self.time_order) if is_end else 0
         for position, other in enumerate(self.time_order):
             other_ms = self.slot_ms.get(other.get("TIME_SLOT_ID", ""))
             if other_ms is None:
                 continue
-            if other_ms > ms or (is_end and other_ms == ms):
+            if is_end and other_ms >= ms:
                 index = position
                 break
+            if not is_end and other_ms <= ms:
+                index = position + 1
         self.slot_ms[name] = ms
         _insert_indented(self.time_order, index, slot, level=2)
         return name
