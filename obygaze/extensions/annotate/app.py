@@ -110,6 +110,7 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
     }
     post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
     if site.marks:
+        get["api/marks"] = partial(document, site.marks_of)
         post["api/mark"] = lambda sent: Reply.of(site.save_mark(sent))
         post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
         get["api/paper-terms"] = lambda asked: Reply.of(site.paper_terms())

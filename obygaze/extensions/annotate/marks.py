@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from obygaze.extensions.annotate.film_segments import plain
@@ -61,11 +62,29 @@ class BadRow:
 
 @dataclass(frozen=True)
 class TableState:
-    """What is in the table of an annotator: marks by their id, rows that are none, and columns."""
+    """What is in the table of an annotator: marks by their id, rows that are none, and columns.
+
+    `origin` is another text whenever the file was read anew; `saved_ids` are the ids of the marks
+    that were saved since, in their order.
+    """
 
     marks: dict[str, Mark]
     bad_rows: tuple[BadRow, ...] = ()
     columns: tuple[str, ...] = ()
+    origin: str = field(default="", compare=False)
+    saved_ids: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def tag(self) -> str:
+        """A text that is another one after each change of the table."""
+        return f"{self.origin}-{len(self.saved_ids)}"
+
+    def saved_since(self, tag: str) -> tuple[str, ...] | None:
+        """Return the ids of marks that were saved since the table had a tag; None: not known."""
+        origin, _, n_saved = tag.partition("-")
+        if origin != self.origin or not n_saved.isdecimal():
+            return None
+        return self.saved_ids[int(n_saved) :]
 
 
 @dataclass(frozen=True)
@@ -79,12 +98,14 @@ class MarkChange:
         rate: The pictures per second of the film.
         span_s: Start and end of the mark in the film, in seconds.
         more: Cells of further columns.
+        arm: The arm in which it was made; "" is that of the table.
     """
 
     wanted: Mapping[str, Any]
     rate: Fraction | None = None
     span_s: tuple[float, float] | None = None
     more: Mapping[str, str] = field(default_factory=dict)
+    arm: str = ""
 
     @property
     def deleted(self) -> bool:
@@ -129,11 +150,11 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _TableBytes:
-    """The bytes of a table, what is in it, and its rows if it was written here."""
+    """The bytes of a table, what is in it, and the rows of its marks."""
 
     data: bytes
     state: TableState
-    rows: _Rows | None = None
+    rows: _Rows
 
 
 @dataclass(eq=False)
@@ -193,7 +214,10 @@ class MarkTable:
             data = stream.read()
         last = self._last.table
         if last is None or last.data != data:
-            last = _TableBytes(data, self._parsed(data))
+            state = self._parsed(data)
+            # Made now, so that the first save is as fast as the others.
+            rows = _Rows.of(state.marks, _columns_of(state.marks))
+            last = _TableBytes(data, state, rows)
             self._last.table = last
         # A copy, so that a caller cannot change what the next one gets.
         return replace(last.state, marks=dict(last.state.marks))
@@ -223,7 +247,8 @@ class MarkTable:
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr(row.cells).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
-        return TableState(marks, tuple(bad_rows), table.filled_columns)
+        origin = token_hex(8)
+        return TableState(marks, tuple(bad_rows), table.filled_columns, origin)
 
     def save(
         self,
@@ -273,21 +298,22 @@ class MarkTable:
             if state.bad_rows or not state.columns or new_columns:
                 self._write(marks, state.bad_rows)
             else:
-                self._write_changed(marks, history)
+                self._write_changed(state, history)
         saved = []
         for change, changed_mark in zip(changes, checked, strict=True):
             saved.append({**changed_mark, "deleted": change.deleted})
         return saved
 
     def _write_changed(
-        self, marks: dict[str, Mark], history: Sequence[Mapping[str, Any]]
+        self, state: TableState, history: Sequence[Mapping[str, Any]]
     ) -> None:
         """Write the table after some changes; the rows of the other marks are as they were."""
         last = self._last.table
         # While the rows are changed they are not those of the file.
         self._last.table = None
-        if last is None or last.rows is None:
-            rows = _Rows.of(marks, _columns_of(marks))
+        # Another thread may have read what an editor wrote in the meantime.
+        if last is None or last.state.tag != state.tag:
+            rows = _Rows.of(state.marks, _columns_of(state.marks))
         else:
             rows = last.rows
             for line in history:
@@ -297,8 +323,14 @@ class MarkTable:
                     rows.add(line["after"])
         data = rows.to_bytes()
         write_atomic(self.path, data)
-        state = TableState(dict(marks), (), rows.columns)
-        self._last.table = _TableBytes(data, state, rows)
+        changed_ids = [(line["after"] or line["before"])["mark"] for line in history]
+        written = replace(
+            state,
+            marks=dict(state.marks),
+            columns=rows.columns,
+            saved_ids=(*state.saved_ids, *changed_ids),
+        )
+        self._last.table = _TableBytes(data, written, rows)
 
     def set_aside(self) -> Path:
         """Move the rows that are no marks into a table of their own, beside this one; its path."""
@@ -399,7 +431,7 @@ class MarkTable:
             "framerate": framerate,
             "start_s": start_s,
             "end_s": end_s,
-            "arm": self.arm,
+            "arm": change.arm or self.arm,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
             "version": int(version or 0) + 1,

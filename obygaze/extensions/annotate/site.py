@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from heapq import nlargest
 from itertools import product
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from obygaze.extensions.annotate.marks import (
     SHOTS,
     MarkChange,
     MarkTable,
+    TableState,
     first_marks,
     read_good_segments,
 )
@@ -72,7 +74,7 @@ from obygaze_features.extraction.search import search
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
 from obygaze_models.report.lookup import ReportRun, grouped
@@ -97,6 +99,15 @@ class ModelOfLevels:
     text: str
     classes: Mapping[str, int]
     scores: Mapping[str, Score]
+
+
+@dataclass(frozen=True, eq=False)
+class _SegmentsRead:
+    """The bytes of a table of segments, the segments in it, and a name for this state of it."""
+
+    data: bytes
+    segments: Sequence[Segment]
+    tag: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,25 +179,9 @@ class Site:
         pieces = [
             {**piece, **self.media.describe(piece["video"])} for piece in axis["pieces"]
         ]
-        segments = [
-            asdict(segment)
-            for segment in self._segments(notes)
-            if segment.movie_id == film
-        ]
-        marks: list[Document] = []
-        bad_rows: list[Document] = []
-        cannot_mark = ""
-        if self.marks:
-            try:
-                state = self.marks.read()
-            except ObygazeError as error:
-                cannot_mark = _all_of(error)
-            else:
-                saved = state.marks.values()
-                marks = [mark for mark in saved if mark["movie_id"] == film]
-                bad_rows = [
-                    {"text": row.text, "problem": row.problem} for row in state.bad_rows
-                ]
+        marks = self.marks_of(film)
+        notes += marks.pop("notes")
+        cannot_mark = marks["cannot_mark"]
         watched: list[tuple[int, int]] = []
         if self.watched and not cannot_mark:
             try:
@@ -204,8 +199,8 @@ class Site:
             "rate": float(rate or 0),
             "notes": notes,
             **axis,
+            **marks,
             "pieces": pieces,
-            "segments": segments,
             "shots": shots,
             "subtitles": self._subtitles(axis["pieces"]),
             "numbers": [
@@ -218,13 +213,60 @@ class Site:
                 for lane in self.lanes
                 if film in lane.bars
             ],
-            "marks": marks,
-            "bad_rows": bad_rows,
             "cannot_mark": cannot_mark,
             "watched": watched,
             "picture_notes": self._picture_notes(film, notes),
             "drafts": self.drafts.of_film(film) if self.drafts else [],
         }
+
+    def marks_of(self, film: str, known: str = "") -> Document:
+        """Return what annotators marked in a film; with `known`, what changed since it.
+
+        Args:
+            film: The film.
+            known: The `marks_state` that was returned before.
+
+        Returns:
+            `marks`: those of the annotator who uses the page; `only_changed`: whether these are
+            only the marks that were saved since, with those that were `deleted`; `segments`: what
+            others marked, null if it is as it was; rows of the table that are no marks, and why it
+            cannot be read.
+        """
+        notes: list[str] = []
+        known_marks, _, known_segments = known.partition("/")
+        document: Document = {
+            "marks": [],
+            "only_changed": False,
+            "segments": None,
+            "bad_rows": [],
+            "cannot_mark": "",
+            "notes": notes,
+        }
+        marks_tag = ""
+        if self.marks:
+            try:
+                state = self.marks.read()
+            except ObygazeError as error:
+                document["cannot_mark"] = _all_of(error)
+            else:
+                marks_tag = state.tag
+                saved_ids = state.saved_since(known_marks)
+                document["only_changed"] = saved_ids is not None
+                if saved_ids is None:
+                    saved = state.marks.values()
+                    of_film = [mark for mark in saved if mark["movie_id"] == film]
+                    document["marks"] = of_film
+                else:
+                    document["marks"] = _marks_by_now(state, saved_ids, film)
+                for row in state.bad_rows:
+                    bad_row = {"text": row.text, "problem": row.problem}
+                    document["bad_rows"].append(bad_row)
+        segments, segments_tag = self._segments(notes)
+        if segments_tag != known_segments or not known:
+            of_film = [asdict(one) for one in segments if one.movie_id == film]
+            document["segments"] = of_film
+        document["marks_state"] = f"{marks_tag}/{segments_tag}"
+        return document
 
     def save_mark(self, sent: Mapping[str, Any]) -> Document:
         """Add, change or delete a mark of the annotator, as `MarkTable.save_all` does."""
@@ -337,9 +379,9 @@ class Site:
             "otherwise": clip.otherwise,
             "seconds": f"{seconds:.1f}",
         }
-        table = replace(self._own_marks(), arm=clip.arm)
-        change = MarkChange(wanted, rate, (facts["start"], facts["end"]), more)
-        table.save_all([change], self.vocabulary.read()[0])
+        span_s = (facts["start"], facts["end"])
+        change = MarkChange(wanted, rate, span_s, more, clip.arm)
+        self._own_marks().save_all([change], self.vocabulary.read()[0])
         if self.watched is not None:
             stretch = (span.start_frame, span.end_frame)
             self.watched.add(clip.movie_id, [stretch], rate)
@@ -729,20 +771,40 @@ class Site:
                 return rate
         return None
 
-    def _segments(self, notes: list[str]) -> Iterator[Segment]:
-        """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
-        yield from _marked(self.segments)
-        if self.blind:
-            return
-        for path in self._tables():
+    def _segments(self, notes: list[str]) -> tuple[list[Segment], str]:
+        """Return the segments of all other annotators, and a tag that changes when they do.
+
+        They are those given, and those of `segments/MANIFEST.*.csv`.
+        """
+        segments = list(_marked(self.segments))
+        tags = []
+        for path in [] if self.blind else self._tables():
             if self.marks and path == self.marks.path:
                 continue
             try:
-                segments = read_segments(path)
+                table = self._segments_in(path)
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
-            yield from _marked(segments)
+            segments += table.segments
+            tags.append(table.tag)
+        return segments, "-".join(tags)
+
+    def _segments_in(self, path: Path) -> _SegmentsRead:
+        """Return the segments of a table; it is parsed only if its bytes have changed."""
+        with open_file(path) as stream:
+            data = stream.read()
+        last = self._last_segments.get(path)
+        if last is None or last.data != data:
+            segments = list(_marked(read_segments(path, data)))
+            last = _SegmentsRead(data, segments, token_hex(8))
+            self._last_segments[path] = last
+        return last
+
+    @cached_property
+    def _last_segments(self) -> dict[Path, _SegmentsRead]:
+        """The tables of others as they were last read, used while they have the same bytes."""
+        return {}
 
     def _tables(self) -> list[Path]:
         """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
@@ -800,6 +862,20 @@ class Site:
 def _all_of(error: ObygazeError) -> str:
     """Return the message of an error with the places that it lists."""
     return "; ".join([error.message, *error.details])
+
+
+def _marks_by_now(
+    state: TableState, mark_ids: Iterable[str], film: str
+) -> list[Document]:
+    """Return marks as they are now; of those that are deleted, only that they are."""
+    marks = []
+    for mark_id in dict.fromkeys(mark_ids):
+        mark = state.marks.get(mark_id)
+        if mark is None:
+            marks.append({"mark": mark_id, "movie_id": film, "deleted": True})
+        elif mark["movie_id"] == film:
+            marks.append(mark)
+    return marks
 
 
 def _id_of_judgement(clip: QueuedClip) -> str:

@@ -77,17 +77,29 @@ async function goTo({ kind, film: id, pairs, picture }) {
   if (changed && !isVisible(changed)) seek(spanOf(changed.start_frame, changed.end_frame)[0] + EPS);
 }
 
-// Changes stay when the page is loaded again in this tab.
+// Changes stay when the page is loaded again in this tab. A thousand of them are a long text, so they are
+// not written while somebody waits for a save.
 const changesName = () => `changes ${page.marks}`;
+let changesTimer;
 
 function keepChanges() {
   showUndo();
+  clearTimeout(changesTimer);
+  changesTimer = setTimeout(writeChanges, 300);
+}
+
+function writeChanges() {
+  if (changesTimer === undefined) return;
+  clearTimeout(changesTimer);
+  changesTimer = undefined;
   try {
     sessionStorage.setItem(changesName(), JSON.stringify({ changes, nDone }));
   } catch {
     // Without this storage, only this page knows what can be undone.
   }
 }
+
+addEventListener("pagehide", writeChanges);
 
 function readChanges() {
   if (!page.annotator) return;

@@ -121,9 +121,15 @@ function draggedMark(time) {
 function showDragged(after) {
   const lane = ownLane(), [start, end] = spanOf(after.start_frame, after.end_frame);
   const bars = lane.bars.map((bar) => (bar.mark === after.mark ? { ...bar, start, end } : bar));
-  Object.assign(lane, laneOf(lane.kind, lane.name, bars, lane.label));
+  putBars(lane.kind, lane.name, bars);
   const picture = drag.part === "end_frame" ? after.end_frame : after.start_frame;
   seek(spanOf(picture, picture)[0] + EPS);
+}
+
+// Draw a mark where it is saved.
+function showSaved(id) {
+  const saved = savedMark(id);
+  changeLanes(new Set([id]), saved ? [saved] : []);
 }
 
 function startDrag(event) {
@@ -158,25 +164,27 @@ function endDrag() {
   drag = null;
   wasDragged = isMoving;
   const isSame = after.start_frame === before.start_frame && after.end_frame === before.end_frame;
-  if (!isMoving || isSame) return makeLanes();
+  if (!isMoving) return;
+  if (isSame) return showSaved(before.mark);
   if (isInForm) {
     Object.assign(mark, { start_frame: after.start_frame, end_frame: after.end_frame });
     showFrames();
     formChanged(t`the place of a mark`);
-    return makeLanes();
+    return showSaved(before.mark);
   }
   const text = part === "body" ? t`a mark moved` : part === "end_frame" ? t`the end of a mark` : t`the start of a mark`;
   guarded(() => changeMarks(text, [{ before, after }]).catch((error) => {
-    makeLanes();
+    showSaved(before.mark);
     throw error;
   }));
 }
 
 function cancelDrag() {
   if (!drag) return false;
+  const { before } = drag;
   drag = null;
   wasDragged = true;
-  makeLanes();
+  showSaved(before.mark);
   return true;
 }
 

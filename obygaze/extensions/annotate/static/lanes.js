@@ -15,15 +15,16 @@ function spanOf(first, last) {
   return [times[Math.min(first, times.length - 1)], times[Math.min(last + 1, times.length - 1)]];
 }
 
+const framed = (one) => {
+  const [start, end] = spanOf(one.start_frame, one.end_frame);
+  return { ...one, start, end };
+};
+
 function makeLanes() {
   const lanes = [], groups = new Map();
   const add = (kind, name, bars, label = name) => bars.length && lanes.push(laneOf(kind, name, bars, label));
   film.added = lanes;
   const group = (name, bar) => (groups.get(name) ?? groups.set(name, []).get(name)).push(bar);
-  const framed = (one) => {
-    const [start, end] = spanOf(one.start_frame, one.end_frame);
-    return { ...one, start, end };
-  };
   const clips = page.clips.filter((clip) => clip.film === film.id && film.spans[clip.id])
     .map((clip) => ({ ...clip, start: film.spans[clip.id][0], end: film.spans[clip.id][1] }))
     .sort((a, b) => a.start - b.start);
@@ -31,23 +32,63 @@ function makeLanes() {
   for (const one of segments) group(one.annotator, framed(one));
   for (const clip of clips) group(clip.annotator, clip);
   add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`shots`);
-  if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), t`you watched`);
-  add("level", "your marks", marks.map(framed), t`${page.annotator} (you)`);
-  for (const tier of Object.keys(page.tiers)) add("tier", `tier ${tier}`, marks.filter((one) => one.more?.[tier]).map((one) => ({ ...framed(one), text: one.more[tier] })), tier);
+  if (page.annotator && film.rate) add("watched", "watched", watchedBars(), t`you watched`);
+  for (const { kind, name, bars, label } of lanesOfMarks(marks)) add(kind, name, bars, label);
   for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
   add("level", "clips", groups.get("") ?? [], page.blind ? t`clips` : t`clips: annotated level`);
   add("found", "found", inARow(clips), t`found by the model`);
   add("score", "score", clips.filter((clip) => clip.score !== undefined), t`score, line at ${model && cutOff()}`);
   add("gap", "no features", clips.filter((clip) => clip.missing), t`no features`);
   addTracks(add);
-  const source = conceptSource(lanes.filter((lane) => lane.kind === "level"));
-  for (const name of Object.keys(page.concepts)) {
-    const bars = (source?.bars ?? []).filter((bar) => bar.concepts.includes(name));
-    add("concept", name, bars.map((bar) => ({ ...bar, source: source.label })));
-  }
+  film.conceptSource = conceptSource(lanes.filter((lane) => lane.kind === "level"));
+  for (const { kind, name, bars } of lanesOfConcepts(film.conceptSource?.bars ?? [])) add(kind, name, bars);
   film.lanes = lanes;
   film.end = Math.max(film.end, 1, ...lanes.map((lane) => lane.reach.at(-1)));
   placeLanes();
+}
+
+const watchedBars = () => film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame }));
+
+// The lanes of the person: all marks, and of each tier those with a value in it.
+function lanesOfMarks(marks) {
+  const bars = marks.map(framed), lanes = [{ kind: "level", name: "your marks", bars, label: t`${page.annotator} (you)` }];
+  for (const tier of Object.keys(page.tiers)) {
+    const ofTier = bars.filter((one) => one.more?.[tier]).map((one) => ({ ...one, text: one.more[tier] }));
+    lanes.push({ kind: "tier", name: `tier ${tier}`, bars: ofTier, label: tier });
+  }
+  return lanes;
+}
+
+// A lane of each concept, from the bars of the lane whose concepts are shown.
+function lanesOfConcepts(bars) {
+  return Object.keys(page.concepts).map((name) => {
+    const ofConcept = bars.filter((bar) => bar.concepts.includes(name));
+    return { kind: "concept", name, bars: ofConcept.map((bar) => ({ ...bar, source: film.conceptSource.label })) };
+  });
+}
+
+const laneNamed = (kind, name) => film.lanes.find((lane) => lane.kind === kind && lane.name === name);
+
+// Put marks that were changed into the lanes, in place of those with the same ids: a film may have 20,000 of them.
+function changeLanes(ids, marks) {
+  const changed = film.rate ? lanesOfMarks(marks) : [];
+  if (film.conceptSource?.name === "your marks") changed.push(...lanesOfConcepts(changed[0].bars));
+  for (const { kind, name, bars } of changed) {
+    const before = laneNamed(kind, name)?.bars ?? [], others = before.filter((bar) => !ids.has(bar.mark));
+    const isSame = !bars.length && others.length === before.length;
+    if (!isSame && !putBars(kind, name, [...others, ...bars])) return makeLanes();
+  }
+}
+
+// Put bars into a lane; whether that was enough, and not other lanes or a longer time line are needed.
+function putBars(kind, name, bars) {
+  const lane = laneNamed(kind, name);
+  if (!lane) return bars.length === 0;
+  if (!bars.length) return false;
+  Object.assign(lane, laneOf(kind, name, bars, lane.label));
+  film.lanes = [...film.lanes]; // so that statistics are counted again
+  drawSoon();
+  return lane.reach.at(-1) <= film.end;
 }
 
 // The lane whose concepts are shown: those of several annotators in one lane would look like agreement.
@@ -146,9 +187,19 @@ function draw() {
       drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5), i);
     }
   }
-  g.fillStyle = INK;
-  g.fillRect(x(now()) - 0.75, 0, 1.5, film.height);
+  if (isPrinting) {
+    g.fillStyle = INK;
+    g.fillRect(x(now()) - 0.75, 0, 1.5, film.height);
+  }
+  showNow();
   showFilmStatistics();
+}
+
+// The line at the time that is shown: it moves with each picture, and the lanes below it stay.
+function showNow() {
+  const line = $("now");
+  line.style.height = `${film.height}px`;
+  line.style.transform = `translateX(${now() * film.scale - 0.75}px)`;
 }
 
 function drawTimes(g, x, from, to) {

@@ -219,12 +219,11 @@ async function putMarks(pairs) {
 function takeMarks(saved) {
   const ofFilm = saved.filter((one) => one.movie_id === film?.id);
   const ids = new Set(ofFilm.map((one) => one.mark));
-  film.marks = film.marks.filter((one) => !ids.has(one.mark));
-  for (const { deleted, ...state } of ofFilm) {
-    if (!deleted) film.marks.push(state);
-    if (state.mark === mark.mark && !isUnsaved) deleted ? newMark() : fillForm(state);
-  }
-  makeLanes();
+  const left = ofFilm.filter((one) => !one.deleted).map(({ deleted, ...state }) => state);
+  film.marks = [...film.marks.filter((one) => !ids.has(one.mark)), ...left];
+  const shown = ofFilm.find((one) => one.mark === mark.mark);
+  if (shown && !isUnsaved) shown.deleted ? newMark() : fillForm(savedMark(shown.mark));
+  changeLanes(ids, left);
   tick();
 }
 
@@ -243,12 +242,18 @@ function showMarking() {
 
 const markStatus = (text) => ($("mark-status").textContent = text);
 
+// Show what was changed in other windows, by others, and by hand.
 async function refreshMarks() {
   if (!film || !page.annotator) return;
-  const own = film, { marks, segments, bad_rows, cannot_mark } = await load("film", { film: own.id });
-  Object.assign(own, { marks, segments, bad_rows, cannot_mark });
+  const own = film, known = own.marks_state;
+  const { marks, only_changed, segments, marks_state, bad_rows, cannot_mark } = await load("marks", { film: own.id, known });
   if (own !== film) return;
+  Object.assign(film, { marks_state, bad_rows, cannot_mark });
   showMarking();
+  if (only_changed) takeMarks(marks);
+  else film.marks = marks;
+  if (segments) film.segments = segments;
+  if (only_changed && !segments) return;
   makeLanes();
   tick();
 }

@@ -50,7 +50,7 @@ async function putNote(id, number, text, before) {
   if (film.id !== id) return;
   film.picture_notes = reply;
   noteShown = null;
-  makeLanes();
+  if (!putBars("notes", "notes", noteBars())) makeLanes();
   listNotes();
   tick();
 }

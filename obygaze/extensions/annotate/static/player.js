@@ -170,7 +170,7 @@ function showTime() {
   $("time").textContent = clock(now(), 3);
   $("picture").textContent = film.rate ? t`picture ${frame()}` : "";
   showPosition();
-  drawSoon();
+  if (film.lanes) showNow();
 }
 
 // Write what is at this time, in words.
@@ -181,7 +181,6 @@ function tick() {
   const lines = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => [lane, bar, describe(lane, bar)]));
   fill($("here"), ...lines.map(([lane, bar, text]) =>
     el("li", {}, bar.id && lane.kind === "level" ? el("a", { href: address({ clip: bar.id }) }, text) : text)));
-  drawSoon();
 }
 
 // Follow the video while it plays, and go on with the next one.

@@ -14,11 +14,7 @@ function addTracks(add) {
     parts.push({ start: piece.start, end, piece, loudness });
   }
   add("sound", "sound", parts, t`sound`);
-  const noted = film.rate ? film.picture_notes : [];
-  add("notes", "notes", noted.map((note) => {
-    const [start, end] = spanOf(note.frame, note.frame);
-    return { ...note, start, end };
-  }), t`notes`);
+  add("notes", "notes", film.rate ? noteBars() : [], t`notes`);
   add("subtitles", "subtitles", film.subtitles.map((cue) => ({ ...cue, cue })), t`subtitles`);
   for (const { name, low, high, bars } of film.numbers) {
     const made = bars.map(([start, end, value, least, most]) => ({ start, end, value, least, most }));
@@ -26,6 +22,11 @@ function addTracks(add) {
     if (add("numbers", `numbers ${name}`, made, label)) Object.assign(film.added.at(-1), { column: name, low, high });
   }
 }
+
+const noteBars = () => film.picture_notes.map((note) => {
+  const [start, end] = spanOf(note.frame, note.frame);
+  return { ...note, start, end };
+});
 
 const short = (number) => String(Number(number.toPrecision(4)));
 

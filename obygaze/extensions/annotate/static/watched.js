@@ -58,7 +58,7 @@ function showWatched() {
   const all = Math.max(1, Math.round(film.end * film.rate));
   const seen = film.watched.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   $("watched-share").textContent = t`You have watched ${Math.min(100, Math.floor((100 * seen) / all))} % of this film.`;
-  if (film.lanes) makeLanes();
+  if (film.lanes && !putBars("watched", "watched", watchedBars())) makeLanes();
 }
 
 $("watched-all").onclick = () => guarded(() => inTurn(async () => {

@@ -29,7 +29,7 @@ from obygaze.extensions.annotate.app import export, server_of
 from obygaze.extensions.annotate.projection import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze.extensions.annotate.server import PageServer
 from obygaze.extensions.annotate.site import Site
-from obygaze.extensions.annotate.vocabulary import read_vocabulary
+from obygaze.extensions.annotate.vocabulary import Term, Vocabulary, read_vocabulary
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.manifest.model import Clip
 
@@ -675,6 +675,73 @@ def test_controls_are_below_the_picture_also_on_the_whole_screen(
         wait(lambda: browser.execute_script("return !document.fullscreenElement"))
 
 
+# The lanes as they are drawn, and as they would be drawn if all were made anew.
+LANES = """
+const inOrder = (a, b) => a.start - b.start || (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1);
+const state = () => JSON.stringify([film.end, film.lanes.map((lane) => {
+  const bars = [...lane.bars].sort(inOrder).map((bar) => Object.entries(bar).sort());
+  return [lane.kind, lane.name, lane.label, lane.y, bars, lane.reach];
+})]);
+const shown = state();
+makeLanes();
+return [shown, state()];
+"""
+
+
+def test_lanes_that_are_changed_equal_lanes_that_are_made_anew(
+    browser: Any, tmp_path: Path
+) -> None:
+    """A save changes the lanes of marks in place: a film may have 20,000 of them."""
+    page = lake(tmp_path)
+    (tmp_path / "segments").mkdir(exist_ok=True)
+    terms = (Term("Camera", "tier"), Term("pan", "value", ("Camera",)))
+    vocabulary = Vocabulary("of a test", terms=terms)
+    path = tmp_path / "segments" / "films.vocabulary.toml"
+    path.write_text(vocabulary.to_toml(), "utf-8")
+    new = (
+        "newMark(); setFrame('start_frame', given[0]); setFrame('end_frame', given[1]);"
+        "form.querySelector(`[name=level][value=${given[2]}]`).checked = true;"
+        "for (const name of given[3]) form.querySelector(`[value=${name}]`).checked = true;"
+        "form.elements.tier.value = given[4]; await saveMark();"
+    )
+    other = {"movie_id": "lake", "level": "HN", "concepts": ["Body"], "comment": ""}
+    other |= {"mark": "a" * 32, "version": 0, "start_frame": 3, "end_frame": 5}
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        choose = "$('concept-source').value = 'your marks'; makeLanes();"
+        steps: list[tuple[str, tuple[Any, ...]]] = [
+            (new, (50, 99, "S", ["Look"], "pan")),
+            (choose, ()),
+            (new, (10, 30, "HN", ["Body"], "")),
+            (new, (60, 70, "S", ["Look", "Body"], "pan")),
+            ("seek(2.5); await splitMark();", ()),
+            ("await undo();", ()),
+            ("await undo();", ()),
+            ("await redo();", ()),
+            ("seek(2.5); await moveMark(7);", ()),
+            ("seek(0.5); await deleteMark();", ()),
+            ("await refreshMarks();", ()),
+            ("await putNote('lake', 5, 'a note', '');", ()),
+            ("await putNote('lake', 7, 'another', '');", ()),
+            ("await postWatched('lake', [[0, 30]]);", ()),
+            ("await postWatched('lake', [[60, 90]]);", ()),
+            ("await undo(); await undo(); await undo(); await undo();", ()),
+            ("await undo(); await undo(); await undo(); await undo();", ()),
+            ("await redo(); await redo(); await redo();", ()),
+        ]
+        for script, given in steps:
+            assert act(browser, script, *given) is None, script
+            shown, anew = browser.execute_script(LANES)
+            assert shown == anew, script
+        assert page.marks is not None
+        page.marks.save(other)
+        assert act(browser, "await refreshMarks();") is None
+        assert (3, 5, "HN", ("Body",), "") in shown_values(browser)
+        shown, anew = browser.execute_script(LANES)
+        assert shown == anew
+
+
 def test_an_answer_from_before_a_save_is_not_shown_after_it(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -686,7 +753,7 @@ def test_an_answer_from_before_a_save_is_not_shown_after_it(
             const plain = window.fetch;
             window.fetch = async (address, options) => {
               const answer = await plain(address, options);
-              const isSlow = String(address).startsWith("api/film");
+              const isSlow = String(address).startsWith("api/marks");
               if (isSlow) await new Promise((done) => setTimeout(done, 700));
               return answer;
             };

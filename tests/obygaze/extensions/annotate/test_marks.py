@@ -367,6 +367,55 @@ def test_random_saves_equal_a_table_that_is_read_anew(tmp_path: Path) -> None:
     assert sorted(row["mine"] for row in rows_of(one.path))[-1] == "x2"
 
 
+def test_who_asks_for_what_changed_has_what_is_there(tmp_path: Path) -> None:
+    """A window asks for all marks once, and later only for those that changed."""
+    clips = [*CLIPS, *film_clips("pond", "pond.mp4")]
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
+    page = site(tmp_path, clips, "ada")
+    films = page.manifest
+    ben = table(tmp_path, films, "ben")
+    assert page.marks is not None
+    path = page.marks.path
+    draw = random.Random(6)
+    shown: dict[str, dict[str, Any]] = {}
+    segments: list[dict[str, Any]] = []
+    state = ""
+    n_parts = 0
+    for _ in range(200):
+        for window in draw.choices((page.marks, ben), k=draw.randrange(3)):
+            number = draw.randrange(20)
+            known = window.read().marks.get(mark(number)["mark"])
+            version = known["version"] if known else 0
+            film = known["movie_id"] if known else draw.choice(("lake", "pond"))
+            wanted = mark(number, version, movie_id=film, start_frame=draw.randrange(9))
+            is_deleted = known is not None and draw.random() < 0.4
+            window.save({**wanted, "deleted": is_deleted})
+        if draw.random() < 0.1 and path.exists():
+            text = path.read_text("utf-8")
+            path.write_text(text.replace("why", "how"), "utf-8")
+        answer = page.marks_of("lake", state)
+        state = answer["marks_state"]
+        if answer["only_changed"]:
+            n_parts += 1
+            for changed in answer["marks"]:
+                shown.pop(changed["mark"], None)
+                if not changed.get("deleted"):
+                    shown[changed["mark"]] = changed
+        else:
+            shown = {saved["mark"]: saved for saved in answer["marks"]}
+        if answer["segments"] is not None:
+            segments = answer["segments"]
+        whole = site(tmp_path, clips, "ada").marks_of("lake")
+        assert shown == {saved["mark"]: saved for saved in whole["marks"]}
+        assert segments == whole["segments"]
+    assert n_parts > 100
+    # Nothing changed: nothing is sent, also by the server.
+    with served(page) as server:
+        sent = ask(server, f"/api/marks?film=lake&known={state}").json()
+    assert (sent["marks"], sent["segments"]) == ([], None)
+    assert sent["marks_state"] == state
+
+
 def test_a_draft_outlives_the_server(tmp_path: Path) -> None:
     form = {"start_frame": 3, "level": "HN", "concepts": ["Look"], "comment": "tbc"}
     sent = {"movie_id": "lake", "mark": mark(1)["mark"], "form": form}
