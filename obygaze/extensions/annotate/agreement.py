@@ -265,21 +265,31 @@ def agreement(
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of annotators: `measures` is the document of `agreement`."""
+    """The agreement of annotators: `measures` is the document of `agreement`.
+
+    `assumed` are the films with annotators that count as watched as a whole, since nothing says
+    what was watched.
+    """
 
     threshold: Fraction
     measures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the threshold and all measures."""
-        return {"threshold": threshold_text(self.threshold), **self.measures}
+        """Return the threshold, all measures, and of whom it is not known what they watched."""
+        return {
+            "threshold": threshold_text(self.threshold),
+            **self.measures,
+            "assumed_watched": [list(pair) for pair in self.assumed],
+        }
 
     def __str__(self) -> str:
         means = table(("mean", *NULLS), _mean_rows(self.measures))
         headers = (
             "film",
             "pair",
+            "watched",
             "clips",
             *NULLS,
             "alpha",
@@ -287,7 +297,7 @@ class Agreement:
             "without NS",
             *NULLS,
         )
-        pairs = [_pair_row(pair) for pair in self.measures["pairs"]]
+        pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
         return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
 
@@ -310,6 +320,7 @@ def measure_agreement(
     and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
     is '-' where agreement by chance is complete. Krippendorff's and Cronbach's alpha are beside it.
     Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
+    `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
 
     Args:
         permutations: Number of draws for each p-value; 0 for no p-values.
@@ -337,7 +348,8 @@ def measure_agreement(
             hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
         )
     measures = agreement(pairs, permutations, seed)
-    return Agreement(share, measures, projected.warnings)
+    assumed = projected.projection.assumed
+    return Agreement(share, measures, projected.warnings, assumed)
 
 
 def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
@@ -370,12 +382,17 @@ def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _pair_row(pair: Mapping[str, Any]) -> tuple[object, ...]:
+def _pair_row(
+    pair: Mapping[str, Any], assumed: Sequence[tuple[str, str]]
+) -> tuple[object, ...]:
     """Return the row of two annotators of a film."""
     without_ns = pair["without_ns"]
+    films_of_pair = [(pair["movie_id"], name) for name in pair["annotators"]]
+    is_assumed = any(film in assumed for film in films_of_pair)
     return (
         pair["movie_id"],
         " / ".join(pair["annotators"]),
+        "assumed" if is_assumed else "known",
         pair["n"],
         *pair["gamma"].values(),
         pair["alpha"],

@@ -105,7 +105,7 @@ def put_into(
     for segment in segments_that_differ:
         marks = marks_by_key[_key(segment)]
         of_levels = [mark for mark in marks if mark.tier.role == "levels"]
-        if not of_levels or _is_watched(segment):
+        if not of_levels or segment.is_watched:
             new_segments.append(segment)
             continue
         marks.remove(of_levels[0])
@@ -184,12 +184,6 @@ def _key(segment: Segment) -> Key:
     return segment.annotator, segment.start_frame, segment.end_frame
 
 
-def _is_watched(segment: Segment) -> bool:
-    """Whether a segment says only that its frames were watched."""
-    has_label = bool(segment.level or segment.concepts)
-    return segment.comment == WATCHED and not has_label
-
-
 def _moved(
     update: "_Update", marks: Sequence[tuple[Key, ElanMark]], segments: list[Segment]
 ) -> tuple[set[int], list[Segment]]:
@@ -202,7 +196,7 @@ def _moved(
         if mark.tier.role != "levels" or mark.element.tag != ALIGNABLE:
             continue
         for segment_number, segment in enumerate(segments):
-            if segment.annotator != annotator or _is_watched(segment):
+            if segment.annotator != annotator or segment.is_watched:
                 continue
             end_frame = min(last, segment.end_frame)
             n_frames = end_frame - max(first, segment.start_frame) + 1
@@ -472,13 +466,12 @@ class _Update:
 
     def _tier_with_room(self, segment: Segment, start_ms: int, end_ms: int) -> Tier:
         """Return a tier of the annotator without an annotation at these times."""
-        is_watched = _is_watched(segment)
-        role = WATCHED if is_watched else "levels"
+        role = WATCHED if segment.is_watched else "levels"
         for tier in self._tiers_of(segment.annotator, role):
             if self._has_room(tier, start_ms, end_ms):
                 return tier
         name = segment.annotator
-        if is_watched:
+        if role == WATCHED:
             name = f"{segment.annotator} {WATCHED}"
         name = self._free_tier_name(name)
         type_name = ""

@@ -37,7 +37,7 @@ from obygaze.extensions.annotate.film_segments import (
     label_of,
     plain,
 )
-from obygaze.extensions.annotate.projection import Segment
+from obygaze.extensions.annotate.projection import Segment, watched_path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -587,7 +587,8 @@ def import_segments(
     """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
 
     FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
-    or tables of segments as for `manifest project`, which may be spreadsheets too.
+    or tables of segments as for `manifest project`, which may be spreadsheets too. What was
+    watched is read from FILE.watched.csv beside a table.
 
     A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
     it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
@@ -606,7 +607,7 @@ def import_segments(
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     rate = frame_rate(fps)
-    paths = [Path(file) for file in files]
+    paths = _with_watched([Path(file) for file in files])
     tier_mapping = _tier_mapping(mapping)
     documents: list[ElanDocument] = []
     clips: list[Clip] = []
@@ -675,6 +676,17 @@ def import_segments(
     imported = ImportedSegments(manifest, tuple(warnings))
     imported.reports = tuple(reports)
     return imported
+
+
+def _with_watched(paths: Sequence[Path]) -> list[Path]:
+    """Return files, each table with the one beside it that says what was watched."""
+    with_watched = list(paths)
+    for path in paths:
+        beside = watched_path(path)
+        is_table = path.suffix == ".csv" or path.suffix in WORKBOOKS
+        if is_table and beside.is_file() and beside not in with_watched:
+            with_watched.append(beside)
+    return with_watched
 
 
 def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze.extensions.annotate.projection import Segment
+from obygaze.extensions.annotate.projection import WATCHED, Segment
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 # A text of an annotation with its kind: level, concept, comment, or any other word.
@@ -31,17 +31,20 @@ class FilmSegments:
         return math.ceil(1000 * frame / self.fps)
 
     def lanes(self) -> dict[str, list[Segment]]:
-        """Return the segments of each annotator in order; overlapping ones in further lanes."""
+        """Return the segments of each annotator in order; overlapping ones in further lanes.
+
+        What an annotator has watched is not among the levels: it has lanes of its own.
+        """
         lanes: dict[str, list[Segment]] = {}
         for segment in sorted(
             self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)
         ):
             for number in range(1, len(self.segments) + 1):
-                name = (
-                    segment.annotator
-                    if number == 1
-                    else f"{segment.annotator} #{number}"
-                )
+                name = segment.annotator
+                if segment.is_watched:
+                    name = f"{name} {WATCHED}"
+                if number > 1:
+                    name = f"{name} #{number}"
                 lane = lanes.setdefault(name, [])
                 if not lane or lane[-1].end_frame < segment.start_frame:
                     lane.append(segment)

@@ -86,6 +86,13 @@ class Segment:
     concepts: tuple[str, ...] = ()
     comment: str = ""
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether it says only that its frames were watched; in manifests its comment does."""
+        if self.level == WATCHED:
+            return True
+        return self.comment == WATCHED and not self.level and not self.concepts
+
 
 @dataclass(frozen=True, slots=True)
 class ClipSpan:
@@ -413,7 +420,7 @@ def read_inputs(
     for path in paths:
         wrong.append(Violations(path))
         tables.append(_table_with_spans(path, wrong[-1]))
-    # What was watched has no concepts.
+    # What was watched has no concepts, and marks need none.
     watched_columns = [name for name in SEGMENT_COLUMNS if name != "concepts"]
     for path in map(watched_path, paths):
         if path.is_file():
@@ -466,8 +473,7 @@ def _table(
 
 def _table_with_spans(path: Path, violations: Violations) -> CsvTable:
     """Return a table of segments that has their frames, or their times in seconds."""
-    required = [name for name in SEGMENT_COLUMNS if name not in CLIP_FRAMES]
-    table = _table(path, required, "segments", violations)
+    table = _table(path, ("movie_id", "annotator", "level"), "segments", violations)
     columns = set(table.columns)
     has_spans = columns >= {*CLIP_FRAMES} or columns >= {*TIME_COLUMNS}
     if table.rows and not has_spans:

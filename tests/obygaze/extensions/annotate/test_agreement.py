@@ -418,7 +418,7 @@ def test_the_tables_for_people(tmp_path: Path) -> None:
     assert lines[1][:2] == ["gamma", "0.176"]
     assert lines[4][:4] == ["gamma", "without", "NS", "-0.125"]
     assert lines[5] == ["p", "value", "-", "-", "-"]
-    assert lines[-1][:5] == ["one", "A", "/", "B", "4"]
+    assert lines[-1][:6] == ["one", "A", "/", "B", "known", "4"]
 
 
 def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
@@ -506,3 +506,101 @@ def test_9999_draws_of_seed_0_unless_others_are_asked_for() -> None:
         p_value(pairs, "own", 9999, 1),
         p_value(pairs, "own", 10000),
     )
+
+
+FRAMES = 275  # of each of 66 clips, of 11 seconds at 25 a second
+MARKS = {
+    "ada": ((0, 274, "HN"), (550, 824, "NS")),
+    "ben": ((0, 274, "HN"), (550, 824, "S")),
+}
+MINUTE = (0, 1499)
+WHOLE = (0, 66 * FRAMES - 1)
+
+
+def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:
+    """Two marks of each annotator in the first minute, and what each of them watched."""
+    rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    for name, marks_of in MARKS.items():
+        rows += [
+            f"lake,{name},{first},{last},{level},,25" for first, last, level in marks_of
+        ]
+        if name in watched:
+            first, last = watched[name]
+            rows.append(f"lake,{name},{first},{last},watched,,25")
+    (folder / "marks.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    spans = [
+        f"lake-{number},lake,{number * FRAMES},{(number + 1) * FRAMES - 1}"
+        for number in range(66)
+    ]
+    header = "clip_id,movie_id,start_frame,end_frame"
+    (folder / "clips.csv").write_text("\n".join([header, *spans]) + "\n", "utf-8")
+    return folder / "marks.csv"
+
+
+@pytest.mark.parametrize(
+    ("watched", "n_clips", "uniform"),
+    [
+        # One of n clips differs, by 0.3; by chance the mean distance is 6.8 / 16.
+        ({}, 66, 1 - 0.3 / 66 / 0.425),
+        ({"ada": MINUTE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": WHOLE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": WHOLE, "ben": WHOLE}, 66, 1 - 0.3 / 66 / 0.425),
+        ({"ada": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+    ],
+)
+@pytest.mark.parametrize(
+    "way", ["table", "manifest", "elan", "vtt", "frames", "seconds"]
+)
+def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
+    way: str,
+    watched: dict[str, tuple[int, int]],
+    n_clips: int,
+    uniform: float,
+    tmp_path: Path,
+) -> None:
+    marks = twelve_minutes(tmp_path, watched)
+
+    def obygaze(*words: object) -> Any:
+        return call_obygaze("manifest", *words, cwd=tmp_path).ok()
+
+    table: object = marks
+    if way != "table":
+        obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
+        table = "marks"
+    if way in ("elan", "vtt"):
+        obygaze("export", way, "marks", "-o", "out")
+        (written,) = (tmp_path / "out").iterdir()
+        obygaze("import", "segments", written, "--fps", "25", "-o", "again")
+        table = "again"
+    if way == "frames":
+        obygaze("export", "csv", "marks", "--frames", "-o", "out")
+        table = "out/lake.csv"
+    if way == "seconds":
+        obygaze("export", "csv", "marks", "-o", "out.csv")
+        table = "out.csv"
+    words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
+    document = obygaze(*words, "--json").json()
+    (pair,) = document["pairs"]
+    assert (pair["n"], pair["gamma"]["uniform"]) == (n_clips, close(uniform))
+    unknown = [["lake", name] for name in MARKS if name not in watched]
+    assert document["assumed_watched"] == unknown
+    shown = obygaze(*words)
+    assert ("assumed" if unknown else "known") in shown.stdout.splitlines()[-1]
+    assert bool(unknown) == ("not known what was watched" in shown.stderr)
+
+
+def test_what_was_watched_beside_a_table_of_the_page_is_imported(
+    tmp_path: Path,
+) -> None:
+    marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
+    header, *rows = marks.read_text("utf-8").splitlines()
+    seen = [row for row in rows if ",watched," in row]
+    rest = [row for row in rows if row not in seen]
+    marks.write_text("\n".join([header, *rest]) + "\n", "utf-8")
+    beside = tmp_path / "marks.watched.csv"
+    beside.write_text("\n".join([header, *seen]) + "\n", "utf-8")
+    words = ("manifest", "import", "segments", marks, "--fps", "25", "-o", "marks")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    words = ("manifest", "agree", "marks", "--clips", "clips.csv", "--json")
+    document = call_obygaze(*words, "--permutations", "0", cwd=tmp_path).ok().json()
+    assert (document["pairs"][0]["n"], document["assumed_watched"]) == (6, [])

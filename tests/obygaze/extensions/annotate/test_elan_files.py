@@ -350,6 +350,19 @@ def test_pympi_reads_what_was_put_back(name: str, tmp_path: Path) -> None:
     assert "né & <b>" in texts.values()
 
 
+def test_what_was_watched_is_a_tier_of_its_own(tmp_path: Path) -> None:
+    manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
+    (written,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    data = written.read_bytes()
+    assert problems_of(data) == []
+    notes = import_segments([written], "again", FPS).notes
+    assert "tier dora watched: what dora has watched" in notes
+    assert not [note for note in notes if "#2" in note]
+    before = sorted(values_of(clip) for clip in manifest.clips)
+    again = imported(written, tmp_path / "again").clips
+    assert sorted(values_of(clip) for clip in again) == before
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
