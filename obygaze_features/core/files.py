@@ -51,6 +51,12 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
+def compact_json(value: Any) -> bytes:
+    """Return JSON without spaces, with the keys in the order given."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
 def pretty_json(value: Any) -> bytes:
     """Return indented JSON with the keys in the order given and one final newline."""
     text = io.StringIO()

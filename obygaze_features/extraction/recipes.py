@@ -35,6 +35,7 @@ from obygaze_features.store.write.create import (
     BLOCK_ROWS_LARGE,
     LARGE_ROW_BYTES,
     read_plan,
+    with_fewer_blocks,
 )
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
@@ -123,6 +124,9 @@ def complete_target(
         block_rows = read_plan(path).block_rows
     else:
         largest = _largest_block_rows(target, card, manifest)
+        arrays = chosen_arrays(card, target.arrays).values()
+        row_bytes = sum(array.n_bytes for array in arrays)
+        largest = with_fewer_blocks(largest, len(manifest), row_bytes)
         block_rows = block_rows_for(len(manifest), n_tasks, largest)
     return replace(
         target,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from obygaze_features.store import (
     TextTable,
     create_store,
 )
+from obygaze_features.store.write import seal
 
 ARCHIVE = Path(__file__).resolve().parents[1] / "data"
 CLIPS = [
@@ -50,7 +52,7 @@ def values(spec: ArraySpec, n_rows: int) -> np.ndarray:
 
 
 def write(
-    path: Path, arrays: list[ArraySpec], compressor: str | None, seal: bool
+    path: Path, arrays: list[ArraySpec], compressor: str | None, is_sealed: bool
 ) -> None:
     """One store of five clips in blocks of two; the third clip failed."""
     plan = create_store(
@@ -68,7 +70,7 @@ def write(
     )
     writer = StoreWriter(path)
     whole = {spec.name: values(spec, len(CLIPS)) for spec in arrays}
-    for block in range(plan.n_blocks if seal else plan.n_blocks - 1):
+    for block in range(plan.n_blocks if is_sealed else plan.n_blocks - 1):
         rows = range(*plan.block_range(block))
         bad = RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
         statuses = [bad if row == 2 else RowStatus() for row in rows]
@@ -84,7 +86,32 @@ def write(
             "x",
         )
     )
-    if seal:
+    if is_sealed:
+        writer.seal()
+
+
+def write_format_2(path: Path) -> None:
+    """A sealed store of 17 clips in blocks of two: of format 2, with an index."""
+    films = [f"tt{row // 5:07d}" for row in range(17)]
+    spec = ArraySpec("clip", (3,))
+    create_store(
+        path,
+        recipe=Recipe.from_json(RECIPE),
+        manifest_name="archive",
+        manifest_sha256="12" * 32,
+        clip_ids=[f"{film}-{row:03d}" for row, film in enumerate(films)],
+        movie_ids=films,
+        arrays=[spec],
+        block_rows=2,
+        licence="CC0-1.0",
+        citation="Nobody (2026). Nothing.",
+    )
+    writer = StoreWriter(path)
+    whole = values(spec, 17)
+    for block in range(writer.plan.n_blocks):
+        first, after = writer.plan.block_range(block)
+        writer.commit_block(block, {"clip": whole[first:after]})
+    with mock.patch.object(seal, "INDEX_ROWS", 1):
         writer.seal()
 
 
@@ -95,7 +122,7 @@ def write_all(folder: Path) -> None:
         ArraySpec("frames", (2, 3), dtype="float16"),
         ArraySpec("time_s", (2,), dtype="float64"),
     ]
-    write(folder / "sealed", chunks, None, seal=True)
+    write(folder / "sealed", chunks, None, True)
     write(
         folder / "growing",
         [ArraySpec("tokens", (1100, 1024), dtype="float32")],

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from obygaze_features.store import (
     ArraySpec,
@@ -22,7 +23,9 @@ from obygaze_features.store import (
 )
 from obygaze_features.store.format.records import Partial, Plan
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read import arrays as read_arrays
 from obygaze_features.store.remote.files import FolderFiles, Piece
+from obygaze_features.store.write import gathering
 
 ARRAYS = (
     ArraySpec("clip", (4,)),
@@ -30,6 +33,12 @@ ARRAYS = (
     ArraySpec("frames", (3, 4), dtype="float16"),
     ArraySpec("time_s", (3,), dtype="float64"),
 )
+
+
+def gather_all(patch: pytest.MonkeyPatch) -> None:
+    """Gather the blocks of all arrays that have two, and read them so."""
+    patch.setattr(gathering, "MIN_BLOCKS", 2)
+    patch.setattr(read_arrays, "GATHERED_FROM_BLOCKS", 1)
 
 
 def a_recipe(**changes: Any) -> Recipe:
@@ -169,6 +178,15 @@ class CountedFiles(FolderFiles):
     def names(self, folder: str) -> list[str] | None:
         self.listings.append(folder)
         return super().names(folder)
+
+
+class RemoteFiles(CountedFiles):
+    """A folder that counts as remote and cannot be listed."""
+
+    is_remote = True
+
+    def names(self, folder: str) -> None:
+        return None
 
 
 def a_million_planned() -> Plan:

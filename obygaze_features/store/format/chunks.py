@@ -19,6 +19,8 @@ from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, Bytes
 
 CRC_BYTES = 4
+# Of a checksum, as hex.
+CRC_DIGITS = 2 * CRC_BYTES
 # Offset and length of each chunk of a shard.
 _ENTRY_BYTES = 16
 _ABSENT = 2**64 - 1
@@ -161,6 +163,30 @@ class ChunkLayout:
             spans.append((start, end))
         if end != n_bytes - self.index_bytes:
             raise ValueError("the chunks of a shard do not end at its index")
+        return spans
+
+    def known_spans(
+        self, n_present: int, n_bytes: int
+    ) -> list[tuple[int, int] | None] | None:
+        """Return what `spans` does without the index: chunks have one length without compression.
+
+        None if they are compressed, or the file has not the length of this number of chunks.
+
+        Args:
+            n_present: The chunks that the file has, which are the first ones.
+            n_bytes: The length of the file.
+        """
+        if self.codec is not None or self.dtype is None or n_present > self.n_chunks:
+            return None
+        chunk_bytes = math.prod(self.chunk_shape) * self.dtype.itemsize + CRC_BYTES
+        if n_bytes != n_present * chunk_bytes + self.index_bytes:
+            return None
+        spans: list[tuple[int, int] | None] = []
+        for number in range(self.n_chunks):
+            if number < n_present:
+                spans.append((number * chunk_bytes, (number + 1) * chunk_bytes))
+            else:
+                spans.append(None)
         return spans
 
     def n_present(self, data: Bytes, n_bytes: int) -> int:

@@ -20,6 +20,8 @@ DOCUMENTS = (
     "sources.json",
     "index/movies.json",
 )
+# Files with copies of all blocks of an array, one after another.
+GATHERED_FOLDER = "gathered"
 SHOWN_CHARACTERS = 100
 _BLOCK_FILE = re.compile(r"data\.zarr/([a-z][a-z0-9_]*)/c\.([0-9]{1,9})(?:\.0)*")
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
@@ -27,6 +29,17 @@ _INDEX_PAGE = re.compile(rf"index/{_NUMBER}\.json")
 _TEXT_CHUNK = re.compile(
     rf"{re.escape(TEXT_FOLDER)}/(?:{'|'.join(WORDS)})/c\.{_NUMBER}"
 )
+
+
+def gathered_key(array: str) -> str:
+    """Return the file with copies of all blocks of an array, relative to the store."""
+    return f"{GATHERED_FOLDER}/{array}"
+
+
+def gathered_array_of(name: str) -> str:
+    """Return the array of whose blocks a file has copies; "" for other files."""
+    folder, _, array = name.rpartition("/")
+    return array if folder == GATHERED_FOLDER else ""
 
 
 def block_of(name: str) -> tuple[str, int] | None:
@@ -74,6 +87,9 @@ class StoreNames:
                 return number < self.n_clips and name == f"data.zarr/{array}/c.{number}"
             is_block = array in self.dimensions and number < self.n_blocks
             return is_block and name == self.block_key(array, number)
+        gathered_array = gathered_array_of(name)
+        if gathered_array:
+            return gathered_array in self.dimensions
         page = _INDEX_PAGE.fullmatch(name)
         if page is not None:
             return int(page[1]) < self.n_blocks

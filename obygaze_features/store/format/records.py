@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
+from obygaze_features.core.files import (
+    compact_json,
+    parse_json,
+    pretty_json,
+    sha256_bytes,
+)
 from obygaze_features.core.schema_check import (
     Converted,
     Document,
@@ -22,7 +27,11 @@ from obygaze_features.core.schema_check import (
 )
 from obygaze_features.core.schema_rules import whole
 from obygaze_features.store.format.makers import Kind, Makers
-from obygaze_features.store.format.names import StoreNames, block_of
+from obygaze_features.store.format.names import (
+    StoreNames,
+    block_of,
+    gathered_array_of,
+)
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
     FORMAT,
@@ -61,9 +70,13 @@ def marker_key(block: int) -> str:
     return f"commits/block-{block:05d}.json"
 
 
-def with_checksum(value: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a JSON file that has its own sha256."""
-    data = bytearray(pretty_json({"sha256": _ZEROS, **value}))
+def with_checksum(value: Mapping[str, Any], *, is_compact: bool = False) -> bytes:
+    """Return the bytes of a JSON file that has its own sha256; compact is without indentation."""
+    if is_compact:
+        data = bytearray(_HEAD + _ZEROS.encode("ascii") + b'",')
+        data += compact_json(value)[1:] + b"\n"
+    else:
+        data = bytearray(pretty_json({"sha256": _ZEROS, **value}))
     data[_DIGITS] = sha256_bytes(bytes(data)).encode("ascii")
     return bytes(data)
 
@@ -172,10 +185,33 @@ def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
 
 
 def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
+    """Return runs of rows as read; a number is that of the rows after those of the name before."""
     runs_of: dict[str, list[tuple[int, int]]] = {}
+    after = 0
     for name, runs in dict(value).items():
-        runs_of[str(name)] = list(map(_row_range, runs))
+        if type(runs) is int:
+            runs = [(after, after + runs)]
+        ranges = list(map(_row_range, runs))
+        runs_of[str(name)] = ranges
+        if ranges:
+            after = ranges[-1][1]
     return runs_of
+
+
+def _short_runs(
+    runs_of: Mapping[str, Sequence[tuple[int, int]]],
+) -> dict[str, int | list[list[int]]]:
+    """Return runs of rows as written: most names have one, which follows that of the one before."""
+    short: dict[str, int | list[list[int]]] = {}
+    end = 0
+    for name, runs in runs_of.items():
+        first, after = runs[0]
+        if len(runs) == 1 and first == end:
+            short[name] = after - first
+        else:
+            short[name] = [list(run) for run in runs]
+        end = runs[-1][1]
+    return short
 
 
 @dataclass(frozen=True)
@@ -343,7 +379,7 @@ _RULES: Mapping[Any, Converted | Rows] = {
     Mapping[int, RowSource]: _sorted_mapping(_sources, RowSource.to_json),
     Mapping[str, FileMark]: _sorted_mapping(_marks, list),
     Mapping[str, frozenset[int]]: _sorted_mapping(_blocks, sorted),
-    Mapping[str, Sequence[tuple[int, int]]]: Converted(_runs, dict),
+    Mapping[str, Sequence[tuple[int, int]]]: Converted(_runs, _short_runs),
     Mapping[str, str]: Converted(_texts, dict),
     Mapping[str, Sequence[str]]: Converted(dict, dict),
     Mapping[str, float]: Converted(dict, dict),
@@ -446,12 +482,19 @@ class Record:
 
     # The name of the file, if a store has only one of this kind.
     FILE = ""
+    # Whether the file is written without indentation: those of the index are read over networks.
+    IS_COMPACT = False
     # The sha256 in the file, by which other files refer to it; empty if it was not read from one.
     checksum = ""
 
+    @property
+    def format_version(self) -> int:
+        """The lowest version of the format whose readers can read the file."""
+        return 1
+
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
-        document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        document: dict[str, Any] = {"format": FORMAT, "version": self.format_version}
         for name, rule in _table_of(type(self)).keys.items():
             value = getattr(self, name)
             if name in _OPTIONAL and not value:
@@ -463,7 +506,7 @@ class Record:
             for part in outer:
                 inner = inner.setdefault(part, {})
             inner[key] = _in_file(rule, value)
-        return with_checksum(document)
+        return with_checksum(document, is_compact=self.IS_COMPACT)
 
     @classmethod
     def load(cls, root: Path) -> Self:
@@ -482,7 +525,8 @@ class Record:
         problems = document.violations.lines
         if problems:
             first = problems[0].removeprefix(f"{where}: ")
-            raise Corrupt(f"invalid for format {VERSION} ({first})", where=where)
+            version = tree["version"]
+            raise Corrupt(f"invalid for format {version} ({first})", where=where)
         recipe = getattr(record, "recipe", None)
         if recipe is not None and recipe.fingerprint != tree.get("fingerprint"):
             raise Mismatch(
@@ -721,6 +765,11 @@ class Seal(Record):
     crc32c: Mapping[str, str] = field(default_factory=dict)
     # None for the first version.
     store_version: StoreVersion | None = None
+
+    @property
+    def format_version(self) -> int:
+        """2 for a store that lists copies of blocks, which readers of version 1 do not know."""
+        return 2 if any(map(gathered_array_of, self.files)) else 1
 
     @property
     def version_number(self) -> int:

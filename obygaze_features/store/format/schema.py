@@ -14,7 +14,8 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import one_line
 
 FORMAT = "obygaze-store"
-VERSION = 1
+# The latest version of the format; files have the lowest one that describes them.
+VERSION = 2
 Bytes = npt.NDArray[np.uint8]
 ID_ARRAYS = ("clip_id", "movie_id")
 TIME_ARRAYS = ("time_s", "asked_s")

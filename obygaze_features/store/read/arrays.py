@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json, sha256_bytes
-from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
+from obygaze_features.store.format.chunks import (
+    CRC_BYTES,
+    CRC_DIGITS,
+    ChunkLayout,
+    crc32c_of,
+)
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
 from obygaze_features.store.format.schema import (
@@ -35,6 +40,10 @@ THREAD_FROM_BYTES = 1_000_000
 # there already: ten at once took three times as long. Requests over a network wait for each other.
 LARGE_AT_ONCE = 2
 REMOTE_AT_ONCE = 10
+# A few blocks are read from their own files. Of more blocks the file with copies of all is read,
+# from the first to the last, unless most of what is between them is not wanted.
+GATHERED_FROM_BLOCKS = 4
+SPARSE = 4
 RETRIES = 2
 
 
@@ -159,19 +168,57 @@ class Arrays:
         blocks = rows // self.plan.block_rows
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
         stops = [*starts, len(rows)][1:]
+        gathered = self._gathered_blocks(spec, layout, blocks[starts].tolist())
 
         def fill(start: int, stop: int) -> None:
             block = int(blocks[start])
-            self._fill(spec, layout, block, rows[start:stop], out[start:stop])
+            rows_of_block = rows[start:stop]
+            chunk = gathered.get(block)
+            if chunk is None:
+                self._fill(spec, layout, block, rows_of_block, out[start:stop])
+            else:
+                rows_in_block = rows_of_block - block * self.plan.block_rows
+                _copy_rows(chunk, rows_in_block, out[start:stop])
 
         at_once = self._blocks_at_once(spec)
-        if at_once > 1 and len(starts) > 1:
+        if at_once > 1 and len(starts) > 1 and not gathered:
             with ThreadPoolExecutor(at_once) as pool:
                 list(pool.map(fill, starts, stops))
         else:
             for start, stop in zip(starts, stops, strict=True):
                 fill(start, stop)
         return out
+
+    def _gathered_blocks(
+        self, spec: ArraySpec, layout: ChunkLayout, blocks: Sequence[int]
+    ) -> dict[int, npt.NDArray[Any]]:
+        """Return the rows of some blocks, by block, from the file with copies of all of them.
+
+        None of them where there is no such file, where it is not cheaper than the files of the
+        blocks, or where a byte of it is not that of its block: then they are read one by one.
+        """
+        if len(blocks) < GATHERED_FROM_BLOCKS or not self.commits.is_sealed:
+            return {}
+        span = self.commits.gathered_span(spec.name, blocks[0], blocks[-1])
+        if span is None or len(blocks) * SPARSE < blocks[-1] - blocks[0] + 1:
+            return {}
+        first_byte = span.starts[0]
+        piece = self.files.read(span.name, first_byte, span.starts[-1])
+        if piece is None or piece.total != span.n_bytes:
+            return {}
+        data = piece.data
+        rows_of_block = {}
+        for block in blocks:
+            number = block - blocks[0]
+            start = span.starts[number] - first_byte
+            chunk = data[start : span.starts[number + 1] - first_byte]
+            if len(chunk) <= CRC_BYTES or crc32c_of(chunk) != span.crc32c[number]:
+                return {}
+            try:
+                rows_of_block[block] = layout.decode(chunk)
+            except DAMAGE:
+                return {}
+        return rows_of_block
 
     def _blocks_at_once(self, spec: ArraySpec) -> int:
         """Return how many blocks of an array are read at the same time."""
@@ -218,13 +265,7 @@ class Arrays:
                     out[start:stop] = np.nan if spec.is_float else 0
                     continue
                 rows_in_chunk = rows_in_block[start:stop] - number * chunk_rows
-                first = int(rows_in_chunk[0])
-                after = int(rows_in_chunk[-1]) + 1
-                values = layout.decode(chunk)
-                if after - first == len(rows_in_chunk):  # a slice is copied faster
-                    out[start:stop] = values[first:after]
-                else:
-                    out[start:stop] = values[rows_in_chunk]
+                _copy_rows(layout.decode(chunk), rows_in_chunk, out[start:stop])
         except DAMAGE as error:
             raise self._damaged(key, error) from error
 
@@ -248,15 +289,31 @@ class Arrays:
                 start, stop = bounds
                 yield data[start:stop]
             return
-        index = self._piece(key, layout, -layout.index_bytes)
-        bounds_of = layout.spans(index.data, index.total)
-        for number in wanted:
-            bounds = bounds_of[number]
-            if bounds is None:
+        bounds_of = self._spans(key, layout)
+        for run in _adjacent(wanted, bounds_of):
+            first_bounds = bounds_of[run.start]
+            last_bounds = bounds_of[run.stop - 1]
+            if first_bounds is None or last_bounds is None:
                 yield None
                 continue
-            start, stop = bounds
-            yield self._piece(key, layout, start, stop, number).data
+            begin = first_bounds[0]
+            data = self._piece(key, layout, begin, last_bounds[1], run).data
+            for number in run:
+                bounds = bounds_of[number]
+                if bounds is not None:
+                    start, stop = bounds
+                    yield data[start - begin : stop - begin]
+
+    def _spans(self, key: str, layout: ChunkLayout) -> list[tuple[int, int] | None]:
+        """Return where the chunks of a shard are: without compression without reading the index."""
+        if self.commits.is_sealed:
+            expected = self.commits.expected(key)
+            n_present = len(expected.crc32c or "") // CRC_DIGITS
+            spans = layout.known_spans(n_present, expected.mark.n_bytes)
+            if spans is not None:
+                return spans
+        index = self._piece(key, layout, -layout.index_bytes)
+        return layout.spans(index.data, index.total)
 
     def _require_absent(self, spec: ArraySpec, block: int, rows: Rows) -> None:
         """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
@@ -278,7 +335,7 @@ class Arrays:
         layout: ChunkLayout | None = None,
         start: int = 0,
         stop: int | None = None,
-        number: int | None = None,
+        numbers: range | None = None,
     ) -> Piece:
         """Return bytes of a file; raise an error unless they are of the committed file.
 
@@ -289,7 +346,7 @@ class Arrays:
             layout: How its chunks are stored, where it has the rows of a block.
             start: The first byte; less than 0 for the index of a shard.
             stop: The byte after the last.
-            number: The chunk of a shard that is between these bytes.
+            numbers: The chunks of a shard that are between these bytes.
         """
         piece = None
         for expected in self.commits.possible(name):
@@ -297,13 +354,13 @@ class Arrays:
                 piece = self.files.read(name, start, stop)
             if piece is None:
                 continue
-            if _is_expected(piece, expected, layout, start, stop, number):
+            if _is_expected(piece, expected, layout, start, stop, numbers):
                 return piece
         if self.commits.is_sealed:
             # A later version of the store may have another file in its place.
             kept = self.files.read(expected.mark.kept_name, start, stop)
             if kept is not None and _is_expected(
-                kept, expected, layout, start, stop, number
+                kept, expected, layout, start, stop, numbers
             ):
                 return kept
         n_bytes = expected.mark.n_bytes
@@ -336,7 +393,7 @@ def _is_expected(
     layout: ChunkLayout | None,
     start: int,
     stop: int | None,
-    number: int | None,
+    numbers: range | None,
 ) -> bool:
     n_bytes, sha256 = expected.mark
     crc32c = expected.crc32c
@@ -350,8 +407,43 @@ def _is_expected(
         # happens only while rows of such a block are replaced: else the file is read whole.
         is_whole = n_part == n_bytes
         return not is_whole or sha256_bytes(piece.data.tobytes()) == sha256
-    if number is not None:
-        return crc32c_of(piece.data) == crc32c[8 * number : 8 * number + 8]
+    if numbers is not None:
+        # The chunks of a run have one length, or the run is a single one.
+        chunk_bytes = len(piece.data) // len(numbers)
+        ends = range(chunk_bytes, len(piece.data) + 1, chunk_bytes)
+        stored = "".join(crc32c_of(piece.data[:end]) for end in ends)
+        return stored == crc32c[CRC_DIGITS * numbers.start : CRC_DIGITS * numbers.stop]
     if start < 0:
-        return 8 * layout.n_present(piece.data, n_bytes) == len(crc32c)
+        n_present = layout.n_present(piece.data, n_bytes)
+        return CRC_DIGITS * n_present == len(crc32c)
     return layout.crc32c(piece.data) == crc32c
+
+
+def _adjacent(
+    wanted: Sequence[int], bounds_of: Sequence[tuple[int, int] | None]
+) -> Iterator[range]:
+    """Yield runs of chunks that are read at once: neighbours of one length, or a single chunk."""
+    start = 0
+    for index in range(1, len(wanted) + 1):
+        if index < len(wanted):
+            is_next = wanted[index] == wanted[index - 1] + 1
+            length = _length(bounds_of[wanted[index]])
+            if is_next and length and length == _length(bounds_of[wanted[start]]):
+                continue
+        yield range(wanted[start], wanted[index - 1] + 1)
+        start = index
+
+
+def _length(bounds: tuple[int, int] | None) -> int:
+    """Return the bytes of a chunk; 0 for one that is absent."""
+    return 0 if bounds is None else bounds[1] - bounds[0]
+
+
+def _copy_rows(values: npt.NDArray[Any], rows: Rows, out: npt.NDArray[Any]) -> None:
+    """Copy ascending rows of a chunk."""
+    first = int(rows[0])
+    after = int(rows[-1]) + 1
+    if after - first == len(rows):  # a slice is copied faster
+        out[:] = values[first:after]
+    else:
+        out[:] = values[rows]

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.chunks import CRC_DIGITS
 from obygaze_features.store.format.makers import MadeBy, Maker, Makers
-from obygaze_features.store.format.names import block_of
+from obygaze_features.store.format.names import block_of, gathered_key
 from obygaze_features.store.format.records import (
     Marker,
     Partial,
@@ -74,6 +75,22 @@ class Expected(NamedTuple):
     crc32c: str | None = None
 
 
+class GatheredSpan(NamedTuple):
+    """Where consecutive blocks of an array are in the file with copies of all its blocks.
+
+    Args:
+        name: The file.
+        n_bytes: Its length.
+        starts: The first byte of each block, and the byte after the last.
+        crc32c: The checksum of each block.
+    """
+
+    name: str
+    n_bytes: int
+    starts: Sequence[int]
+    crc32c: Sequence[str]
+
+
 class Commits:
     """The committed blocks, the status of their rows, and the length of each file.
 
@@ -99,6 +116,7 @@ class Commits:
         self._absent: frozenset[int] = frozenset()
         # By array and page of the index; None is the seal. For each of its blocks, in order.
         self._crc32c: dict[tuple[str, int | None], list[str]] = {}
+        self._gathered: dict[str, GatheredSpan | None] = {}
 
     @property
     def seal(self) -> Seal | None:
@@ -458,7 +476,7 @@ class Commits:
 
         While rows of a block are replaced, a file is that of the marker or that of the claim.
         """
-        yield self._expected(name)
+        yield self.expected(name)
         array_and_block = block_of(name)
         never_changes = self.is_sealed or name in self.plan.files
         if never_changes or array_and_block is None:
@@ -467,20 +485,20 @@ class Commits:
         # The marker may have been replaced since it was read: forget it, and read it again.
         with self._lock:
             self._markers.pop(block, None)
-        yield self._expected(name)
+        yield self.expected(name)
         claim = self._claim(block)
         if claim is not None and name in claim.files:
             yield Expected(claim.files[name], claim.crc32c.get(array, ""))
 
     def mark(self, name: str) -> FileMark:
         """Return the mark of a committed file of data.zarr; raise an error if none is listed."""
-        return self._expected(name).mark
+        return self.expected(name).mark
 
     def has_checksums_of_chunks(self, name: str) -> bool:
         """Return whether the checksums of the chunks in a block's file were recorded."""
-        return bool(self._expected(name).crc32c)
+        return bool(self.expected(name).crc32c)
 
-    def _expected(self, name: str) -> Expected:
+    def expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark = self.plan.files.get(name)
         crc32c = None
@@ -497,6 +515,48 @@ class Commits:
             where = f"{self.files.location}/{name}"
             raise Corrupt("no marker and no seal lists this file", where=where)
         return Expected(mark, crc32c)
+
+    def gathered_span(self, array: str, first: int, last: int) -> GatheredSpan | None:
+        """Return where some blocks of an array are in the file with copies of all its blocks.
+
+        None where the seal lists no such file, or one that cannot have these copies.
+
+        Args:
+            array: The array.
+            first: The first block.
+            last: The last block.
+        """
+        seal = self._seal
+        name = gathered_key(array)
+        if seal is None or name not in seal.files:
+            return None
+        if array not in self._gathered:
+            self._gathered[array] = self._all_gathered(seal, array)
+        whole = self._gathered[array]
+        if whole is None:
+            return None
+        starts = whole.starts[first : last + 2]
+        return whole._replace(starts=starts, crc32c=whole.crc32c[first : last + 1])
+
+    def _all_gathered(self, seal: Seal, array: str) -> GatheredSpan | None:
+        """Return where all blocks of an array are; None unless each has one checksum."""
+        name = gathered_key(array)
+        crc32c = seal.crc32c.get(array, "").split()
+        starts = [0]
+        for block in range(self.plan.n_blocks):
+            mark = seal.files.get(self.plan.block_key(array, block))
+            if mark is None:
+                return None
+            starts.append(starts[-1] + mark.n_bytes)
+        n_bytes = seal.files[name].n_bytes
+        has_one_each = all(len(words) == CRC_DIGITS for words in crc32c)
+        if (
+            len(crc32c) != self.plan.n_blocks
+            or not has_one_each
+            or n_bytes != starts[-1]
+        ):
+            return None
+        return GatheredSpan(name, n_bytes, starts, crc32c)
 
     def _crc32c_of(
         self, listing: Seal | IndexPage | Marker, array: str, block: int

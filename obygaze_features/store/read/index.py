@@ -44,17 +44,24 @@ class FilmIndex(Record):
     """
 
     FILE = "index/movies.json"
+    IS_COMPACT = True
     plan: str
     page_blocks: int
     films: Mapping[str, Sequence[tuple[int, int]]]
     files: Mapping[str, FileMark]
     store_version: int = 0
 
+    @property
+    def format_version(self) -> int:
+        """2, since most films have the number of their rows in place of a run."""
+        return 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPage(Record):
     """index/N.json: what the seal lists of the blocks of page N, and the ids of their clips."""
 
+    IS_COMPACT = True
     clip_id: Sequence[str]
     status_of_row: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, write_atomic
+from obygaze_features.store.format.names import gathered_key
 from obygaze_features.store.format.records import (
     README_FILE,
     Derivation,
@@ -174,4 +175,9 @@ def _marks_without(
 ) -> dict[str, FileMark]:
     """Return the marks of files that are not of some arrays."""
     folders = tuple(f"data.zarr/{name}/" for name in dropped)
-    return {name: marks[name] for name in marks if not name.startswith(folders)}
+    gathered = set(map(gathered_key, dropped))
+    return {
+        name: marks[name]
+        for name in marks
+        if not name.startswith(folders) and name not in gathered
+    }

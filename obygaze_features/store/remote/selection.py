@@ -15,7 +15,7 @@ from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
-from obygaze_features.store.format.names import block_of
+from obygaze_features.store.format.names import block_of, gathered_array_of
 from obygaze_features.store.format.records import (
     README_FILE,
     Derivation,
@@ -403,6 +403,9 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
     for name, mark in marks.items():
         array_and_block = block_of(name)
         bound = most.get(array_and_block[0]) if array_and_block else None
+        gathered_array = gathered_array_of(name)
+        if gathered_array:
+            bound = plan.n_blocks * most[gathered_array]
         # Codecs add a checksum and an index; compressors a little where nothing can be gained.
         if bound is not None and mark.n_bytes > bound * 1.1 + 100_000:
             raise FixInput(

@@ -35,12 +35,17 @@ BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
 BLOCK_ROWS_LARGE = 16
 LARGE_ROW_BYTES = 512_000
+# A block is a file of each array. A store of very many clips has larger ones, as far as they fit
+# in memory, so that a million clips are a few hundred files.
+MANY_BLOCKS = 250
+MANY_BLOCKS_BYTES = 128_000_000
 # Zarr takes time for each chunk, not for its bytes. But a reader of one clip reads its whole
-# chunk, so blocks of large clips become shards.
-ONE_CHUNK_BYTES = 8_000_000
-INNER_CHUNK_BYTES = 4_000_000
+# chunk, so larger blocks become shards, and clips with tokens are a chunk each.
+ONE_CHUNK_BYTES = 1_000_000
+INNER_CHUNK_BYTES = 131_072
+INNER_CHUNK_ROWS = 32
 # Smaller chunks cost more for their entries and checksums than they save.
-SMALL_CHUNK_BYTES = 100_000
+SMALL_CHUNK_BYTES = 50_000
 ID_CHUNK_ROWS = 65_536
 COMPRESSORS: dict[str, Any] = {
     "zstd": ZstdCodec(level=3),
@@ -81,8 +86,11 @@ def create_store(
             f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS)
         )
     if block_rows is None:
-        is_large = sum(spec.row_bytes for spec in arrays) > LARGE_ROW_BYTES
-        block_rows = BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS
+        row_bytes = sum(spec.row_bytes for spec in arrays)
+        block_rows = BLOCK_ROWS
+        if row_bytes > LARGE_ROW_BYTES:
+            block_rows = BLOCK_ROWS_LARGE
+        block_rows = with_fewer_blocks(block_rows, len(clip_ids), row_bytes)
     if block_rows < 1:
         raise FixInput(
             f"block_rows must be at least 1, got {block_rows}", where=str(path)
@@ -127,6 +135,28 @@ def create_store(
     )
     complete_terms(path, plan.terms)
     return existing_plan
+
+
+def with_fewer_blocks(block_rows: int, n_clips: int, row_bytes: int) -> int:
+    """Return the rows of a block, more of them for a store of very many clips.
+
+    Args:
+        block_rows: The rows of a block of a store of other sizes.
+        n_clips: The clips of the store.
+        row_bytes: The bytes of a clip in all arrays.
+
+    Example:
+        >>> with_fewer_blocks(64, 1914, 2048)
+        64
+        >>> with_fewer_blocks(64, 1_000_000, 2048)
+        4096
+    """
+    while (
+        n_clips > MANY_BLOCKS * block_rows
+        and 2 * block_rows * row_bytes <= MANY_BLOCKS_BYTES
+    ):
+        block_rows *= 2
+    return block_rows
 
 
 def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
@@ -326,7 +356,7 @@ def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
 
 def _fitting_rows(spec: ArraySpec) -> int:
     """Return the most rows of an inner chunk."""
-    return max(1, INNER_CHUNK_BYTES // spec.row_bytes)
+    return min(INNER_CHUNK_ROWS, max(1, INNER_CHUNK_BYTES // spec.row_bytes))
 
 
 def _even_rows(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
@@ -338,9 +368,11 @@ def _even_rows(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
     steps = [1]
     for spec in arrays:
         chunk_rows, shard_rows = _chunks(spec, block_rows)
-        if shard_rows is not None and chunk_rows * spec.row_bytes < SMALL_CHUNK_BYTES:
-            # The largest power of two that fits: one that fits less often divides it.
-            steps.append(1 << (_fitting_rows(spec).bit_length() - 1))
+        # The largest power of two that fits: one that fits less often divides it.
+        even_rows = 1 << (_fitting_rows(spec).bit_length() - 1)
+        is_small = chunk_rows * spec.row_bytes < SMALL_CHUNK_BYTES
+        if shard_rows is not None and is_small and chunk_rows < even_rows:
+            steps.append(even_rows)
     step = max(steps)
     if step == 1:
         return block_rows

@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from obygaze_features.core.files import (
     write_synced,
 )
 from obygaze_features.store.format.makers import Makers
+from obygaze_features.store.format.names import GATHERED_FOLDER
 from obygaze_features.store.format.records import (
     README_FILE,
     Marker,
@@ -41,8 +43,10 @@ from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS
 from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.remote.files import read_listed
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import CHUNK_KEYS, add_strings
+from obygaze_features.store.write.gathering import gathered_files
 
 TRIES = 5
 
@@ -210,6 +214,13 @@ def _seal(root: Path) -> Seal | None:
         files=files,
         **_collected(plan, block_markers),
     )
+    gathered = gathered_files(
+        plan, store.arrays.layout, seal, partial(read_listed, store.files), {}
+    )
+    for name, data in gathered:
+        write_atomic(root / name, data)
+        files[name] = FileMark.of(data)
+    seal = replace(seal, files=files)
     if plan.n_clips < INDEX_ROWS:
         return seal
     for name, record in index_records(store, seal, plan).items():
@@ -258,7 +269,10 @@ def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
         # Two that seal at once remove the same files: what one misses, the other takes.
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in (f".{Seal.FILE}", f".{README_FILE}", f".{Sources.FILE}", "index/."):
+    documents = (Seal.FILE, README_FILE, Sources.FILE)
+    names = [f".{name}" for name in documents]
+    names += ["index/.", f"{GATHERED_FOLDER}/."]
+    for name in names:
         for left in root.glob(f"{name}*.tmp"):
             left.unlink(missing_ok=True)
     sync_dir(root)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,9 +43,11 @@ from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.files import (
     FolderFiles,
     Piece,
+    read_listed,
     read_or_none,
 )
 from obygaze_features.store.remote.versions import piece_of, version_of
+from obygaze_features.store.write.gathering import gathered_files
 from obygaze_features.store.write.publication import (
     PreparedFiles,
     clean_versions,
@@ -268,6 +271,17 @@ class VersionDraft:
         self.put(README_FILE, [card.encode("utf-8")])
         if self.sources or Sources.FILE in self.base_seal.files:
             self.put(Sources.FILE, [Sources(self.sources).to_bytes()])
+        seal = replace(seal, files=self._files())
+        draft = Store(_DraftFiles(self, seal.to_bytes()), plan)
+        gathered = gathered_files(
+            plan,
+            draft.arrays.layout,
+            seal,
+            partial(read_listed, draft.files),
+            self.base_seal.files,
+        )
+        for name, data in gathered:
+            self.put(name, [data])
         seal = replace(seal, files=self._files())
         if plan.n_clips >= INDEX_ROWS:
             draft = Store(_DraftFiles(self, seal.to_bytes()), plan)

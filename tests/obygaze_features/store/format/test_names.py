@@ -28,6 +28,7 @@ ALLOWED = (
     "sources.json",
     "index/movies.json",
     "index/0.json",
+    "gathered/clip",
     "data.zarr/zarr.json",
     "data.zarr/clip/zarr.json",
     "data.zarr/clip/c.5.0",
@@ -71,6 +72,10 @@ REFUSED = (
     "data.zarr/text/embeddings/c.0",
     "data.zarr/text/prompt/c.007",
     "index/6.json",
+    "gathered/other",
+    "gathered/clip_id",
+    "gathered/clip/c.0",
+    "other/gathered/clip",
     "index/00.json",
     "x" * 300,
 )

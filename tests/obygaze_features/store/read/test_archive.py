@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 import zarr
 from support.archive import ARCHIVE, write_all
+from support.stores import RemoteFiles
 
 from obygaze_features.store import (
     RowStatus,
@@ -19,6 +21,7 @@ from obygaze_features.store import (
     store_log,
     withdraw,
 )
+from obygaze_features.store.read import commits
 from obygaze_features.store.read.verify import verify
 
 VERSIONS = ["store-v1"]
@@ -114,6 +117,35 @@ def test_this_version_still_writes_the_same(tmp_path: Path) -> None:
         elif not name.endswith("README.md") and "tokens/c." not in name:
             # Compressed bytes may change with the compressor's version.
             assert old == new, name
+
+
+def test_a_store_of_format_2_is_read_by_each_of_its_files(tmp_path: Path) -> None:
+    """Its array is gathered, and its index has short runs."""
+    path = tmp_path / "two"
+    shutil.copytree(ARCHIVE / "store-v2", path)
+    rows, places = np.ogrid[:17, :3]
+    formula = (rows + places / 4).astype(np.float32)
+    index = json.loads((path / "index/movies.json").read_bytes())
+    films = {"tt0000000": 5, "tt0000001": 5, "tt0000002": 5, "tt0000003": 2}
+    assert index["version"] == 2 and index["movies"] == films
+    remote = open_store(RemoteFiles(path))
+    with mock.patch.object(commits, "INDEX_ROWS", 1):
+        film = remote.matrix("clip", films=["tt0000003"]).values
+    assert remote.commits.index is not None
+    np.testing.assert_array_equal(film, formula[15:])
+    for folder in ("gathered", "data.zarr/clip"):
+        np.testing.assert_array_equal(open_store(path).matrix("clip").values, formula)
+        assert not verify(path, hashes=True).problems
+        whole = tmp_path / "whole"
+        shutil.copytree(path, whole)
+        for file in (path / folder).glob("*"):
+            if not file.name.endswith("zarr.json"):
+                file.write_bytes(b"")
+        np.testing.assert_array_equal(open_store(path).matrix("clip").values, formula)
+        shutil.rmtree(path)
+        whole.rename(path)
+    group = zarr.open_group(path / "data.zarr", mode="r")
+    np.testing.assert_array_equal(group["clip"][:], formula)
 
 
 def test_a_store_with_versions_is_read(tmp_path: Path) -> None:

@@ -95,7 +95,8 @@ def test_a_flipped_bit_anywhere_is_found_and_named(which, request, tmp_path) -> 
             with pytest.raises(Corrupt) as caught:
                 report.require_whole()
             assert caught.value.exit_code == 4
-            if file.name.startswith("c."):
+            # The index of a shard is not used where it is known where its chunks are.
+            if file.name.startswith("c.") and which == "sealed":
                 with pytest.raises(Corrupt):
                     read_everything(path)
             else:
@@ -179,8 +180,8 @@ def test_a_store_of_a_later_version_asks_for_an_update(sealed, tmp_path: Path) -
     for name in ("store.json", "seal.json"):
         path = a_copy(sealed[0], tmp_path / name)
         value = json.loads((path / name).read_bytes())
-        (path / name).write_text(json.dumps({**value, "version": 2}))
-        with pytest.raises(Mismatch, match="lower, got 2") as caught:
+        (path / name).write_text(json.dumps({**value, "version": 3}))
+        with pytest.raises(Mismatch, match="lower, got 3") as caught:
             open_store(path).matrix("clip")
         assert caught.value.exit_code == 5
         assert "--upgrade obygaze" in str(caught.value)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.store_servers import web_server
 from support.stores import (
-    CountedFiles,
+    RemoteFiles,
     block_of,
     fill_store,
     partial_copy,
@@ -39,6 +39,7 @@ from obygaze_features.store import (
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
 from obygaze_features.store.read import index_pages as pages_module
+from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import seal as seal_module
 from obygaze_features.store.write import version as version_module
@@ -53,15 +54,6 @@ def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages_module, "PAGE_ROWS", 8)
     for module in (commits, seal_module):
         monkeypatch.setattr(module, "INDEX_ROWS", 20)
-
-
-class RemoteFiles(CountedFiles):
-    """A folder that counts as remote and cannot be listed."""
-
-    is_remote = True
-
-    def names(self, folder: str) -> None:
-        return None
 
 
 def a_store(path: Path, seed: int = 0) -> dict[str, np.ndarray]:
@@ -197,9 +189,31 @@ def test_films_in_several_runs_of_rows_are_found(tmp_path: Path) -> None:
 
 
 def swapped_films(root: Path) -> None:
-    films = json.loads((root / "index/movies.json").read_bytes())["movies"]
-    films[FILM], films["tt0000105"] = films["tt0000105"], films[FILM]
-    restamp(root, "index/movies.json", {"movies": films})
+    rows_of = json.loads((root / "index/movies.json").read_bytes())["movies"]
+    other = {FILM: "tt0000105", "tt0000105": FILM}
+    swapped = {other.get(film, film): rows for film, rows in rows_of.items()}
+    restamp(root, "index/movies.json", {"movies": swapped})
+
+
+def test_the_films_of_an_index_by_hand(tmp_path: Path) -> None:
+    """A number of rows follows those of the film before; runs are as in version 1."""
+    mark = {"index/0.json": [5, "0" * 64]}
+    document = {"format": "obygaze-store", "version": 2, "plan": "ab", "page_blocks": 1}
+    short = {"a": 3, "b": [[3, 5], [9, 10]], "c": [[5, 9]], "d": [[10, 12]], "e": 1}
+    data = with_checksum({**document, "movies": short, "files": mark})
+    index = FilmIndex.from_bytes(data, "here")
+    expected = {
+        "a": [(0, 3)],
+        "b": [(3, 5), (9, 10)],
+        "c": [(5, 9)],
+        "d": [(10, 12)],
+        "e": [(12, 13)],
+    }
+    assert index.films == expected
+    written = index.to_bytes()
+    assert FilmIndex.from_bytes(written, "here") == index
+    compact = b'"movies":{"a":3,"b":[[3,5],[9,10]],"c":[[5,9]],"d":[[10,12]],"e":1}'
+    assert compact in written
 
 
 def swapped_ids(root: Path) -> None:

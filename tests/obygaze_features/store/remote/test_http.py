@@ -165,7 +165,7 @@ def test_few_requests_are_enough(films: Path) -> None:
         assert len(counting.requests) <= 8
         counting.requests.clear()
         open_store(counting.url).matrix("pooled")
-        assert len(counting.requests) == 3 + 30
+        assert len(counting.requests) == 3 + 1
         counting.requests.clear()
         open_store(counting.url).matrix("pooled", clips=["tt0000003-004"])
         assert len(counting.requests) == 5
@@ -185,6 +185,8 @@ def test_blocks_are_asked_for_side_by_side(films: Path) -> None:
                 self.most = max(self.most, self.running)
                 if self.most >= 6:
                     enough.set()
+            if name.startswith("gathered/"):
+                return None
             if name.startswith("data.zarr/pooled/c."):
                 enough.wait(20)
             try:

@@ -14,6 +14,14 @@ from support.store_history import (
     next_change,
     run_history,
 )
+from support.stores import gather_all
+
+
+@pytest.fixture(params=["blocks", "gathered"], autouse=True)
+def gathers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test once with stores of single blocks, and once with gathered arrays."""
+    if request.param == "gathered":
+        gather_all(monkeypatch)
 
 
 def test_histories_of_random_changes_read_as_their_model(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from support.stores import (
     ARRAYS,
     CountedFiles,
     copy_of_sealed,
+    gather_all,
     plan_store,
     some_ids,
     some_values,
@@ -478,12 +479,17 @@ def holds(data: bytes, pattern: bytes) -> bool:
     return pattern in data or halves in data
 
 
-def test_a_planted_pattern_is_nowhere_in_a_purged_store(tmp_path):
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_planted_pattern_is_nowhere_in_a_purged_store(tmp_path, monkeypatch, gathers):
+    if gathers:
+        gather_all(monkeypatch)
     store, purged = tmp_path / "s", tmp_path / "purged"
     pattern = planted_store(store)
+    assert (store / "gathered").exists() == gathers
     withdraw(store, films=[FIRST_FILM], reason=REASON)
     assert any(holds(data, pattern) for data in tree(store / "versions").values())
     assert not any(holds(data, pattern) for data in tree(store / "data.zarr").values())
+    assert not any(holds(data, pattern) for data in tree(store / "gathered").values())
     made = purge(store, purged)
     assert not any(holds(data, pattern) for data in tree(purged).values())
     assert not (purged / "versions").exists() and made.n_withdrawn == 5
