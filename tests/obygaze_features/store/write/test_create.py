@@ -324,7 +324,7 @@ def test_a_block_of_any_number_of_rows_has_chunks_of_many(
         file_rows, chunk_rows = inner_rows(tmp_path / "s", name)
         assert file_rows == plan.block_rows
         assert file_rows % chunk_rows == 0
-        assert 100_000 <= chunk_rows * row_bytes <= 4_000_000
+        assert chunk_rows == 32 and chunk_rows * row_bytes <= 131_072
     assert inner_rows(tmp_path / "s", "time_s") == (plan.block_rows, plan.block_rows)
     values = some_values(n_clips, arrays)
     fill_store(tmp_path / "s", values).seal()
@@ -339,6 +339,25 @@ def test_a_block_of_any_number_of_rows_has_chunks_of_many(
         "frames", clips=[some_ids(n_clips)[0][-1]]
     )
     np.testing.assert_array_equal(last.values[0], values["frames"][-1])
+
+
+@pytest.mark.parametrize(
+    ("block_rows", "n_clips", "row_bytes", "expected"),
+    [
+        (64, 16_000, 2_048, 64),  # 250 blocks
+        (64, 16_001, 2_048, 128),
+        (64, 1_000_000, 2_048, 4_096),  # 245 blocks
+        (64, 1_000_000, 31_250, 4_096),  # 128 MB a block
+        (64, 1_000_000, 31_251, 2_048),
+        (16, 1_914, 614_400, 16),
+        (16, 1_000_000, 614_400, 128),
+        (16, 1_000_000, 9_700_000, 16),
+    ],
+)
+def test_a_store_of_very_many_clips_has_larger_blocks(
+    block_rows: int, n_clips: int, row_bytes: int, expected: int
+) -> None:
+    assert create.with_fewer_blocks(block_rows, n_clips, row_bytes) == expected
 
 
 def test_a_store_with_blocks_of_a_prime_number_of_rows_is_still_the_same_store(

@@ -232,14 +232,15 @@ def test_every_layout_comes_back_and_is_one_file_a_block(
 
 def test_inner_chunks_are_whole_clips_that_divide_a_block(tmp_path: Path) -> None:
     tokens = ArraySpec("tokens", (196, 768), dtype="float16")  # 301 kB a clip
-    plan = plan_store(tmp_path / "s", 100, 64, arrays=(tokens,))
-    sharding = plan.zarr["tokens/zarr.json"]["codecs"][0]["configuration"]
-    # 13 clips would fit into 4 MB; 8 divides 64.
-    assert sharding["chunk_shape"] == [
-        8,
-        196,
-        768,
-    ]
+    frames = ArraySpec("frames", (12, 768), dtype="float16")  # 18 kB a clip
+    vector = ArraySpec("vector", (5_000,))
+    arrays = (tokens, frames, vector)
+    plan = plan_store(tmp_path / "s", 100, 64, arrays=arrays)
+    # Of 128 kB a chunk: one clip that is larger; 7 clips, of which 4 divide 64; 6, of which 4.
+    expected = {"tokens": [1, 196, 768], "frames": [4, 12, 768], "vector": [4, 5_000]}
+    for name, chunk_shape in expected.items():
+        sharding = plan.zarr[f"{name}/zarr.json"]["codecs"][0]["configuration"]
+        assert sharding["chunk_shape"] == chunk_shape
     assert [codec["name"] for codec in sharding["codecs"]] == ["bytes", "crc32c"]
 
 
