@@ -28,7 +28,7 @@ from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.plugins import Plugin, warn_once
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.usage_errors import unexpected_words
-from obygaze_features.core.value_types import Items, NameOrPath
+from obygaze_features.core.value_types import ClipWords, Items, NameOrPath
 from obygaze_features.core.workspace import Workspace
 
 _PLUGIN = "obygaze.plugin"  # the key of a context for the plugin whose command runs
@@ -107,6 +107,10 @@ class _ListedText(Items):
         ]
 
 
+class _ClipText(_ListedText, ClipWords):
+    """Ids of clips in one word, of which a shell completes the last."""
+
+
 def _names_for(ctx: click.Context, param: click.Parameter) -> Iterable[str]:
     """Return the names that a parameter takes; none where they cannot be read."""
     root = ctx.find_root()
@@ -158,6 +162,8 @@ class SessionCommand(click.Command):
                 param.type = _Text()
             if type(param.type) is NameOrPath:
                 param.type = _NameOrPathText()
+            if type(param.type) is ClipWords:
+                param.type = _ClipText(param.type.separator)
             if type(param.type) is Items:
                 param.type = _ListedText(param.type.separator)
         if not any("--json" in param.opts for param in self.params):
@@ -197,11 +203,14 @@ class SessionCommand(click.Command):
                     return shlex.join(
                         [*ctx.command_path.split(), *others, param.opts[0], word]
                     )
+        missing = error.param if isinstance(error, click.MissingParameter) else None
+        if isinstance(missing, click.Option):
+            line = [*ctx.command_path.split(), *typed, missing.opts[0]]
+            return f"{shlex.join(line)} {missing.make_metavar(ctx)}"
         examples = [line for line in self.examples.splitlines() if line.strip()]
-        is_missing = isinstance(error, click.MissingParameter)
         takes_arguments = any(isinstance(p, click.Argument) for p in self.params)
         is_too_much = takes_arguments and unexpected_words(error)
-        if examples and (is_missing or is_too_much):
+        if examples and (missing is not None or is_too_much):
             return f"{examples[0].strip()}; {ctx.command_path} --help"
         return None
 

@@ -73,6 +73,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 from obygaze_features.core.value_types import (
+    ClipWords,
     Items,
     NameOrPath,
     Number,
@@ -111,6 +112,7 @@ def command_of(
     *,
     then: Callable[..., Any] | None = None,
     then_group: str = "Results",
+    check: Callable[..., None] | None = None,
     instead: Mapping[str, Callable[..., Any]] | None = None,
     text: Callable[[Any], str] = str,
     unit: str = "steps",
@@ -126,6 +128,8 @@ def command_of(
             function. If it returns the paths of files, these are named; what else it returns is
             printed in place of the result.
         then_group: The title of its options in the help.
+        check: Is called with these options before the function, and raises an error for values
+            that would fail after its work.
         instead: Switches such as `--list`, with a function that is called in place of `function`.
         text: Returns the text of a result.
         unit: What the progress bar counts.
@@ -152,6 +156,8 @@ def command_of(
         given = typed_values(values, params)
         chosen = {key: value for key, value in given.items() if key in own_names}
         further = {key: value for key, value in given.items() if key not in own_names}
+        if check is not None:
+            check(**further)
         result = _call(session, function, unit, **chosen)
         if then is not None:
             returned = _call(session, then, unit, result, **further)
@@ -348,6 +354,8 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
         return {"type": _numbers(option)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": Words(get_args(choices[0]))}
+    if option.is_clips:
+        return {"type": ClipWords(), "multiple": True, "callback": _joined}
     if option.separator:
         return {"type": Items(option.separator)}
     if option.is_file:
@@ -398,6 +406,13 @@ def _mapping(
         raise
     except ValueError as error:
         raise FixUsage(f"{flag} must be {param.metavar}: {error}", hint=hint) from None
+
+
+def _joined(
+    ctx: click.Context, param: click.Parameter, lists: Sequence[Sequence[str]]
+) -> Sequence[str]:
+    """Return the items of all words of a repeatable option; () if it was not typed."""
+    return tuple(item for items in lists for item in items)
 
 
 def _existing_path(kind: str) -> click.ParamType[Any]:

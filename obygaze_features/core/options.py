@@ -29,6 +29,7 @@ class Option:
         exists: What must exist under this path before the function is called.
         is_file: Whether this path must not be a folder; it need not exist.
         is_repeated: Whether several may be typed, where the function takes one or several.
+        is_clips: Whether these are ids of clips, or files that list them.
         is_first: Whether this argument stands before those of the parameters before it.
     """
 
@@ -44,6 +45,7 @@ class Option:
     exists: Literal["", "file", "folder", "path"] = ""
     is_file: bool = False
     is_repeated: bool = False
+    is_clips: bool = False
     is_first: bool = False
 
 
@@ -58,6 +60,10 @@ class Bar:
 
     label: str
     unit: str = "clips"
+
+
+# The clips of a command: `core/clip_ids.py` says what may be typed.
+CLIPS = Option("--clips", metavar="IDS|FILE", is_clips=True, is_repeated=True)
 
 
 class PythonOnly:

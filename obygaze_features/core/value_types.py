@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
 
 from obygaze_features.core import system
+from obygaze_features.core.clip_ids import clip_ids, ids_of_word
 from obygaze_features.core.schema_rules import near
 
 _CLOCK = re.compile(
@@ -156,6 +158,27 @@ class Items(click.ParamType[Sequence[str]]):
         items = value.split(self.separator) if isinstance(value, str) else value
         stripped = (item.strip() for item in items)
         return tuple(item for item in stripped if item)
+
+
+class ClipWords(Items):
+    """Ids of clips with commas between them, or files that list them."""
+
+    name = "clips"
+
+    def __init__(self, separator: str = ",") -> None:
+        super().__init__(separator)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Sequence[str]:
+        """Return the ids."""
+        if isinstance(value, str) and Path(value).is_file():
+            return tuple(clip_ids(value))
+        words = super().convert(value, param, ctx)
+        ids = [clip for word in words for clip in ids_of_word(word)]
+        if not ids:
+            self.fail("must be ids with commas between, or a file", param, ctx)
+        return tuple(ids)
 
 
 class NameOrPath(click.types.StringParamType):

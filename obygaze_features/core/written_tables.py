@@ -109,6 +109,17 @@ def check_table_name(
         need(module, extra, f"writing {suffix} files")
 
 
+def check_output(
+    output: str | os.PathLike[str] | None = None,
+    *,
+    for_spreadsheets: bool = False,
+    **others: Any,
+) -> None:
+    """Raise an error unless a table can be written to the file that -o names, if any."""
+    if output is not None:
+        check_table_name(output, for_spreadsheets=for_spreadsheets)
+
+
 def _json(columns: Columns, path: Path) -> bytes:
     """Return a list with an object for each row."""
     rows = zip(*columns.values(), strict=True)

@@ -1,11 +1,13 @@
 """List, show and check the manifests of a workspace."""
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
+from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import (
     FixInput,
@@ -16,7 +18,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
+from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
@@ -234,7 +236,7 @@ def show_manifest(
     manifest: str | os.PathLike[str] | Manifest,
     *,
     film: str | None = None,
-    clip: str | None = None,
+    clip: Annotated[ClipIds | None, replace(CLIPS, flag="--clip")] = None,
     level: Annotated[
         str | Sequence[str] | None, Option(separator=",", metavar="LEVEL")
     ] = None,
@@ -250,7 +252,8 @@ def show_manifest(
     Args:
         manifest: The manifest.
         film: Only the clips of this film: its id, its title or a part of it, or its file.
-        clip: Only the clip of this id.
+        clip: Only these clips, separated by commas, or those in a file: one id a line, or a column
+            clip_id.
         level: Only the clips of this level: EN, HN, NS, S, or several: HN,S.
         concept: Only the clips with this concept.
         where: Only the clips for which this holds.
@@ -271,12 +274,10 @@ def show_manifest(
     if film is not None:
         chosen_film = choose_film(film, named_films(whole), where=whole.name)
     movie_id = None if chosen_film is None else chosen_film.movie_id
-    columns = {
-        "movie_id": movie_id,
-        "clip_id": clip,
-        "concept": concept,
-    }
+    columns = {"movie_id": movie_id, "concept": concept}
     tests = _tests(where, columns)
+    if clip is not None:
+        tests.append(_test_of_clips(clip_ids(clip), whole))
     if level is not None:
         tests.append(f"level in {{{', '.join(_levels(level))}}}")
     selection = whole
@@ -307,6 +308,18 @@ def _levels(typed: str | Sequence[str]) -> list[str]:
     if not levels:
         raise FixUsage("no level is named", hint=f"one of {', '.join(LEVELS)}")
     return levels
+
+
+def _test_of_clips(ids: Sequence[str], manifest: Manifest) -> str:
+    """Return the expression that holds for these clips; an id that is not there is an error."""
+    unknown = [clip for clip in ids if clip not in manifest]
+    if unknown:
+        raise NotFound(
+            f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}",
+            where=manifest.name,
+            hint="obygaze manifest show lists its clips",
+        )
+    return f"clip_id in {{{', '.join(json.dumps(clip) for clip in ids)}}}"
 
 
 def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from obygaze_features.core.console import ProgressBars, progress_bars
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def erase(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
-    *concepts: str,
+    *concepts: str | Sequence[str],
     eraser: EraserName = "leace",
     task: str = DEFAULT_TASK,
     view: View | None = None,
@@ -45,7 +46,7 @@ def erase(
     Args:
         store: The features.
         manifest: The clips and labels.
-        concepts: The concepts to remove, all together.
+        concepts: The concepts to remove, all together; in Python also a list of them.
         eraser: leace changes the features least; mean removes the directions between class means.
         task: The task to test: EN_S, HN_S or ENHN_S.
         view: The view of the annotations, as in a protocol.
@@ -74,7 +75,10 @@ def erase(
     source = open_store(store, workspace=workspace)
     clips = read_manifest(manifest, workspace=workspace)
     target = None if output is None else Workspace.of(workspace).new_store(output)
-    data = read_clips(source, clips, concepts, task, eraser, view, array)
+    named_concepts: list[str] = []
+    for concept in concepts:
+        named_concepts.extend([concept] if isinstance(concept, str) else concept)
+    data = read_clips(source, clips, named_concepts, task, eraser, view, array)
     written = None if target is None else write_erased(data, source, target)
     with progress_bars(progress, "films")("erase", len(data.film_names)) as bar:
         return report_of(data, written, n_jobs, bar)

@@ -223,6 +223,7 @@ def train(
     from obygaze_models.protocols.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
+    require_kind_name(model)
     trust_code([model, *changes])
     check_order("obygaze train", workspace, store, manifest, model=model)
     clips, path = named_manifest(manifest, workspace)
@@ -248,6 +249,24 @@ def train(
     )
     fit_final(inputs, finished, model_folder, force=force)
     return Trained(finished, load_folder(model_folder))
+
+
+def require_kind_name(model: object) -> None:
+    """Raise an error for a class or an estimator in place of the name of a kind of model."""
+    if isinstance(model, str):
+        return
+    model_class = model if isinstance(model, type) else type(model)
+    public_parts = [
+        part for part in model_class.__module__.split(".") if not part.startswith("_")
+    ]
+    name = ".".join([*public_parts, model_class.__name__])
+    hint = '"ridge", or "FILE.py:NAME" for own code'
+    if public_parts[:1] == ["sklearn"]:
+        hint = f'og.train("{name}", ...); its settings are changes=["model.KEY=VALUE"]'
+    raise FixUsage(
+        f"model must be the name of a kind, got {model_class.__name__} itself",
+        hint=hint,
+    )
 
 
 def _named_folder(workspace: Workspace, name: str) -> Path:

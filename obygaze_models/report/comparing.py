@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.core.written_tables import Listing
+from obygaze_features.core.written_tables import Listing, check_output
 from obygaze_models.protocols.runner.records import Run, listed_runs, read_folder
 
 if TYPE_CHECKING:
@@ -58,4 +58,6 @@ def compare(
     return compare_runs(opened, metric).sorted(sort)
 
 
-command = command_of(compare, "compare", then=Listing.write, then_group="Options")
+command = command_of(
+    compare, "compare", then=Listing.write, then_group="Options", check=check_output
+)

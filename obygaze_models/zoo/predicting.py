@@ -6,6 +6,7 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_table, json_values
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
-from obygaze_features.core.options import Option
+from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.core.written_tables import Columns, write_table
+from obygaze_features.core.written_tables import Columns, check_output, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
@@ -252,8 +254,8 @@ def predict(
     model: PathLike | SavedModel,
     store: PathLike | Store,
     clips: Annotated[
-        Iterable[str | Clip] | None,
-        Option("--clips", separator=",", metavar="TEXT", shown_default="all"),
+        PathLike | Iterable[str | Clip] | None,
+        replace(CLIPS, shown_default="all"),
     ] = None,
     *,
     manifest: PathLike | Manifest | None = None,
@@ -277,7 +279,8 @@ def predict(
     Args:
         model: A saved model: its name in the workspace, or its folder.
         store: Features of the recipe that the model was trained on.
-        clips: Clip ids to predict, separated by commas; in Python a list of ids, or a manifest.
+        clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
+            clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
@@ -302,7 +305,11 @@ def predict(
     """
     saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
-    listed = None if clips is None else list(clips)
+    listed: list[str | Clip] | None = None
+    if isinstance(clips, str | os.PathLike):
+        listed = [*clip_ids(clips)]
+    elif clips is not None:
+        listed = list(clips)
     rows: Manifest | None
     if manifest is None:
         rows = opened.find_manifest(Workspace.of(workspace))
@@ -586,4 +593,6 @@ def _explain(
     return margins, dict(zip((*names, "residual"), parts.T.copy(), strict=False))
 
 
-command = command_of(predict, "predict", then=Predicted.write, then_group="Options")
+command = command_of(
+    predict, "predict", then=Predicted.write, then_group="Options", check=check_output
+)

@@ -1,11 +1,14 @@
 """List the versions of a store, and those that changed one clip."""
 
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
 
+from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.options import CLIPS
 from obygaze_features.core.outside import safe_text
 from obygaze_features.store.format.records import StoreVersion
 from obygaze_features.store.read.reader import Store, open_store
@@ -96,7 +99,7 @@ class StoreLog:
 def store_log(
     store: str | os.PathLike[str] | Store,
     *,
-    clip: str = "",
+    clip: Annotated[ClipIds | None, replace(CLIPS, flag="--clip")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> StoreLog:
     """List the versions of a store: what each changed, why, by whom and when.
@@ -105,7 +108,8 @@ def store_log(
 
     Args:
         store: The store.
-        clip: Only the versions that made, changed or withdrew the features of this clip.
+        clip: Only the versions that made, changed or withdrew the features of these clips (ids with
+            commas between them), or of those in a file: one id a line, or a column clip_id.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -126,11 +130,12 @@ def store_log(
         is_held = read_kept_seal(opened.files, entry) is not None
         versions.append(_logged(entry.store_version, entry.seal.sha256, held=is_held))
     n_unknown = versions[-1].number - 1
-    if clip:
-        row = _row_of(opened, clip)
-        versions = [version for version in versions if _has_changed(version, row)]
+    ids = clip_ids(clip) if clip else []
+    if ids:
+        rows = [_row_of(opened, clip_id) for clip_id in ids]
+        versions = [version for version in versions if _has_changed(version, rows)]
     name = opened.location if isinstance(store, Store) else os.fspath(store)
-    return StoreLog(name, tuple(versions), clip, n_unknown)
+    return StoreLog(name, tuple(versions), ",".join(ids), n_unknown)
 
 
 def _logged(version: StoreVersion, seal_sha256: str, *, held: bool) -> LoggedVersion:
@@ -158,8 +163,10 @@ def _row_of(store: Store, clip: str) -> int:
     return row
 
 
-def _has_changed(version: LoggedVersion, row: int) -> bool:
-    """Return whether a version made, changed or withdrew a row."""
+def _has_changed(version: LoggedVersion, rows: Sequence[int]) -> bool:
+    """Return whether a version made, changed or withdrew one of the rows."""
+    changed = version.rows
     if version.change == "created":
-        return row < version.numbers.get("clips", 0)
-    return any(first <= row < after for first, after in version.rows)
+        changed = ((0, version.numbers.get("clips", 0)),)
+    runs = [range(first, after) for first, after in changed]
+    return any(row in run for run in runs for row in rows)

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features import __version__
+from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
+from obygaze_features.core.options import CLIPS, PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.manifest.io import read_manifest
@@ -106,7 +107,7 @@ def subset(
     path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
-    clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
+    clips: Annotated[ClipIds | None, CLIPS] = None,
     mask: Annotated[npt.ArrayLike | None, PYTHON_ONLY] = None,
     arrays: Annotated[Sequence[str] | None, Option("--array")] = None,
     progress: Annotated[Progress | None, Bar("copy")] = None,
@@ -121,7 +122,8 @@ def subset(
         store: The store.
         path: The new store: a name or a folder.
         films: Only the clips of this film: its id, its title or a part of it, or its file.
-        clips: Only the clips in this file, one id a line.
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
+            column clip_id.
         mask: Only the rows for which this is true.
         arrays: Only this array.
         progress: Counts clips.
@@ -133,12 +135,11 @@ def subset(
         obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
     """
     source = open_store(store, workspace=workspace)
-    if isinstance(clips, str | Path):
-        clips = ids_in(Path(clips))
+    ids = None if clips is None else clip_ids(clips)
     target = Workspace.of(workspace).new_store(path)
     specs = source.chosen_arrays(arrays)
     if (
-        clips is None
+        ids is None
         and films is None
         and mask is None
         and source.commits.partial is not None
@@ -148,7 +149,7 @@ def subset(
     if films is not None:
         chosen_films = source.choose_films(films, workspace=workspace)
         films = [film.movie_id for film in chosen_films]
-    selection = source.select(clips, films, mask)
+    selection = source.select(ids, films, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
         raise NotFound(
@@ -162,7 +163,7 @@ def subset(
         raise FixInput(
             "no clip of the store is selected",
             where=source.location,
-            hint="other --film or --clips; --clips takes a file with one clip id a line",
+            hint="other --film or --clips; --clips takes ids, or a file with one id a line",
         )
     absent = rows[~_is_held(source, specs)[rows]]
     if len(absent):
@@ -175,16 +176,6 @@ def subset(
         )
     copied = copy_rows(source, target, rows, specs, progress)
     return replace(copied, films=tuple(chosen_films))
-
-
-def ids_in(path: Path) -> list[str]:
-    """Return the ids in a file, one a line."""
-    try:
-        # Windows programs put a mark before the first id.
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]:

@@ -2,18 +2,17 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 
+from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixUsage, NotFound
-from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.manifest.film_choice import ChosenFilm
 from obygaze_features.store.format.schema import OK, RowStatus
 from obygaze_features.store.read.reader import Store
-from obygaze_features.store.write.edit import ids_in
 from obygaze_features.store.write.version import (
     NewVersion,
     VersionDraft,
@@ -31,7 +30,7 @@ def withdraw(
     *,
     reason: str,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
-    clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
+    clips: Annotated[ClipIds | None, CLIPS] = None,
     author: str = "",
     progress: Annotated[Progress | None, Bar("withdraw")] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -46,7 +45,8 @@ def withdraw(
         store: The store: a name or a folder.
         reason: Why they are withdrawn.
         films: All clips of this film: its id, its title or a part of it, or its file.
-        clips: The clips in this file, one id a line.
+        clips: These clips, separated by commas, or those in a file: one id a line, or a column
+            clip_id.
         author: Who withdraws them. [default: the variable OBYGAZE_AUTHOR]
         progress: Counts blocks.
         workspace: The workspace, if it is not the current one.
@@ -54,19 +54,21 @@ def withdraw(
     Commands:
         obygaze store withdraw obygaze12-xclip --film tt0108160 --reason "asked for by the owner"
         obygaze store withdraw obygaze12-xclip --clips clips.txt --reason "faces of bystanders"
+        obygaze store withdraw obygaze12-xclip --clips tt0108160-012 --reason "a wrong cut"
     """
     root = folder_to_change(store, workspace)
     stated = stated_reason(reason)
     by = stated_author(author)
     if films is None and clips is None:
-        raise FixUsage("no clip is named", hint="--film FILM, or --clips FILE")
-    if isinstance(clips, str | Path):
-        clips = ids_in(Path(clips))
+        raise FixUsage(
+            "no clip is named", hint="--film FILM, or --clips ID, or --clips FILE"
+        )
+    ids = None if clips is None else clip_ids(clips)
     opened = store_to_change(root)
     chosen_films: list[ChosenFilm] = []
     if films is not None:
         chosen_films = opened.choose_films(films, workspace=workspace)
-    rows = _rows_to_withdraw(opened, chosen_films, clips)
+    rows = _rows_to_withdraw(opened, chosen_films, ids)
     status_of_row = opened.status().status_of_row
     new_rows = [row for row in rows if not status_of_row.get(row, OK).is_withdrawn]
     movie_ids = opened.movie_ids

@@ -1,0 +1,131 @@
+"""The clips of a command: ids or files that list them, wherever clips are chosen."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+import obygaze as og
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.store import open_store
+
+TABLE = """\
+clip_id,movie_id,level,concepts
+a-1,a,EN,
+a-2,a,S,Look|Body
+b-1,b,HN,Clothing
+b-2,b,S,Look
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    import numpy as np
+
+    root = tmp_path_factory.mktemp("clips")
+    (root / "clips.csv").write_text(TABLE)
+    rows = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
+    (root / "ids.txt").write_text("\ufeffa-1\n\nb-2\n")
+    (root / "table.csv").write_text("film;clip_id\na;a-1\nb;b-2\n")
+    at = ["-C", root]
+    csv = root / "clips.csv"
+    call_obygaze(*at, "manifest", "import", "csv", csv, "-o", "films").ok()
+    npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
+    terms = ["--manifest", "films", "--licence", "CC0-1.0"]
+    call_obygaze(*at, *npz, *terms, "-o", "mine").ok()
+    call_obygaze(*at, "train", "ridge", "mine", "films", "-o", "kept").ok()
+    return root
+
+
+@pytest.fixture
+def inside(workspace, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    shutil.copytree(workspace, copy)
+    monkeypatch.chdir(copy)
+    return copy
+
+
+FORMS = [
+    ["--clips", "a-1,b-2"],
+    ["--clips", "a-1", "--clips", "b-2"],
+    ["--clip", "a-1", "--clip", "b-2"],
+    ["--clips", "ids.txt"],
+    ["--clips", "table.csv"],
+]
+
+
+@pytest.mark.parametrize("chosen", FORMS, ids=" ".join)
+def test_every_command_takes_ids_and_files(inside, chosen):
+    subset = call_obygaze("store", "subset", "mine", *chosen, "-o", "part").ok()
+    assert subset.stdout.startswith(f"{Path('stores/part')}: 2 clips")
+    assert open_store("part").clip_ids.tolist() == ["a-1", "b-2"]
+    predict = ["models", "predict", "kept", "mine", "--in-sample"]
+    table = call_obygaze(*predict, *chosen).ok().stdout.splitlines()
+    assert [line.partition(",")[0] for line in table] == ["clip_id", "a-1", "b-2"]
+    page = call_obygaze("manifest", "show", "films", *chosen, "--json").ok().json()
+    assert [clip["clip_id"] for clip in page["clips"]] == ["a-1", "b-2"]
+    withdrawn = call_obygaze("store", "withdraw", "mine", *chosen, "--reason", "asked")
+    assert "2 clips of 2 films withdrawn" in withdrawn.ok().stdout
+    log = call_obygaze("store", "log", "mine", *chosen, "--json").ok().json()
+    assert [version["number"] for version in log["versions"]] == [2, 1]
+    others = call_obygaze("store", "log", "mine", "--clip", "a-2", "--json").ok().json()
+    assert [version["number"] for version in others["versions"]] == [1]
+
+
+def test_a_file_that_is_not_there_and_an_unknown_id_are_errors(inside):
+    missing = call_obygaze("store", "subset", "mine", "--clips", "no.txt", "-o", "p")
+    assert missing.stderr.splitlines()[:2] == ["Error: no such file", "  in: no.txt"]
+    unknown = call_obygaze("manifest", "show", "films", "--clips", "a-1,a-9")
+    assert "1 clip not in the manifest, the first is 'a-9'" in unknown.stderr
+
+
+def test_in_python_a_list_holds_ids_and_a_path_is_a_file(inside):
+    Path("a-2").write_text("b-1\n", encoding="utf-8")
+    assert len(og.predict("kept", "mine", ["a-2"], in_sample=True)) == 1
+    named = og.predict("kept", "mine", Path("ids.txt"), in_sample=True)
+    assert list(named.clip_ids) == ["a-1", "b-2"]
+    with pytest.raises(NotFound, match="no such file"):
+        og.predict("kept", "mine", "none.csv")
+
+
+def test_a_wrong_ending_of_the_output_is_refused_before_the_work(inside, monkeypatch):
+    def fail(*args, **values):
+        raise AssertionError("the work was done")
+
+    monkeypatch.setattr("obygaze_models.zoo.predicting._predict", fail)
+    answer = call_obygaze("models", "predict", "kept", "mine", "-o", "p.txt")
+    assert answer.code == 2
+    assert "a table is written as .csv, .json, .parquet, .xlsx, got '.txt'" in (
+        answer.stderr
+    )
+
+
+def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):
+    from sklearn.ensemble import RandomForestClassifier
+
+    with pytest.raises(FixUsage) as refused:
+        og.train(RandomForestClassifier, "mine", "films")
+    assert "got RandomForestClassifier itself" in refused.value.message
+    assert 'og.train("sklearn.ensemble.RandomForestClassifier"' in str(refused.value)
+    with pytest.raises(FixUsage, match="got RandomForestClassifier"):
+        og.train(RandomForestClassifier(), "mine", "films")
+
+
+def test_erase_takes_a_list_of_concepts(inside, monkeypatch):
+    import obygaze_models.protocols.erasure_report as erasure_report
+
+    seen = []
+
+    def read_clips(store, clips, concepts, *others):
+        seen.append(list(concepts))
+        raise NotFound("far enough")
+
+    monkeypatch.setattr(erasure_report, "read_clips", read_clips)
+    for concepts in (["Look"], [["Look", "Body"]], ["Look", ("Body",)]):
+        with pytest.raises(NotFound, match="far enough"):
+            og.erase("mine", "films", *concepts)
+    assert seen == [["Look"], ["Look", "Body"], ["Look", "Body"]]
