@@ -61,7 +61,7 @@ def notes_of_films(films: Iterable[ChosenFilm]) -> list[str]:
 
 
 def titles_of_films(manifest: Manifest) -> dict[str, str]:
-    """Return the titles that a manifest has, in its column `movie_title` or `title`, by film."""
+    """Return the titles that a manifest has, as `title_of_clip` reads them, by film."""
     title_of_film = {}
     for movie_id, titles in _titles_of_columns(manifest.clips).items():
         title_of_film[movie_id] = next(reversed(titles))
@@ -147,6 +147,20 @@ def choose_film(name: str, films: Sequence[NamedFilm], *, where: str) -> ChosenF
     raise NotFound(
         f"no film {name!r}{_suggestion(name, films)}", where=where, hint=hint
     )
+
+
+def ids_by_name(films: Sequence[NamedFilm]) -> dict[str, str]:
+    """Return the ids of films by their ids and titles, without titles that several films have."""
+    id_of_name: dict[str, str] = {}
+    ambiguous = set()
+    for film in films:
+        for title in film.titles:
+            if id_of_name.setdefault(title, film.movie_id) != film.movie_id:
+                ambiguous.add(title)
+    for title in ambiguous:
+        del id_of_name[title]
+    ids = {film.movie_id: film.movie_id for film in films}
+    return id_of_name | ids
 
 
 def _chosen(name: str, film: NamedFilm, by: str) -> ChosenFilm:
@@ -239,5 +253,11 @@ def _titles_of_columns(rows: Sequence[Clip]) -> dict[str, dict[str, None]]:
 
 
 def title_of_clip(clip: Clip) -> str:
-    """Return the title of the film that a clip's row has; "" if it has none."""
-    return clip.extra.get("movie_title") or clip.extra.get("title") or ""
+    """Return the title of the film that a clip's row has; "" if it has none.
+
+    Where the table had `Cléo de 5 à 7` in its column of ids, that is the title.
+    """
+    for column in ("movie_title", "title", "given_movie_id"):
+        if clip.extra.get(column):
+            return clip.extra[column]
+    return ""

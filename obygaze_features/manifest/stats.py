@@ -11,7 +11,11 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.film_choice import choose_film, named_films
+from obygaze_features.manifest.film_choice import (
+    choose_film,
+    named_films,
+    title_of_clip,
+)
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
@@ -257,10 +261,10 @@ def _facts_of_films(
 
 
 def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
-    """Return what is known of the film of these clips, or else its `movie_title` or `title`."""
+    """Return what is known of the film of these clips, or else the title in their rows."""
     facts = film_facts(clips[0].movie_id)
     for clip in clips:
-        title = clip.extra.get("movie_title") or clip.extra.get("title")
+        title = title_of_clip(clip)
         if title:
             return {"title": title, **facts}
     return {**facts}

@@ -44,6 +44,7 @@ MAX_COMMENT = 2000
 NO_VOCABULARY = Vocabulary()
 
 Mark = dict[str, Any]
+Cells = dict[str, str]  # of a row, by column
 
 
 @dataclass(frozen=True)
@@ -332,32 +333,72 @@ class MarkTable:
         )
         self._last.table = _TableBytes(data, written, rows)
 
-    def set_aside(self) -> Path:
-        """Move the rows that are no marks into a table of their own, beside this one; its path."""
-        aside = self.path.with_suffix(".aside.csv")
+    @property
+    def aside_path(self) -> Path:
+        """The table of the rows that were set aside, beside this one."""
+        return self.path.with_suffix(".aside.csv")
+
+    def set_aside(self, rows: Sequence[Cells] | None = None) -> list[Cells]:
+        """Move rows that are no marks into `aside_path`, and return them.
+
+        Args:
+            rows: The cells of the rows to move; without them, all rows that are no marks.
+        """
         with locked(self.path.parent):
             state = self.read()
-            if not state.bad_rows:
-                return aside
-            names = list(state.columns)
-            cells_of_rows: list[Mapping[str, str]] = []
-            if aside.exists():
-                earlier = read_table(
-                    aside, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
-                )
-                names = list(dict.fromkeys([*earlier.filled_columns, *names]))
-                cells_of_rows += [row.cells for row in earlier.rows]
-            cells_of_rows += [row.cells for row in state.bad_rows]
-            rows = []
-            for cells in cells_of_rows:
-                rows.append([cells.get(name, "") for name in names])
-            write_atomic(aside, csv_bytes(names, rows))
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            moved = [row.cells for row in state.bad_rows]
-            line = {"before": None, "after": None, "aside": moved, "when": when}
-            self._add_to_history([line])
-            self._write(state.marks, ())
-        return aside
+            moved = []
+            left = []
+            for bad_row in state.bad_rows:
+                is_moved = rows is None or _filled(bad_row.cells) in rows
+                (moved if is_moved else left).append(bad_row)
+            if moved:
+                aside = [*self._rows_aside(), *(_filled(row.cells) for row in moved)]
+                self._write_aside(aside, state.columns)
+                self._note_moved("aside", [row.cells for row in moved])
+                self._write(state.marks, left)
+        return [_filled(row.cells) for row in moved]
+
+    def take_back(self, rows: Sequence[Cells]) -> None:
+        """Move rows that were set aside into this table again; all of them must be there."""
+        with locked(self.path.parent):
+            state = self.read()
+            aside = self._rows_aside()
+            for cells in rows:
+                if cells not in aside:
+                    problem = "Nothing is changed: rows that were set aside are not there any more"
+                    raise FixInput(problem, where=str(self.aside_path))
+                aside.remove(cells)
+            self._note_moved("back", rows)
+            taken = [BadRow(0, cells, "") for cells in rows]
+            self._write(state.marks, [*state.bad_rows, *taken])
+            self._write_aside(aside, state.columns)
+
+    def _rows_aside(self) -> list[Cells]:
+        if not self.aside_path.exists():
+            return []
+        table = read_table(
+            self.aside_path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
+        )
+        return [_filled(row.cells) for row in table.rows]
+
+    def _write_aside(self, rows: Sequence[Cells], columns: Sequence[str]) -> None:
+        if not rows:
+            self.aside_path.unlink(missing_ok=True)
+            return
+        names = list(columns)
+        for cells in rows:
+            names += cells
+        names = list(dict.fromkeys([*SEGMENT_COLUMNS, *names]))
+        lines = []
+        for cells in rows:
+            lines.append([cells.get(name, "") for name in names])
+        write_atomic(self.aside_path, csv_bytes(names, lines))
+
+    def _note_moved(self, where: str, rows: Sequence[Mapping[str, str]]) -> None:
+        """Add rows that are no marks to the history, with where they are moved."""
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        line = {"before": None, "after": None, where: list(rows), "when": when}
+        self._add_to_history([line])
 
     def _add_to_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
         path = self.path.with_suffix(".history.jsonl")
@@ -464,6 +505,11 @@ def _mark_of(segment: Segment) -> Mark:
     """Return the values of a segment as they are sent to the page."""
     values = {name: getattr(segment, name) for name in SEGMENT_COLUMNS}
     return {**values, "concepts": list(segment.concepts)}
+
+
+def _filled(cells: Mapping[str, str]) -> Cells:
+    """Return the cells of a row that are not empty."""
+    return {name: cell for name, cell in cells.items() if cell}
 
 
 def _other_columns(columns: Sequence[str]) -> list[str]:

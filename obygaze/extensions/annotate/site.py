@@ -71,6 +71,11 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
+from obygaze_features.manifest.film_choice import (
+    ids_by_name,
+    named_films,
+    title_of_clip,
+)
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
@@ -387,6 +392,14 @@ class Site:
             self.watched.add(clip.movie_id, [stretch], rate)
         return self.queued()
 
+    def require_places(self) -> None:
+        """Raise an error that says what is missing if no clip has a place in its film."""
+        if not self.spans_by_id:
+            raise FixUsage(
+                "no clip has a place in its film: no video is linked, or its length is unknown",
+                hint=self._link_hint,
+            )
+
     @cached_property
     def spans_by_id(self) -> dict[str, ClipSpan]:
         """The pictures of the film that each clip has."""
@@ -424,9 +437,21 @@ class Site:
             for note in found
         ]
 
-    def set_aside(self) -> Document:
-        """Move the rows of the annotator's table that are no marks into a table of their own."""
-        return {"path": str(self._own_marks().set_aside())}
+    def set_aside(self, sent: Mapping[str, Any]) -> Document:
+        """Move the rows of the annotator's table that are no marks into a table of their own.
+
+        With `rows`, only these; with `back`, they are moved into the table of marks again.
+        """
+        marks = self._own_marks()
+        rows = sent.get("rows")
+        is_list = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        if rows is not None and not is_list:
+            raise FixInput("rows: expected a list of rows")
+        if sent.get("back") is True:
+            marks.take_back(rows or [])
+        else:
+            rows = marks.set_aside(rows)
+        return {"path": str(marks.aside_path), "rows": rows}
 
     def _n_frames(self, film: str, rate: Fraction) -> int:
         """Return the number of pictures of a film."""
@@ -459,14 +484,19 @@ class Site:
         """Return the rate of a film in which marks have a place; else an error says why not."""
         rate = self.rate(film)
         if rate is None:
-            raise FixUsage(f"the pictures per second of {film} are not known")
+            raise FixUsage(
+                f"the pictures per second of {film} are not known", hint=self._link_hint
+            )
         unknown = lay_out(self.films[film], self._length, float(rate))["unknown"]
         if unknown:
             problem = f"marks in {film} have no place: the length of {unknown[0]} is not known"
-            raise FixUsage(
-                problem, hint="obygaze manifest link, with all videos of the film"
-            )
+            raise FixUsage(problem, hint=self._link_hint)
         return rate
+
+    @property
+    def _link_hint(self) -> str:
+        """The command after which pictures of films have numbers, and marks a place."""
+        return f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the film"
 
     @cached_property
     def watched(self) -> WatchedTable | None:
@@ -573,8 +603,9 @@ class Site:
         models = self._models_of_levels()
         if not models:
             raise FixUsage(
-                "agreement needs a run with a model of levels that was tested on its training task",
-                hint="--run RUN",
+                "agreement needs a run with a model of levels that was tested on its training task,"
+                " or clips that were judged in a queue",
+                hint="--run RUN; or obygaze view --annotate NAME --queue random",
             )
         spans = self._spans()
         rows = []
@@ -747,8 +778,7 @@ class Site:
         }
 
     def _title(self, film: str) -> str:
-        extra = self.films[film][0].extra
-        return extra.get("movie_title") or extra.get("title") or film_title(film)
+        return title_of_clip(self.films[film][0]) or film_title(film)
 
     def _year(self, film: str) -> str:
         return self.films[film][0].extra.get("year", "")
@@ -838,9 +868,10 @@ class Site:
             axis = lay_out(clips, self._length, rates[film])
             for clip_id, span in axis["spans"].items():
                 spans_of_clips[clip_id] = (film, span)
+        id_of_name = ids_by_name(named_films(self.manifest))
         lanes: list[NumberLane] = []
         for path in paths:
-            lanes += read_lanes(path, rates, spans_of_clips)
+            lanes += read_lanes(path, rates, spans_of_clips, id_of_name)
         return replace(self, lanes=lanes)
 
     def _shots(self, film: str) -> list[tuple[int, int]]:

@@ -64,6 +64,7 @@ def queue_of(
     """
     if site.marks is None:
         raise FixUsage("a queue needs an annotator", hint="--annotate NAME")
+    site.require_places()
     model = None
     if site.run is not None:
         model = _model_of(site.run, suggest, set(site.spans_by_id))

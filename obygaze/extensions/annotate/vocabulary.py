@@ -7,6 +7,7 @@ as.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -347,6 +348,12 @@ def _read_elan(path: Path) -> Vocabulary:
         description = element.findtext("DESCRIPTION") or element.get("DESCRIPTION", "")
         terms.append(Term(name, TIER, (), _line(description)))
         terms += [replace(entry, kind=VALUE, broader=(name,)) for entry in entries]
+    if not terms:
+        raise FixInput(
+            "this file has no controlled vocabulary with other entries than the levels",
+            where=str(path),
+            hint="in ELAN: Edit > Edit Controlled Vocabularies; or take one of the page, a .toml",
+        )
     unique = dict.fromkeys(terms)
     return _checked(Vocabulary(title=path.stem, terms=tuple(unique)), path)
 
@@ -497,12 +504,32 @@ WRITERS = {
 }
 
 
+@dataclass(frozen=True)
+class ConvertedVocabulary:
+    """A vocabulary, and the file to which it was written, None if it was only read."""
+
+    vocabulary: Vocabulary
+    path: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the vocabulary as one JSON document, with its file."""
+        path = None if self.path is None else str(self.path)
+        return {**self.vocabulary.to_json(), "path": path}
+
+    def __str__(self) -> str:
+        if self.path is None:
+            return str(self.vocabulary)
+        kinds = Counter(term.kind for term in self.vocabulary.terms)
+        counts = [count(kinds[kind], kind) for kind in KINDS if kinds[kind]]
+        return f"{self.path}: {', '.join(counts) or 'no terms'}"
+
+
 def convert_vocabulary(
     source: PathLike,
     *,
     out: Annotated[PathLike | None, Option("-o", metavar="PATH")] = None,
     force: bool = False,
-) -> Vocabulary:
+) -> ConvertedVocabulary:
     """Read a vocabulary of concepts and tiers, and write it for another program.
 
     SOURCE is a .toml, .jsonld (SKOS), .eaf or .ecv (ELAN) file, or `paper`: the sub-constructs,
@@ -522,13 +549,14 @@ def convert_vocabulary(
         obygaze manifest vocabulary segments/films.vocabulary.toml -o films.ecv
     """
     vocabulary = read_vocabulary(source)
-    if out is not None:
-        path = Path(out)
-        if path.suffix not in WRITERS:
-            known = ", ".join(WRITERS)
-            raise FixUsage(f"expected -o with a file named {known}", where=str(path))
-        write_new(path, WRITERS[path.suffix](vocabulary), force=force)
-    return vocabulary
+    if out is None:
+        return ConvertedVocabulary(vocabulary)
+    path = Path(out)
+    if path.suffix not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise FixUsage(f"expected -o with a file named {known}", where=str(path))
+    write_new(path, WRITERS[path.suffix](vocabulary), force=force)
+    return ConvertedVocabulary(vocabulary, path)
 
 
 @dataclass(frozen=True)

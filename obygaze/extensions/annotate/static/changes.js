@@ -13,6 +13,7 @@ const APPLY = {
   form: (change, from, to) => showFormState(change[to]),
   note: (change, from, to) => putNote(change.film, change.picture, change[to], change[from]),
   vocabulary: (change, from, to) => putVocabulary(change[to], change[from]),
+  aside: ({ rows }, from, to) => putAside(rows, to === "before"),
   watched: ({ film: id, stretches }, from, to) => postWatched(id, stretches, to === "before"),
 };
 

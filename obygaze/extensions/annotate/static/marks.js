@@ -315,12 +315,19 @@ $("mark-theirs").onclick = () => {
   if (mark.newer) fillForm(mark.newer);
   else newMark();
 };
-$("set-aside").onclick = () => guarded(() => inTurn(async () => {
-  const answer = await post("set-aside", {});
+// Move rows that are no marks into a table of their own, all or those given; or `back` from there.
+async function putAside(rows, back = false) {
+  const answer = await post("set-aside", { rows, back });
   const reply = await answer.json();
   if (!answer.ok) throw new Error(messageOf(reply));
   await refreshMarks();
-  tell(t`These rows are in ${reply.path} now.`);
+  return reply;
+}
+
+$("set-aside").onclick = () => guarded(() => inTurn(async () => {
+  const { path, rows } = await putAside(null);
+  record({ kind: "aside", text: t`rows set aside`, rows });
+  tell(t`These rows are in ${path} now.`);
 }));
 addEventListener("beforeunload", (event) => isUnsaved && !isDraftKept && event.preventDefault());
 addEventListener("pagehide", () => isUnsaved && !isDraftKept && guarded(sendDraft));

@@ -381,6 +381,7 @@ const FRENCH = {
   ", which you can cite and give to others.": ", que vous pouvez citer et donner à d'autres.",
   "writes it for ELAN and as SKOS, and reads those of ELAN.": "l'écrit pour ELAN et en SKOS, et lit ceux d'ELAN.",
   "Nothing is changed: another window changed this note.": "Rien n'est changé : une autre fenêtre a modifié cette note.",
+  "rows set aside": "des lignes mises de côté",
   "a note": "une note"
 };
 

@@ -489,6 +489,12 @@ def test_rows_that_are_no_marks_are_shown_and_set_aside(
         browser.execute_script("$('set-aside').click()")
         wait(lambda: browser.execute_script("return $('bad-rows').hidden"))
         assert "films.eva.aside.csv" in text(browser, "#status")
+        keys_to_body(browser, "u")
+        wait(lambda: not browser.execute_script("return $('bad-rows').hidden"))
+        assert "30, 25" in text(browser, "#bad-rows-list")
+        keys_to_body(browser, "U")
+        wait(lambda: browser.execute_script("return $('bad-rows').hidden"))
+        assert browser.execute_script("return film.marks.length") == 1
         # A table that cannot be read at all closes the form, not the film.
         page.marks.path.write_text("mine\n1\n", "utf-8")
         browser.execute_script("return guarded(refreshMarks)")

@@ -516,7 +516,8 @@ def test_rows_that_are_no_marks_are_kept_until_they_are_set_aside(
     starts = [row["start_frame"] for row in rows_of(marks.path)]
     assert starts == ["5", "10", "99999999999999999999999", "30"]
     assert [row["mine"] for row in rows_of(marks.path)] == ["x2", "", "x0", "x1"]
-    aside = marks.set_aside()
+    assert len(marks.set_aside()) == 2
+    aside = marks.aside_path
     assert aside.name == "films.ada.aside.csv"
     assert [row["start_frame"] for row in rows_of(aside)] == [
         "99999999999999999999999",
@@ -527,9 +528,24 @@ def test_rows_that_are_no_marks_are_kept_until_they_are_set_aside(
     assert len(read_segments(marks.path)) == 2
     assert history_of(marks)[-1]["aside"][1]["end_frame"] == "20"
     marks.path.write_text(table + "\n", "utf-8")
-    assert len(rows_of(marks.set_aside())) == 4
-    assert marks.set_aside() == aside  # nothing is left to move
+    moved = marks.set_aside()
     assert len(rows_of(aside)) == 4
+    assert marks.set_aside() == []  # nothing is left to move
+    assert len(rows_of(aside)) == 4
+    # Taken back, they are in the table as they were; only those that are there can be.
+    marks.take_back(moved)
+    assert len(rows_of(aside)) == 2
+    assert [row.cells["mine"] for row in marks.read().bad_rows] == ["x0", "x1"]
+    assert marks.set_aside(moved[1:]) == moved[1:]
+    assert [row.cells["mine"] for row in marks.read().bad_rows] == ["x0"]
+    marks.set_aside()
+    assert len(rows_of(aside)) == 4
+    marks.take_back(moved)
+    marks.take_back(moved)
+    assert not aside.exists()
+    with pytest.raises(FixInput, match="not there any more"):
+        marks.take_back(moved)
+    assert len(marks.read().bad_rows) == 4
 
 
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
@@ -887,7 +903,8 @@ def test_notes_in_columns_without_a_name_stay(marks: MarkTable) -> None:
         "",
         "a bad row why",
     ]
-    (aside,) = rows_of(marks.set_aside())
+    marks.set_aside()
+    (aside,) = rows_of(marks.aside_path)
     assert aside[""] == "a bad row why"
     assert [row[""] for row in rows_of(marks.path)] == ["look again", ""]
 
@@ -897,7 +914,8 @@ def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
 ) -> None:
     header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
     marks.path.write_text(f"{header}lake,ada,30,20,S,\n", "utf-8")
-    aside = marks.set_aside()
+    marks.set_aside()
+    aside = marks.aside_path
     text = aside.read_text("utf-8").replace(",", ";")
     aside.write_text(text, "utf-8")
     marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.film_pages import ask, film_clips, manifest, mark, served
+from support.film_pages import ask, film_clips, manifest, mark, served, site
 from support.runs import cell, write_run
 from support.stores import fill_store, plan_store
 
@@ -33,6 +33,7 @@ from obygaze.extensions.annotate.queue import (
     uncertain_order,
 )
 from obygaze.extensions.annotate.site import Site
+from obygaze.extensions.annotate.site_queue import queue_of
 from obygaze.extensions.annotate.view import open_site
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
@@ -265,6 +266,14 @@ def test_what_is_missing_is_said(place: Path, words: list[str], message: str) ->
     done = call_obygaze("view", "films", *words, "--no-browser", cwd=place)
     assert done.code == 2 and message in done.stderr
     assert not (place / "segments" / "films.eva.queue.csv").exists()
+
+
+def test_films_without_videos_have_no_queue(tmp_path: Path) -> None:
+    """The message said that no clip had what the order needs, and no command that helps."""
+    page = site(tmp_path, film_clips("lake", ""), "eva")
+    with pytest.raises(FixUsage, match="no video is linked") as caught:
+        queue_of(page, ["random"], None)
+    assert "obygaze manifest link films FOLDER" in (caught.value.hint or "")
 
 
 def test_agreement_prints_labels_times_and_the_shift_by_arm(place: Path) -> None:

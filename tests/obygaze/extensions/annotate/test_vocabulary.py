@@ -244,11 +244,25 @@ def test_skos_has_the_hierarchy_and_the_same_terms_of_others(tmp_path: Path) -> 
             read_vocabulary(path)
 
 
+def test_a_file_of_elan_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
+    """An empty vocabulary was written without a word."""
+    path = tmp_path / "film.eaf"
+    value = '<CVE_VALUE LANG_REF="eng">HN</CVE_VALUE>'
+    entry = f'<CV_ENTRY_ML CVE_ID="c1">{value}</CV_ENTRY_ML>'
+    of_levels = f'<CONTROLLED_VOCABULARY CV_ID="l">{entry}</CONTROLLED_VOCABULARY>'
+    for inside in ("", of_levels):
+        path.write_text(f"<ANNOTATION_DOCUMENT>{inside}</ANNOTATION_DOCUMENT>", "utf-8")
+        with pytest.raises(FixInput, match="no controlled vocabulary"):
+            convert_vocabulary(path, out=tmp_path / "own.toml")
+    assert not (tmp_path / "own.toml").exists()
+
+
 def test_the_command_writes_and_prints(tmp_path: Path) -> None:
     words = ("manifest", "vocabulary", "paper")
     printed = run_obygaze(*words, cwd=tmp_path).ok().stdout
     assert "partial nudity" in printed
-    run_obygaze(*words, "-o", "own.toml", cwd=tmp_path).ok()
+    said = run_obygaze(*words, "-o", "own.toml", cwd=tmp_path).ok().stdout
+    assert said == "own.toml: 5 groups, 34 concepts\n"
     assert read_vocabulary(tmp_path / "own.toml") == paper_vocabulary()
     (tmp_path / "own.toml").write_text("mine", "utf-8")
     again = call_obygaze(*words, "-o", "own.toml", cwd=tmp_path)
