@@ -346,11 +346,13 @@ class MarkTable:
         """
         with locked(self.path.parent):
             state = self.read()
-            moved = []
-            left = []
+            moved: list[BadRow] = []
+            left: list[BadRow] = []
             for bad_row in state.bad_rows:
-                is_moved = rows is None or _filled(bad_row.cells) in rows
-                (moved if is_moved else left).append(bad_row)
+                if rows is None or _filled(bad_row.cells) in rows:
+                    moved.append(bad_row)
+                else:
+                    left.append(bad_row)
             if moved:
                 aside = [*self._rows_aside(), *(_filled(row.cells) for row in moved)]
                 self._write_aside(aside, state.columns)
