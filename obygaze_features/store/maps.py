@@ -56,7 +56,7 @@ class BesideRandom:
             return "This store has no random directions to compare the map with."
         verdict = "no more than chance may paint"
         if self.passes:
-            verdict = "more than chance paints"
+            verdict = "chance paints as much in at most 1 map of 20"
         directions = f"{self.n_below} of {self.n_random} random directions"
         return f"It varies over the pictures more than {directions}: {verdict}."
 

@@ -80,3 +80,15 @@ def test_a_map_passes_if_few_random_directions_vary_as_much(
     assert f"more than {n_below} of 20 random directions" in str(found["joy"])
     assert beside_random(["joy"], maps[:1])["joy"].passes is False
     assert "no random directions" in str(beside_random(["joy"], maps[:1])["joy"])
+
+
+def test_what_passes_is_said_to_be_rare_by_chance_not_to_be_more() -> None:
+    """One map in 21 is above 20 random ones without meaning anything."""
+    above_all = BesideRandom(20, 20)
+    assert above_all.passes
+    assert str(above_all) == (
+        "It varies over the pictures more than 20 of 20 random directions: chance paints as much"
+        " in at most 1 map of 20."
+    )
+    assert not BesideRandom(20, 19).passes
+    assert not BesideRandom(18, 18).passes

@@ -104,6 +104,8 @@ async function openClip(id, switched = {}) {
     ` ${levelName(clip.level)}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
   const more = [scoreText(clip), clip.comment, clip.missing && t`no features: ${clip.missing}`, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
+  $("clip-model").hidden = clip.score === undefined;
+  $("clip-model").textContent = model ? `${page.run.cells[cell]}. ${model.text}` : "";
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
   const sheet = $("sheet");
   sheet.onerror = () => (sheet.hidden = true);

@@ -91,5 +91,10 @@ function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? t` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = one.positive ? t`positive` : t`negative`;
-  return t`score of the model ${one.score.toFixed(2)}${band}, ${decision}: ${one.correct ? t`agrees with` : t`differs from`} the annotation`;
+  const score = t`score of the model ${one.score.toFixed(2)}${band}`;
+  // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
+  if (model?.decidesAlike) {
+    return one.correct ? t`${score}; it calls every clip ${decision}` : t`${score}; it calls every clip ${decision}: differs from the annotation`;
+  }
+  return one.correct ? t`${score}, ${decision}: agrees with the annotation` : t`${score}, ${decision}: differs from the annotation`;
 }

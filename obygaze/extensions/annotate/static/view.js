@@ -37,6 +37,7 @@ async function chooseModel(number) {
   const chosen = number === null ? null : await load("scores", { cell: number });
   cell = number;
   model = chosen;
+  if (model) model.decidesAlike = new Set(Object.values(model.scores).map((one) => one.positive)).size === 1;
   const empty = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined };
   for (const clip of page.clips) Object.assign(clip, empty, model?.scores[clip.id]);
 }

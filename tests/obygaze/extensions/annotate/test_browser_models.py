@@ -1,0 +1,74 @@
+"""A real browser: what somebody who sees only the page would say of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.browsers import browser, go, open_page, text, wait
+from support.film_pages import film_clips, served, site
+from support.runs import cell, write_run
+
+from obygaze_models.protocols import read_run
+from obygaze_models.report.lookup import ReportRun
+
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
+pytestmark = pytest.mark.check("drives a browser")
+
+
+def run_of(folder: Path, scores: dict[str, float]) -> ReportRun:
+    """A run of one model with these scores of the clips of a film; odd ones are positive."""
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
+    run = ReportRun.of_run(
+        read_run(
+            write_run(folder / "run", [cell(train="EN_S", ap=0.53, ci=(0.31, 0.72))])
+        )
+    )
+    run.protocol["report"]["questions"] = []
+    run.__dict__["predictions"] = [
+        {
+            **key,
+            "clip_id": name,
+            "y": int(name[-1]) % 2,
+            "score": score,
+            "decision": int(score > 0),
+        }
+        for name, score in scores.items()
+    ]
+    return run
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
+    browser: Any, tmp_path: Path, knows: bool
+) -> None:
+    clips = film_clips("lake", "")
+    scores = {clip.clip_id: -0.5 for clip in clips}
+    if knows:
+        scores = {name: int(name[-1]) % 2 - 0.5 for name in scores}
+    page = site(tmp_path, clips, run=run_of(tmp_path, scores))
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        wait(lambda: text(browser, "#model-text"))
+        said = text(browser, "#model-text")
+        cards = text(browser, "#grid")
+        go(browser, clip="lake-000")
+        wait(lambda: browser.title.startswith("lake-000"))
+        assert text(browser, "#clip-model").endswith(said)
+        of_clip = text(browser, "#clip-more")
+    assert said.startswith("It ranks the 12 test clips")  # of the record
+    if knows:
+        assert cards.count("agrees with the annotation") == 10
+        assert (
+            of_clip == "score of the model -0.50, negative: agrees with the annotation"
+        )
+        assert "It calls 5 of 10 clips positive. 10 of its decisions agree" in said
+        return
+    assert "agrees" not in cards
+    assert cards.count("it calls every clip negative") == 10
+    assert cards.count("it calls every clip negative: differs from the annotation") == 5
+    assert of_clip == "score of the model -0.50; it calls every clip negative"
+    assert "It calls 0 of 10 clips positive" in said
+    assert "kappa 0.00" in said
