@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.extraction.gpu_decoding import decoder_rows
 from benchmarks.extraction.gpu_models import PRECISIONS, Model, models
 from benchmarks.extraction.gpu_runs import Bench, cached_rows, killed_run, memory_rows
 from benchmarks.extraction.hardware import hardware_rows
@@ -74,6 +75,9 @@ def measure(settings: Settings) -> GpuResult:
             "memory": runs,
             "decoding": list(
                 hardware_rows(folder, device, quick=quick, workers=bench.workers)
+            ),
+            "decoding, exact or refused": list(
+                decoder_rows(folder, device, quick=quick, workers=bench.workers)
             ),
         }
         minutes = 0 if quick else settings.minutes

@@ -14,7 +14,12 @@ import numpy.typing as npt
 
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, PlannedWindow
-from obygaze_features.extraction.recipes import CLEAN, decoder_recipe, sampling_recipe
+from obygaze_features.extraction.recipes import (
+    CLEAN,
+    decoder_of,
+    decoder_recipe,
+    sampling_recipe,
+)
 from obygaze_features.extraction.sources import check_sources, source_of
 from obygaze_features.extraction.windows import Planned, decode_windows
 from obygaze_features.manifest.windows import Grid
@@ -70,6 +75,8 @@ class KeptPictures:
         With `any_edge`, the shortest edge may differ: only the checkpoint knows that of the view.
         """
         recipe = self.store.recipe.to_json()
+        if decoder_of(recipe["decoder"]) != view.decoder:
+            return False
         n_frames = recipe["sampling"]["frames"]
         resize = view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
@@ -82,7 +89,7 @@ class KeptPictures:
         view_of_store = replace(view, count=n_frames)
         sampling = sampling_recipe(view_of_store, grid)
         is_sampled_so: bool = recipe["sampling"] == sampling
-        is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
+        is_decoded_so: bool = recipe["decoder"] == decoder_recipe(view.decoder)
         is_resized_so: bool = recipe["preprocessing"] == resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
 

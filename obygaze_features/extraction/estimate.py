@@ -31,7 +31,7 @@ from obygaze_features.extraction.shared_machine import has_cuda, idle_gpus
 from obygaze_features.store.format.records import Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import CUDA, View
 from obygaze_features.video.film import kept_end_s
 from obygaze_features.video.index import overshoot
 from obygaze_features.video.pool import DecodePool
@@ -276,10 +276,14 @@ def estimate(
     step = max(1, len(readable) // max(n_probed, 1))
     probed = sorted(readable)[::step][:n_probed]
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
-    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures)
-    too_long = _too_long(plan, probed)
+    gpu = shares[0].decoding_gpu
+    decodes_on_gpu = any(target.decoder == CUDA for target in plan.targets)
     # A plan may be made on a machine without the GPU that it is for.
-    is_untried = device != "cpu" and not has_cuda()
+    is_untried = (device != "cpu" or decodes_on_gpu) and not has_cuda()
+    if decodes_on_gpu and is_untried:
+        jobs = []
+    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures, gpu)
+    too_long = _too_long(plan, probed)
     if timed and not is_untried:
         stores = [
             _timed(store, target, workspace, shares[0])
@@ -306,7 +310,7 @@ def estimate(
         idle_gpus=unused_gpus,
         without_torch=without_torch,
         too_long=too_long,
-        untried_device=device if is_untried else "",
+        untried_device=gpu if is_untried else "",
     )
 
 
@@ -449,13 +453,16 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
 
 
 def _probe(
-    plan: ExtractPlan, jobs: Jobs, kept_pictures: Mapping[View, KeptPictures]
+    plan: ExtractPlan,
+    jobs: Jobs,
+    kept_pictures: Mapping[View, KeptPictures],
+    gpu: str,
 ) -> tuple[float | None, dict[str, str], int]:
     """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    with DecodePool(1, timeout_s=plan.timeout_s) as pool:
+    with DecodePool(1, timeout_s=plan.timeout_s, device=gpu) as pool:
         for decoded in decode_rows(
             plan, jobs, pool, ahead=1, kept_pictures=kept_pictures
         ):
@@ -493,6 +500,8 @@ def _peak_bytes(
     n_clips_waiting = share.ahead(batches) + 1 + 3 * sum(batches)
     n_bytes = n_clips_waiting * clip_bytes
     n_bytes += share.workers * DECODER_BYTES
+    if any(target.decoder == CUDA for target in plan.targets):
+        n_bytes += share.workers * FLOOR_WITH_TORCH_BYTES
     if share.device == "cpu":
         n_bytes += max(
             batch * store.activation_bytes

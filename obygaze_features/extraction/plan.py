@@ -77,6 +77,7 @@ class Target:
     compiled: bool = False
     compressor: str | None = None
     block_rows: int | None = None
+    decoder: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,13 @@ class ExtractPlan:
         if not 0 <= self.max_substituted <= 1:
             got = f"{self.max_substituted:g}"
             raise FixUsage(f"--max-substituted must be a share from 0 to 1, got {got}")
+        decoders = {target.decoder for target in self.targets}
+        if len(decoders) > 1:
+            raise FixUsage(
+                "the backbones of a plan share one decoding of each clip, and have the"
+                f" decoders {' and '.join(sorted(decoders))}",
+                hint="a plan of its own for each decoder",
+            )
 
     @property
     def clips_sha256(self) -> str:

@@ -54,6 +54,9 @@ Stores: TypeAlias = Annotated[
 Sampling: TypeAlias = Annotated[
     Literal["card", "keyframes"] | None, Option(group=ADVANCED, shown_default="card")
 ]
+Decoder: TypeAlias = Annotated[
+    Literal["cpu", "cuda"] | None, Option(group=ADVANCED, shown_default="cpu")
+]
 Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"] | None,
     Option(group=ADVANCED, shown_default="float32"),
@@ -89,6 +92,7 @@ Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
 # Which of them are settings of each target, and the names of the others in a plan.
 _OF_TARGETS = {
     "sampling": "sampling",
+    "decoder": "decoder",
     "dtype": "dtype",
     "attention": "attention",
     "tf32": "tf32",
@@ -250,6 +254,7 @@ def plan_extraction(
     weights: Weights = (),
     stores: Stores = None,
     sampling: Sampling = None,
+    decoder: Decoder = None,
     dtype: Precision = None,
     attention: Attention = None,
     tf32: Switch = False,
@@ -283,6 +288,7 @@ def plan_extraction(
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         sampling: The card's rule, or key frames only: faster, other frames.
+        decoder: Decode films on a GPU: another recipe, and clips may be refused.
         dtype: Compute in this precision.
         attention: Attention of torch. [default: the preset's]
         tf32: Allow TF32 on a GPU.
@@ -319,6 +325,7 @@ def plan_extraction(
         weights=weights,
         stores=stores,
         sampling=sampling,
+        decoder=decoder,
         dtype=dtype,
         attention=attention,
         tf32=tf32,

@@ -64,7 +64,7 @@ from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.growth import store_of_draft
 from obygaze_features.store.write.writer import StoreWriter
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import CPU, CUDA, View
 from obygaze_features.video.pool import DecodePool, require_decode_workers
 
 # Larger batches are not faster.
@@ -91,6 +91,11 @@ class Resources:
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return self.threads or usable_cores()
+
+    @property
+    def decoding_gpu(self) -> str:
+        """The GPU that decodes for a plan with --decoder cuda; the first one beside a CPU."""
+        return CUDA if self.device == CPU else self.device
 
     def shared_by(self, devices: Sequence[str]) -> list[Self]:
         """Return the resources of a process for each device; they share decoders and cores."""
@@ -333,7 +338,11 @@ def _extract_with_others(
     units = sorted({row // plan.unit_rows for row in own_rows})
     with ExitStack() as stack:
         stack.enter_context(shared_units.at_work(units))
-        decoders = DecodePool(resources.workers, timeout_s=plan.timeout_s)
+        decoders = DecodePool(
+            resources.workers,
+            timeout_s=plan.timeout_s,
+            device=resources.decoding_gpu,
+        )
         pool = stack.enter_context(decoders)
         work: Iterable[RowsToExtract] = pending_work(targets, plan, own_rows)
         while True:
@@ -468,7 +477,11 @@ def extract_rows(
         views = (maker.view for maker in makers)
         kept_pictures = find_kept_pictures(plan, wanted, views, changed=changed)
         if pool is None:
-            decoders = DecodePool(resources.workers, timeout_s=plan.timeout_s)
+            decoders = DecodePool(
+                resources.workers,
+                timeout_s=plan.timeout_s,
+                device=resources.decoding_gpu,
+            )
             pool = stack.enter_context(decoders)
         decode_with_pool = partial(
             decode_rows, plan, pool=pool, ahead=ahead, kept_pictures=kept_pictures

@@ -64,6 +64,7 @@ REASONS = {
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
     "damaged": "use another copy of the file, or a higher --max-substituted",
     "too-large": "use a smaller --size or --count",
+    "gpu": "extract it with --decoder cpu, into a store of its own",
     "timeout": "use a longer time limit, or another copy of the file",
     "crashed": "use another copy of the file; the decoder crashes on this one",
 }

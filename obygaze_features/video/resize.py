@@ -68,14 +68,14 @@ class Resize:
         pictures = np.asarray(pictures)
         if self.squash_first:
             pictures = squash_like_opencv(pictures, self.squash_first)
-        size, box = self._target(*pictures.shape[1:3])
+        size, box = self.target_of(*pictures.shape[1:3])
         return resize_crop(pictures, size, box, self.filter, self.resizer)
 
     def shape(self, height: int, width: int) -> tuple[int, int]:
         """Return (height, width) of the result for pictures of this height and width."""
         if self.squash_first:
             height = width = self.squash_first
-        return self._target(height, width)[1][2:]
+        return self.target_of(height, width)[1][2:]
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings, and a hash of a test picture that was resized."""
@@ -91,7 +91,7 @@ class Resize:
             "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes()),
         }
 
-    def _target(
+    def target_of(
         self, height: int, width: int
     ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""
@@ -216,15 +216,12 @@ def resize_crop(
     top, left, height, width = box
     n_rows, n_columns = pictures.shape[1:3]
     if kernel == "nearest":
-        rows, columns = (
-            ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
-            for n_in, n_out in zip(pictures.shape[1:3], size, strict=True)
-        )
+        rows = nearest_of(n_rows, size[0])
+        columns = nearest_of(n_columns, size[1])
         return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
-    down = _axis(n_rows, size[0], top, height, kernel, resizer)
-    across = _axis(n_columns, size[1], left, width, kernel, resizer)
-    lost_rows = n_rows - size[0]
-    down_first = resizer == PILLOW_13 and lost_rows > max(0, 2 * (n_columns - size[1]))
+    down = axis_of(n_rows, size[0], top, height, kernel, resizer)
+    across = axis_of(n_columns, size[1], left, width, kernel, resizer)
+    down_first = shrinks_down_first(resizer, (n_rows, n_columns), size)
     resized = []
     for picture in pictures:
         if down_first:
@@ -234,8 +231,22 @@ def resize_crop(
     return np.stack(resized)
 
 
+def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
+    """Return the input at the centre of each output."""
+    return ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
+
+
+def shrinks_down_first(
+    resizer: str, size: tuple[int, int], new_size: tuple[int, int]
+) -> bool:
+    """Return whether a library resizes down before it resizes across."""
+    lost_rows = size[0] - new_size[0]
+    lost_columns = size[1] - new_size[1]
+    return resizer == PILLOW_13 and lost_rows > max(0, 2 * lost_columns)
+
+
 @dataclass(frozen=True, eq=False)
-class _Axis:
+class Axis:
     """How pictures are resized along an axis.
 
     The inputs that count, the first one of them for each output, and the weights from there on,
@@ -249,20 +260,20 @@ class _Axis:
     matrix: csr_matrix | None
 
     @property
-    def inside(self) -> _Axis:
+    def inside(self) -> Axis:
         """Return the axis for pictures that have only the inputs that count."""
         return replace(self, chosen=slice(None))
 
 
 @lru_cache(maxsize=64)
-def _axis(
+def axis_of(
     n_in: int, n_out: int, start: int, length: int, kernel: str, resizer: str
-) -> _Axis:
+) -> Axis:
     """Return how a part of the output is made."""
     if n_in == n_out:
         nothing = np.zeros((0, 0), np.int32)
         part = slice(start, start + length)
-        return _Axis(part, np.zeros(0, np.int64), nothing, 0, None)
+        return Axis(part, np.zeros(0, np.int64), nothing, 0, None)
     first, weights = float_taps(n_in, n_out, kernel)
     bits = torchvision_bits(weights) if resizer == TORCHVISION else _PILLOW_BITS
     fractions = _in_fractions(weights, bits)
@@ -274,10 +285,10 @@ def _axis(
     first = first[start : start + length] - begin
     matrix = _matrix(index - begin, fractions, stop - begin)
     padded = compiled_resize.padded(fractions)
-    return _Axis(slice(begin, stop), first, padded, bits, matrix)
+    return Axis(slice(begin, stop), first, padded, bits, matrix)
 
 
-def _across(picture: Pixels, axis: _Axis) -> Pixels:
+def _across(picture: Pixels, axis: Axis) -> Pixels:
     """Resize one picture across."""
     part = picture[:, axis.chosen]
     if axis.matrix is None:
@@ -289,7 +300,7 @@ def _across(picture: Pixels, axis: _Axis) -> Pixels:
     return _weighted(axis.matrix, part.swapaxes(0, 1), axis.bits).swapaxes(0, 1)
 
 
-def _down(picture: Pixels, axis: _Axis) -> Pixels:
+def _down(picture: Pixels, axis: Axis) -> Pixels:
     """Resize one picture down."""
     part = picture[axis.chosen]
     if axis.matrix is None:

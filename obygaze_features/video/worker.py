@@ -103,6 +103,7 @@ def _decode(
             allocate=memory.arrays,
             indexes=indexes,
             progress=progress,
+            device=request["device"],
         )
         return _packed(clips)
     except Exception as error:  # noqa: BLE001 - no file may end the worker
