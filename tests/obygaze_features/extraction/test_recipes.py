@@ -39,6 +39,7 @@ def test_a_target_is_read_back_from_its_recipe(
     recipe = {
         "backbone": {"name": "clip-b16", "preset": "default"},
         "compute": placement.recipe(),
+        "decoder": {"name": "pyav"},
         "sampling": {
             "rule": SAMPLING_RULES["even" if sampling == "card" else sampling],
             "frames": 16,
