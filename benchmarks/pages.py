@@ -130,8 +130,8 @@ BENCHMARKS = {
         " pictures: the share of time with a kernel, and of the copies' time beside one. One"
         " backbone, two in one pass, and one whose batch does not fit, with the difference to the"
         " first. Decoding by the GPU: the difference of its colours in levels of 255; then with"
-        " `--decoder cuda`, each picture compared, or the reason of the refusal. Last, a long run"
-        " that is killed and resumed.",
+        " `extract run --decoder cuda`, each picture compared, or the reason of the refusal. Last,"
+        " a long run that is killed and resumed.",
         limit_s=6 * 3600.0,
     ),
 }

@@ -1,4 +1,4 @@
-"""Runs whose films a GPU decodes: a recipe of their own, and a reason for what it may not decode."""
+"""Runs whose films a GPU decodes: a recipe of their own, a reason for what it may not decode."""
 
 from __future__ import annotations
 
