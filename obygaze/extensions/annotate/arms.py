@@ -12,6 +12,7 @@ were saved first.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from obygaze_models.evaluation.predictions import as_codes
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
 N_DRAWS = 2000
+# The arm of clips that could not have a suggestion, in queues where others have one.
+NO_SCORE = "no score"
 CONFIDENCE = 0.95
 
 
@@ -87,17 +90,21 @@ def labels_by_arm(judgements: Sequence[Judgement]) -> list[Row]:
     """Return the share of each level and the median time of each annotator, order and arm.
 
     Shares of clips that were chosen because a model is unsure of them are not those of all clips:
-    only the order `random` estimates these.
+    only the order `random` estimates these. Clips that the model has no score of were in no arm by
+    chance, so that they have rows of their own beside those that were.
     """
     rows = []
     for annotator in sorted({one.annotator for one in judgements}):
+        of_annotator = [one for one in judgements if one.annotator == annotator]
+        has_suggestions = any(one.suggested for one in of_annotator)
         for order in ORDERS:
-            for arm in (BLIND, ASSISTED):
-                of_arm = [
-                    one
-                    for one in judgements
-                    if (one.annotator, one.order, one.arm) == (annotator, order, arm)
-                ]
+            for arm in (BLIND, ASSISTED, NO_SCORE):
+                of_arm = []
+                for one in of_annotator:
+                    is_without = has_suggestions and not one.suggested
+                    arm_of_clip = NO_SCORE if is_without else one.arm
+                    if (one.order, arm_of_clip) == (order, arm):
+                        of_arm.append(one)
                 if of_arm:
                     row = {"annotator": annotator, "order": order, "arm": arm}
                     rows.append(row | _labels_and_time(of_arm))
@@ -115,7 +122,7 @@ def _labels_and_time(judgements: Sequence[Judgement]) -> Row:
     return {
         **_counts(judgements),
         "levels": shares,
-        "seconds": _with_interval(judgements, _median_of(seconds)),
+        "seconds": _with_interval(judgements, _median_of(seconds), least=0.0),
     }
 
 
@@ -178,8 +185,8 @@ def _shift(judgements: Sequence[Judgement]) -> Row:
         **_counts(judgements),
         "blind": float(without_it(every_clip)[0]),
         "assisted": float(with_it(every_clip)[0]),
-        "shift": _with_interval(judgements, shift),
-        "followed": _with_interval(judgements, followed),
+        "shift": _with_interval(judgements, shift, least=-1.0, most=1.0),
+        "followed": _with_interval(judgements, followed, most=1.0),
     }
 
 
@@ -222,8 +229,13 @@ def _with_interval(
     statistic: Callable[[Floats], Floats],
     *,
     within_unit: bool = False,
+    least: float = -math.inf,
+    most: float = math.inf,
 ) -> Row:
-    """Return a value with its 95 % interval over films; of one film, over its clips."""
+    """Return a value with its 95 % interval over films; of one film, over its clips.
+
+    An interval ends where no value can be: `least` and `most`.
+    """
     films = [one.movie_id for one in judgements]
     units = films
     if len(set(films)) == 1:
@@ -239,6 +251,9 @@ def _with_interval(
         within_unit=within_unit,
     )
     low, high = interval.ends
+    if low is not None and high is not None:
+        low = max(low, least)
+        high = min(high, most)
     finite = value if np.isfinite(value) else None
     return {"value": finite, "low": low, "high": high}
 

@@ -184,6 +184,8 @@ def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> Suggesti
         problem = "the run has no model of levels that was tested on its training task"
         if known:
             problem = f"which model is to suggest levels? The run has {few(known, 5)}"
+        if suggest is not None and not fitting:
+            problem = f"--suggest names {suggest!r}; the run has {few(known, 5)}"
         raise FixUsage(problem, hint="--suggest MODEL")
     (chosen,) = fitting
     cell = cells[chosen]

@@ -181,7 +181,9 @@ def test_only_clips_of_the_assisted_arm_have_a_suggestion(place: Path) -> None:
 def test_a_model_is_named_as_the_page_lists_it(place: Path) -> None:
     for name in ("ridge (clip)", "ridge (clip): EN_S"):
         assert begun(place, suggest=name).queue == begun(place).queue
-    with pytest.raises(FixUsage, match=r"The run has 'ridge \(clip\): EN_S'"):
+    with pytest.raises(
+        FixUsage, match=r"--suggest names 'rid'; the run has 'ridge \(clip\): EN_S'"
+    ):
         begun(place, suggest="rid")
 
 
@@ -357,6 +359,45 @@ def test_the_shift_of_annotators_of_known_bias_is_right(adopts: float) -> None:
     assert abs(np.mean(values) - shift) < 2.5 * error
     assert abs(np.median(followed) - adopts) < 0.05
     assert n_covered >= 90
+
+
+def test_clips_without_a_score_are_in_no_arm() -> None:
+    """All of them were blind: the arm `blind` had levels that `assisted` could not have."""
+
+    def judgement(number: int, arm: str, level: str, *suggested: str) -> Judgement:
+        name = f"c{number}"
+        return Judgement("eva", name, "lake", "random", arm, level, 1.0, suggested)
+
+    judgements = [
+        judgement(1, BLIND, "EN", "S"),
+        judgement(2, ASSISTED, "S", "S"),
+        judgement(3, BLIND, "HN"),
+        judgement(4, BLIND, "HN"),
+    ]
+    rows = {row["arm"]: row for row in labels_by_arm(judgements)}
+    assert {arm: row["clips"] for arm, row in rows.items()} == {
+        BLIND: 1,
+        ASSISTED: 1,
+        "no score": 2,
+    }
+    assert rows[BLIND]["levels"]["HN"]["value"] == 0.0
+    assert rows["no score"]["levels"]["HN"]["value"] == 1.0
+    # Without suggestions in the whole queue, all clips are blind.
+    (row,) = labels_by_arm(judgements[2:])
+    assert (row["arm"], row["clips"]) == (BLIND, 2)
+
+
+def test_intervals_end_where_no_value_can_be() -> None:
+    for seed in range(20):
+        judgements = simulated(0.8, seed, n_films=3, per_film=4)
+        for row in anchoring(judgements):
+            low, high = row["shift"]["low"], row["shift"]["high"]
+            assert low is None or -1 <= low <= high <= 1
+            high = row["followed"]["high"]
+            assert high is None or high <= 1
+        for row in labels_by_arm(judgements):
+            low = row["seconds"]["low"]
+            assert low is None or low >= 0
 
 
 def test_help_and_harm_are_told_apart_and_ns_does_not_follow() -> None:
