@@ -38,12 +38,19 @@ def decoder_rows(
         yield _row("all", f"not tried: {error.message}")
         return
     n_clips = 2 if quick else N_CLIPS
-    for spec in _films(quick=quick):
-        film = make_film(spec, folder)
-        try:
-            yield _compared(spec.name, film, device, n_clips, workers)
-        except BadVideo as error:
-            yield _row(spec.name, f"refused: {error.message}")
+    with DecodePool(workers, device=device) as pool:
+        for spec in _films(quick=quick):
+            film = make_film(spec, folder)
+            try:
+                differences = _differences(film, device)
+            except BadVideo as error:
+                yield _row(spec.name, f"refused: {error.message}")
+                continue
+            speeds = {
+                "clips/s": n_clips / _seconds(film, CUDA, pool, n_clips, workers),
+                "clips/s by CPU": n_clips / _seconds(film, CPU, pool, n_clips, workers),
+            }
+            yield _row(spec.name, "exact", **differences, **speeds)
 
 
 def _films(*, quick: bool) -> list[FilmSpec]:
@@ -75,36 +82,31 @@ def _row(name: str, answer: str, **values: Any) -> Row:
     return row | values
 
 
-def _compared(name: str, film: Path, device: str, n_clips: int, workers: int) -> Row:
-    """Return the differences of pictures in full size, and the speed of both with resizing."""
+def _differences(film: Path, device: str) -> Row:
+    """Return how the pictures of a device differ from those of the CPU, in full size."""
     of_device = decode_clip(film, View(COUNT, decoder=CUDA), device=device)
     of_cpu = decode_clip(film, View(COUNT))
     gaps = np.abs(of_cpu.pictures.astype(int) - of_device.pictures)
     same_times = int((of_cpu.time_s == of_device.time_s).sum())
-    return _row(
-        name,
-        "exact",
-        **{
-            "same times": f"{same_times} of {COUNT}",
-            "mean difference, levels": float(gaps.mean()),
-            "largest": int(gaps.max()),
-            "clips/s": n_clips / _seconds(film, CUDA, device, n_clips, workers),
-            "clips/s by CPU": n_clips / _seconds(film, CPU, device, n_clips, workers),
-        },
-    )
+    return {
+        "same times": f"{same_times} of {COUNT}",
+        "mean difference, levels": float(gaps.mean()),
+        "largest": int(gaps.max()),
+    }
 
 
 def _seconds(
-    film: Path, decoder: str, device: str, n_clips: int, workers: int
+    film: Path, decoder: str, pool: DecodePool, n_clips: int, workers: int
 ) -> float:
     """Decode a film again and again as a run does; return the time after the decoders started."""
     job = DecodeJob(film, (View(COUNT, resize=SEEN, decoder=decoder),))
-    with DecodePool(workers, device=device) as pool:
-        for result in pool.map([job] * workers):
-            if result.error:
-                raise result.error
-        started = time.monotonic()
-        for result in pool.map([job] * n_clips):
-            if result.error:
-                raise result.error
-        return time.monotonic() - started
+    _decode(job, pool, workers)
+    started = time.monotonic()
+    _decode(job, pool, n_clips)
+    return time.monotonic() - started
+
+
+def _decode(job: DecodeJob, pool: DecodePool, n_clips: int) -> None:
+    for result in pool.map([job] * n_clips):
+        if result.error:
+            raise result.error

@@ -50,6 +50,8 @@ MAX_LEVELS = 3
 ASKED_BYTES = 256 * 1024 * 1024
 # How many open films a process keeps.
 OPEN_FILMS = 2
+# What torchcodec raises for a file.
+_FAILURES = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 def torchcodec() -> Any:
@@ -104,7 +106,10 @@ def draw_on_device(canvas: Canvas, device: str) -> None:
     for first in range(0, len(ranks), at_once):
         asked = ranks[first : first + at_once]
         pictures = film.pictures(asked)
-        _draw(canvas, asked, pictures)
+        try:
+            _draw(canvas, asked, pictures)
+        except RuntimeError as error:  # resizing needs memory too
+            raise _refused(source, _failure(error)) from error
         if not shows_colours:
             most_coloured = _most_coloured(asked, pictures, most_coloured)
     if most_coloured is not None and most_coloured.spread > 2 * MAX_LEVELS:
@@ -132,8 +137,8 @@ class _FilmOnDevice:
         """Return pictures as a tensor [T, H, W, 3] on the device; BadVideo if they are others."""
         try:
             batch = self.decoder.get_frames_at(list(ranks))
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise _refused(self.source, f"it fails: {first_line(error)}") from error
+        except _FAILURES as error:
+            raise _refused(self.source, _failure(error)) from error
         fallback = self.decoder.cpu_fallback
         if fallback:
             raise _refused(self.source, f"it leaves the file to the CPU: {fallback}")
@@ -168,6 +173,13 @@ class _FilmOnDevice:
                 f" not of {wanted_s:.6f} s, and {len(wrong)} of {len(ranks)} differ so"
             )
             raise _refused(self.source, problem)
+
+
+def _failure(error: BaseException) -> str:
+    """Return how an error of the decoder reads as the cause of a refusal."""
+    if "out of memory" in str(error):
+        return "its memory is full; use fewer --workers, then --retry-failed"
+    return f"it fails: {first_line(error)}"
 
 
 def _refused(source: VideoSource, problem: str) -> BadVideo:
@@ -228,8 +240,8 @@ def _opened(source: VideoSource, index: FrameIndex, device: str) -> _FilmOnDevic
     )
     try:
         decoder = _decoder(*identity)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise _refused(source, f"it fails: {first_line(error)}") from error
+    except _FAILURES as error:
+        raise _refused(source, _failure(error)) from error
     return _FilmOnDevice(source, index, decoder)
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.gpu_decoders import install_stand_in
 
 from benchmarks.extraction import gpu
 from benchmarks.extraction.gpu import measure
+from benchmarks.extraction.gpu_decoding import decoder_rows
 from benchmarks.extraction.gpu_models import SIZES, models
 from benchmarks.extraction.gpu_runs import overlap
 from benchmarks.extraction.overlap import Overlap
@@ -47,10 +49,32 @@ def test_a_dry_run_on_a_cpu_has_every_table() -> None:
     assert {row["decoded by"] for row in decoded} == {"the CPU (fallback)"}
     assert {row["same pictures"] for row in decoded} == {"32 of 32"}
     assert {row["largest"] for row in decoded} == {0}
+    rows = found.tables["decoding, exact or refused"]
+    answers = {row["answer"].partition(":")[0] for row in rows}
+    assert answers in ({"not tried"}, {"exact", "refused"})
     assert re.search(
         "8 clips .* 3 kills, then resumed: the same bytes", found.facts["killed"]
     )
     assert "share of peak" in found.to_text()
+
+
+def test_a_gpu_that_decodes_is_compared_picture_by_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_stand_in(monkeypatch)
+    rows = {
+        row["film"]: row
+        for row in decoder_rows(tmp_path, "cuda", quick=True, workers=1)
+    }
+    for name in ("h264", "hevc", "mp4, open groups", "mp4, edit list", "ts, h.264"):
+        row = rows[name]
+        assert (row["answer"], row["same times"]) == ("exact", "32 of 32"), name
+        # The formula of a GPU cuts off.
+        assert 0 < row["mean difference, levels"] < 1 and 0 < row["largest"] <= 2, name
+        assert row["clips/s"] > 0 and row["clips/s by CPU"] > 0
+    assert "the codec is vp9" in rows["webm, vp9"]["answer"]
+    assert "intra refresh" in rows["mp4, intra refresh"]["answer"]
+    assert rows["webm, vp9"]["clips/s"] is None
 
 
 def test_an_unknown_backbone_is_an_error(tmp_path: Path) -> None:

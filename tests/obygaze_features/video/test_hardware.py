@@ -126,6 +126,7 @@ LIES = {
     "smaller": "its pictures are 118 x 160 x 3, not 120 x 160 x 3",
     "floats": "its levels are torch.float32, not uint8",
     "fails": "it fails: Could not push packet to decoder: -22",
+    "full": "its memory is full; use fewer --workers, then --retry-failed",
     "cannot open": "it fails: Could not open input file",
     "fallback": "it leaves the file to the CPU: Video not supported",
 }

@@ -68,6 +68,8 @@ class VideoDecoder:
     def get_frames_at(self, ranks: Sequence[int]) -> FrameBatch:
         if lie() == "fails":
             raise RuntimeError("Could not push packet to decoder: -22")
+        if lie() == "full":
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
         times = [self.times[rank] for rank in ranks]
         pictures = [self.pictures[time] for time in times]
         seconds = [time * self.tick_s for time in times]
