@@ -215,6 +215,16 @@ class GroupedManifest:
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
+    @property
+    def notes(self) -> list[str]:
+        """Which concepts are in no group, and stay as they are."""
+        others = [
+            name for name in self.manifest.header.concepts if name not in self.groups
+        ]
+        if not others:
+            return []
+        return [f"in no group, and kept as concepts: {', '.join(others)}"]
+
     def _n_clips(self, group: str) -> int:
         return sum(group in clip.concepts for clip in self.manifest)
 

@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "uses": (
         f"{_HERE}.read.uses:store_uses",
-        "List the runs, models and predictions of the workspace that used withdrawn clips.",
+        "List the stores, runs, models and predictions that have or used withdrawn clips.",
     ),
     "subset": (
         f"{_HERE}.write.edit:subset",

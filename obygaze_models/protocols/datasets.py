@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ def dataset(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     *,
-    task: str | Mapping[str, int] = DEFAULT_TASK,
+    task: str | Mapping[str, Any] = DEFAULT_TASK,
     view: View | None = None,
     array: str | None = None,
     workspace: PathLike | None = None,
@@ -59,7 +60,9 @@ def dataset(
         store: The features, as in `open_store`.
         manifest: The clips and labels, as in `read_manifest`.
         task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
-            level, such as `{"EN": 0, "S": 1}`.
+            level, such as `{"EN": 0, "S": 1}`, or a task as protocols have it: two expressions,
+            `{"positive": "Look in concept"}`, or the values of a column, `{"column": "decade",
+            "values": {"1990": 0, "2000": 1}}`.
         view: The view of the annotations, "raw", "visual" or "as_published". The default is that
             of protocols: "visual" where clips have visual concepts, else "raw".
         array: The array of the store. The default is "pooled" where the store has it, else "clip".
@@ -77,7 +80,7 @@ def dataset(
         chosen = honest_task(task)
     else:
         name = "classes"
-        chosen = Task(classes=dict(task))
+        chosen = _task_of(task)
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
     features = join("features", open_store(store, workspace=workspace), table, data)
@@ -88,6 +91,28 @@ def dataset(
         groups=table.films[rows],
         ids=np.array(table.ids, dtype=np.str_)[rows],
     )
+
+
+def _task_of(described: Mapping[str, Any]) -> Task:
+    """Return the task of a mapping: classes of levels, or the keys of a task in a protocol."""
+    known = {field.name for field in fields(Task)}
+    given = {str(key): value for key, value in described.items()}
+    if not known & given.keys():
+        return Task(classes=given)
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        problem = f"unknown key {unknown[0]!r} of a task{near(unknown[0], known)}"
+        raise FixUsage(
+            problem, hint='{"positive": ...}, or {"column": ..., "values": ...}'
+        )
+    if "values" in given:
+        given["values"] = {str(cell): n for cell, n in given["values"].items()}
+    if given.get("column") and not given.get("values"):
+        raise FixUsage(
+            f"the task of the column {given['column']!r} has no values",
+            hint='"values": {"1990": 0, "2000": 1}, with the class of each value',
+        )
+    return Task(**given)
 
 
 def honest_task(name: str) -> Task:

@@ -18,7 +18,7 @@ from obygaze_features.backbones.own import ModuleFamily
 from obygaze_features.backbones.own_code import files_of_code, own_code
 from obygaze_features.core import system
 from obygaze_features.core.drafts import draft_beside
-from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.files import write_atomic, write_new
 from obygaze_features.core.metadata import render
 from obygaze_features.core.workspace import Workspace
@@ -52,6 +52,12 @@ def make_bundle(
             " is named after --",
         )
     workspace = Workspace(Path(plan.workspace))
+    if not workspace.root.is_dir():
+        raise NotFound(
+            "the workspace of this plan is not there",
+            where=str(plan.workspace),
+            hint="make the plan again in the workspace: obygaze extract plan ... -o PLAN",
+        )
     missing = list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     bundled = _bundled(plan, cards)
@@ -69,8 +75,6 @@ def make_bundle(
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     readme = render("bundle.md", "obygaze.extensions.cluster", plan=plan, python=python)
     write_atomic(folder / "README.md", readme.encode())
-    extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
-    _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
     for card, target, copied in zip(cards, plan.targets, bundled.targets, strict=True):
         try:
             if copied.weights is not None:
@@ -79,6 +83,10 @@ def make_bundle(
                 _copy_cached(card, folder)
         except ObygazeError as error:
             missing.append(error)
+    if missing:
+        return missing  # before packages are downloaded
+    extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
+    _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
     return missing
 
 

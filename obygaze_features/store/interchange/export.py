@@ -101,6 +101,12 @@ class Exported:
                 0,
                 f"titles, times and labels are those of the manifest {self.labels_of}",
             )
+        if self.format == "parquet":
+            data = f"{self.path}/data"
+            notes.append(
+                f'to read it: pandas.read_parquet("{data}"), or '
+                f'datasets.load_dataset("{self.path}")'
+            )
         return notes
 
     @property

@@ -11,7 +11,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.errors import (
+    EXIT_SOME_FAILED,
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+)
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -284,6 +289,7 @@ def import_store(
     settings = settings or ImportSettings()
     progress = progress or Quiet()
     _check_facts(settings.facts)
+    path_of_missing = _missing_file(Path(path))
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
     _check_unique(ids, source)
     rows = manifest or clips_of(replace(source, clip_ids=ids))
@@ -316,7 +322,7 @@ def import_store(
         raise FixInput(error.message, where=name_of(source), hint=error.hint) from error
     in_store = set(rows.clip_ids)
     reasons = {rows.clip_ids[row]: str(status) for row, status in failed.items()}
-    missing_file = _write_missing(Path(path), reasons)
+    missing_file = _write_missing(path_of_missing, reasons)
     return ImportedStore(
         path=Path(path),
         n_clips=len(indices),
@@ -329,14 +335,30 @@ def import_store(
     )
 
 
-def _write_missing(store: Path, reasons: Mapping[str, str]) -> Path | None:
-    """Write the list of clips without features; if there are none, remove that of an old store."""
+def _missing_file(store: Path) -> Path:
+    """Return the file for the clips without features; an error for a file of somebody else."""
     path = store.with_name(store.name + MISSING)
+    if path.exists() and not _is_list_of_missing(path):
+        raise AlreadyThere(
+            "this file is not a list of clips without features, which is written there",
+            where=str(path),
+            hint="another name for the file, or for the store: -o NAME",
+        )
+    return path
+
+
+def _is_list_of_missing(path: Path) -> bool:
+    return path.is_file() and path.read_bytes().startswith(
+        csv_bytes(MISSING_COLUMNS, ())
+    )
+
+
+def _write_missing(path: Path, reasons: Mapping[str, str]) -> Path | None:
+    """Write the list of clips without features; if there are none, remove that of an old store."""
     if reasons:
         write_atomic(path, csv_bytes(MISSING_COLUMNS, reasons.items()))
         return path
-    head = csv_bytes(MISSING_COLUMNS, ())
-    if path.is_file() and path.read_bytes().startswith(head):
+    if _is_list_of_missing(path):
         path.unlink()
     return None
 

@@ -10,7 +10,7 @@ from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import CLIPS
 from obygaze_features.core.outside import safe_text
-from obygaze_features.store.format.records import StoreVersion
+from obygaze_features.store.format.records import Replaced, StoreVersion
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.versions import (
     earlier_versions,
@@ -64,6 +64,7 @@ class StoreLog:
     versions: tuple[LoggedVersion, ...]
     clip: str = ""
     n_unknown: int = 0
+    replaces: tuple[Replaced, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the versions, the newest first."""
@@ -86,7 +87,20 @@ class StoreLog:
 
     @property
     def notes(self) -> list[str]:
-        """Which versions are not in this copy."""
+        """Which versions are not in this copy, and which ones this store replaces."""
+        return [*self._absent_versions(), *self._replaced_versions()]
+
+    def _replaced_versions(self) -> list[str]:
+        if not self.replaces:
+            return []
+        numbers = ", ".join(str(replaced.version) for replaced in self.replaces)
+        reason = safe_text(self.replaces[-1].reason, "terminal")
+        return [
+            f"made by obygaze store purge in place of version {numbers} of a store, without the "
+            f"features of clips that were withdrawn: {reason}"
+        ]
+
+    def _absent_versions(self) -> list[str]:
         if self.n_unknown:
             versions = count(self.n_unknown, "earlier version")
             return [f"{versions}: not in this copy of the store"]
@@ -135,7 +149,9 @@ def store_log(
         rows = [_row_of(opened, clip_id) for clip_id in ids]
         versions = [version for version in versions if _has_changed(version, rows)]
     name = opened.location if isinstance(store, Store) else os.fspath(store)
-    return StoreLog(name, tuple(versions), ",".join(ids), n_unknown)
+    return StoreLog(
+        name, tuple(versions), ",".join(ids), n_unknown, opened.plan.replaced_versions
+    )
 
 
 def _logged(version: StoreVersion, seal_sha256: str, *, held: bool) -> LoggedVersion:

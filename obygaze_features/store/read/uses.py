@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.files import SPREADSHEET_LINE, original_cell
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.format.records import Seal
+from obygaze_features.store.format.records import CLIPS_FILE, Seal
+from obygaze_features.store.format.schema import OK
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.versions import earlier_versions, read_kept_seal
 
@@ -25,7 +26,7 @@ MAX_DOCUMENT_BYTES = 100_000_000
 
 @dataclass(frozen=True)
 class Use:
-    """A run, a model or a table with withdrawn clips, and the table in it that lists them."""
+    """A store, a run, a model or a table with withdrawn clips, and its table that lists them."""
 
     kind: str
     name: str
@@ -62,8 +63,8 @@ class Uses:
     def notes(self) -> list[str]:
         """Where was looked."""
         return [
-            "looked at: runs/ and models/ with features of this recipe, and the CSV tables in the "
-            "folder of the workspace"
+            "looked at: stores/, runs/ and models/ with features of this recipe, and the CSV "
+            "tables in the folder of the workspace"
         ]
 
 
@@ -72,10 +73,12 @@ def store_uses(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Uses:
-    """List the runs, models and predictions of the workspace that used withdrawn clips.
+    """List the stores, runs, models and predictions that have or used withdrawn clips.
 
-    A run or a model is listed if it was made with features of this recipe and one of its tables
-    has a withdrawn clip. Of CSV tables in the folder of the workspace, only the clips are known.
+    Another store of the workspace is listed if it has features of this recipe of a withdrawn clip:
+    a copy, a part, or a store that was merged. A run or a model is listed if it was made with
+    features of this recipe and one of its tables has a withdrawn clip. Of CSV tables in the folder
+    of the workspace, only the clips are known.
 
     Args:
         store: The store.
@@ -101,6 +104,10 @@ def store_uses(
     clips = set(opened.clip_ids[withdrawn_rows].tolist())
     fingerprints = _fingerprints(opened)
     uses: list[Use] = []
+    for name in here.names("stores"):
+        held = _held_in_store(name, here, opened, clips, fingerprints)
+        if held:
+            uses.append(Use("store", name, CLIPS_FILE, held))
     for kind, document in _DOCUMENTS.items():
         for name in here.names(kind):
             folder = here.folder(kind) / name
@@ -113,6 +120,29 @@ def store_uses(
                 uses.append(Use("table", path.name, path.name, listed))
     name = opened.location if isinstance(store, Store) else os.fspath(store)
     return Uses(name, len(clips), tuple(uses))
+
+
+def _held_in_store(
+    name: str,
+    workspace: Workspace,
+    withdrawn_from: Store,
+    clips: Collection[str],
+    fingerprints: Collection[bytes],
+) -> tuple[str, ...]:
+    """Return the withdrawn clips of which another store still has features of the same recipe."""
+    try:
+        store = open_store(name, workspace=workspace.root)
+        is_other = store.location != withdrawn_from.location
+        if not is_other or store.fingerprint.encode() not in fingerprints:
+            return ()
+        status_of_row = store.status().status_of_row
+        held = []
+        for row, clip in enumerate(store.clip_ids.tolist()):
+            if clip in clips and status_of_row.get(row, OK).is_ok:
+                held.append(clip)
+        return tuple(held)
+    except ObygazeError:
+        return ()  # a store that cannot be read; obygaze store verify says why
 
 
 def _fingerprints(store: Store) -> set[bytes]:

@@ -54,6 +54,7 @@ from obygaze_features.store.remote.object_store import Unreachable
 from obygaze_features.store.remote.versions import (
     NEXT_VERSION,
     FilesOfVersion,
+    earlier_versions,
     kept_marks,
     seals_before,
 )
@@ -333,11 +334,14 @@ def _compare_versions(report: VerifyReport, copy: Store, source: Store) -> None:
     is_same = copy.seal_sha256 == source.seal_sha256
     is_behind = copy.seal_sha256 in seals_before(source.files, theirs)
     is_ahead = source.seal_sha256 in seals_before(copy.files, ours)
-    replaced = {copy.seal_sha256, *seals_before(copy.files, ours)}
+    part_of = _version_of_part(copy, source, theirs)
+    origins = {origin.seal_sha256 for origin in copy.plan.origins}
+    replaced = {copy.seal_sha256, *seals_before(copy.files, ours), *origins}
     is_replaced = any(
         version.seal_sha256 in replaced for version in source.plan.replaced_versions
     )
-    if not (is_same or is_behind or is_ahead or is_replaced):
+    is_part = part_of is not None
+    if not (is_same or is_behind or is_ahead or is_replaced or is_part):
         raise Mismatch(
             "this is not a copy of that store, or of a version of it that is known there",
             where=copy.location,
@@ -349,11 +353,17 @@ def _compare_versions(report: VerifyReport, copy: Store, source: Store) -> None:
             f"version {theirs.version_number}"
         )
         return
-    report.versions_behind = theirs.version_number - ours.version_number
+    our_number = ours.version_number if part_of is None else part_of
+    report.versions_behind = theirs.version_number - our_number
     report.withdrawn_since = _withdrawn_since(copy, source)
     if is_behind:
         report.warnings.append(
             f"behind its source: this is version {ours.version_number}, the source has version "
+            f"{theirs.version_number} (obygaze store pull)"
+        )
+    if part_of is not None and report.versions_behind:
+        report.warnings.append(
+            f"a part of version {part_of} of its source, which has version "
             f"{theirs.version_number} (obygaze store pull)"
         )
     if is_replaced:
@@ -367,6 +377,17 @@ def _compare_versions(report: VerifyReport, copy: Store, source: Store) -> None:
         report.warnings.append(f"{clips} withdrawn since, the first is {lines[0]}")
 
 
+def _version_of_part(copy: Store, source: Store, newest: Seal) -> int | None:
+    """Return the version of a store that a copy is a part of, None if it is no part of it."""
+    origins = {origin.seal_sha256 for origin in copy.plan.origins}
+    if source.seal_sha256 in origins:
+        return newest.version_number
+    for entry in earlier_versions(source.files, newest):
+        if entry.seal.sha256 in origins:
+            return entry.store_version.number
+    return None
+
+
 def _withdrawn_since(copy: Store, source: Store) -> dict[str, str]:
     """Return the clips with features in a copy that are withdrawn in its source, with reasons."""
     ours = copy.status().status_of_row
@@ -377,7 +398,7 @@ def _withdrawn_since(copy: Store, source: Store) -> dict[str, str]:
     reasons = {}
     for row, clip in zip(rows, ids, strict=True):
         own_row = row_of.get(clip)
-        if own_row is None or not ours.get(own_row, OK).is_withdrawn:
+        if own_row is not None and not ours.get(own_row, OK).is_withdrawn:
             reasons[clip] = theirs[row].message
     return reasons
 

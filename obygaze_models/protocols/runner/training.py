@@ -98,7 +98,13 @@ def training_protocol(
     if kind == CAV:
         return _concepts_protocol(honest, manifest)
     if task not in honest.tasks:
-        hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
+        hint = (
+            f"one of {', '.join(honest.tasks)}, or "
+            f"--set 'tasks.{task}.positive=level == S' (and .negative; also in, and, or)"
+        )
+        if task in manifest.header.concepts:
+            expression = f'"{task}" in concept'
+            hint = f"--task C --set 'tasks.C.positive={expression}' for clips with {task} or not"
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
     return replace(
         honest,

@@ -1,0 +1,158 @@
+"""What people met who used the program with its README and help alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+import obygaze as og
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.store.interchange.importing import MISSING
+
+TABLE = """\
+clip_id,movie_id,level,concepts,decade
+a-1,a,EN,,1990
+a-2,a,S,Look|Body,1990
+b-1,b,HN,Clothing,2000
+b-2,b,S,Look,2000
+"""
+TERMS = ["--manifest", "films", "--licence", "CC0-1.0"]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    root = tmp_path_factory.mktemp("walks")
+    (root / "table.csv").write_text(TABLE, encoding="utf-8")
+    rows = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
+    at = ["-C", root]
+    table = root / "table.csv"
+    call_obygaze(*at, "manifest", "import", "csv", table, "-o", "films").ok()
+    npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
+    call_obygaze(*at, *npz, *TERMS, "-o", "mine").ok()
+    return root
+
+
+@pytest.fixture
+def inside(workspace, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    shutil.copytree(workspace, copy)
+    monkeypatch.chdir(copy)
+    return copy
+
+
+# ---- copies and parts of a store that went on ---------------------------------------------------
+
+
+def test_a_part_knows_the_store_that_went_on(inside):
+    call_obygaze("store", "pull", "stores/mine", "--film", "a", "-o", "part").ok()
+    call_obygaze("store", "pull", "stores/mine", "--film", "b", "-o", "other").ok()
+    verify = ["store", "verify", "part", "--source", "stores/mine"]
+    assert "the same version as its source" in call_obygaze(*verify).ok().stdout
+    withdraw = ["store", "withdraw", "mine", "--reason", "asked for", "--clip"]
+    call_obygaze(*withdraw, "a-2").ok()
+    behind = call_obygaze(*verify).ok()
+    assert "a part of version 1 of its source, which has version 2" in behind.stderr
+    assert "1 clip withdrawn since, the first is a-2: asked for" in behind.stderr
+    # The other part has no features of that clip.
+    others = call_obygaze("store", "verify", "other", "--source", "stores/mine").ok()
+    assert "a part of version 1 of its source" in others.stderr
+    assert "withdrawn since" not in others.stderr
+    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
+    replaced = call_obygaze("store", "verify", "part", "--source", "purged").ok()
+    assert "the source is a store without withdrawn features" in replaced.stderr
+
+
+def test_uses_list_the_stores_that_still_have_the_features(inside):
+    call_obygaze("store", "pull", "stores/mine", "--film", "a", "-o", "part").ok()
+    call_obygaze("store", "subset", "mine", "--film", "b", "-o", "half").ok()
+    call_obygaze("store", "withdraw", "mine", "--clip", "a-2", "--reason", "asked").ok()
+    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
+    uses = call_obygaze("store", "uses", "mine", "--json").ok().json()["uses"]
+    stores = {use["name"]: use["clips"] for use in uses if use["kind"] == "store"}
+    assert stores == {"part": ["a-2"]}
+
+
+def test_the_log_of_a_purged_store_says_what_it_replaces(inside):
+    call_obygaze("store", "withdraw", "mine", "--clip", "a-2", "--reason", "asked").ok()
+    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
+    log = call_obygaze("store", "log", "purged").ok()
+    assert "in place of version 1, 2 of a store" in log.stderr
+    assert "the features of clips that were withdrawn: asked" in log.stderr
+
+
+# ---- ways in and out ----------------------------------------------------------------------------
+
+
+def test_an_import_replaces_no_file_of_somebody_else(inside):
+    np.savez("few.npz", clip_id=["a-1"], X=np.zeros((1, 8), np.float32))
+    mine = Path("stores/new" + MISSING)
+    mine.write_text("my notes\n", encoding="utf-8")
+    command = ["store", "import", "npz", "few.npz", "--array", "clip=X", *TERMS]
+    refused = call_obygaze(*command, "-o", "new")
+    assert refused.code == 1
+    assert "is not a list of clips without features" in refused.stderr
+    assert mine.read_text(encoding="utf-8") == "my notes\n"
+    assert not Path("stores/new").exists()
+    mine.unlink()
+    assert call_obygaze(*command, "-o", "new").code == 3
+    assert mine.is_file()
+
+
+def test_pandas_reads_what_the_export_names(inside):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    done = call_obygaze("store", "export", "parquet", "mine", "out")
+    assert 'pandas.read_parquet("out/data")' in done.stderr
+    readme = Path("out/README.md").read_text(encoding="utf-8")
+    assert 'pandas.read_parquet("path/of/this/folder/data")' in readme
+    assert len(pandas.read_parquet("out/data")) == 4
+
+
+def test_group_names_the_concepts_that_are_in_no_group(inside):
+    Path("g.toml").write_text('[groups]\nEyes = ["Look"]\n', encoding="utf-8")
+    done = call_obygaze("manifest", "group", "films", "-o", "g", "--groups", "g.toml")
+    header = og.read_manifest("g").header
+    others = ", ".join(name for name in header.concepts if name != "Eyes")
+    assert f"in no group, and kept as concepts: {others}" in done.ok().stderr
+
+
+# ---- tasks --------------------------------------------------------------------------------------
+
+
+def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
+    decade = {"column": "decade", "values": {1990: 0, 2000: 1}}
+    data = og.dataset("mine", "films", task=decade)
+    assert dict(zip(data.ids.tolist(), data.y.tolist(), strict=True)) == {
+        "a-1": 0,
+        "a-2": 0,
+        "b-1": 1,
+        "b-2": 1,
+    }
+    looks = og.dataset("mine", "films", task={"positive": "Look in concept"})
+    assert looks.ids[looks.y == 1].tolist() == ["a-2", "b-2"]
+    assert sorted(looks.ids[looks.y == 0].tolist()) == ["a-1", "b-1"]
+    levels = og.dataset("mine", "films", task={"EN": 0, "S": 1})
+    assert sorted(levels.ids.tolist()) == ["a-1", "a-2", "b-2"]
+    with pytest.raises(FixUsage, match="has no values"):
+        og.dataset("mine", "films", task={"column": "decade"})
+    with pytest.raises(FixUsage, match="unknown key 'negativ' of a task"):
+        og.dataset("mine", "films", task={"positive": "level == S", "negativ": "x"})
+
+
+def test_a_concept_as_a_task_is_answered_with_the_line_that_works(inside):
+    refused = call_obygaze("train", "ridge", "mine", "films", "--task", "Look")
+    hint = refused.stderr.splitlines()[1]
+    start = "  Try: --task C --set 'tasks.C.positive="
+    assert hint.startswith(start)
+    expression = hint.removeprefix(start).partition("'")[0]
+    assert expression == '"Look" in concept'
+    change = f"tasks.C.positive={expression}"
+    done = call_obygaze(
+        "train", "ridge", "mine", "films", "--task", "C", "--set", change, "-o", "c"
+    )
+    assert done.code == 0, done.stderr
