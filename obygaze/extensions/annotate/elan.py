@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -186,6 +187,7 @@ class ElanDocument:
         self.root = xml_root(data, path, ("ANNOTATION_DOCUMENT",))
         self.mapping = _with_vocabularies(mapping or TierMapping(), self.root)
         self.origin_ms = _origin_ms(self.root)
+        self.media_name = _media_name(self.root)
         self.tiers = _linked_tiers(self.root, self.mapping)
         known: set[str] = set()
         for tier in self.tiers:
@@ -401,14 +403,28 @@ def xml_root(data: bytes, path: Path, tags: Sequence[str]) -> Element:
     return root
 
 
+def _films_of(root: Element) -> list[Element]:
+    """Return the media of a file, the videos first: the film is the first of them."""
+    media = root.findall("HEADER/MEDIA_DESCRIPTOR")
+    videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
+    return [*videos, *media]
+
+
+def _media_name(root: Element) -> str:
+    """Return the name of the film's file, without the folder that it had; "" without one."""
+    films = _films_of(root)
+    if not films:
+        return ""
+    url = films[0].get("RELATIVE_MEDIA_URL") or films[0].get("MEDIA_URL") or ""
+    return PureWindowsPath(unquote(url)).name
+
+
 def _origin_ms(root: Element) -> int | None:
     """Return where in the film's video the times of a file begin; None where it is not a number.
 
     A file may have several media, each with its own beginning: the film is the first video.
     """
-    media = root.findall("HEADER/MEDIA_DESCRIPTOR")
-    videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
-    films = [*videos, *media]
+    films = _films_of(root)
     if not films:
         return 0
     origin = films[0].get("TIME_ORIGIN", "0")

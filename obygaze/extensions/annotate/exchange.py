@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from obygaze.extensions.annotate.elan import (
@@ -38,6 +39,7 @@ from obygaze.extensions.annotate.film_segments import (
     plain,
 )
 from obygaze.extensions.annotate.projection import Segment, watched_path
+from obygaze.extensions.annotate.video_rate import video_rate
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -96,7 +98,7 @@ def films_of(
     """Return the segments of each film, and the clips left out because they have no times in it.
 
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
-    is the frame rate of clips without a column `framerate`.
+    is the frame rate of clips without a column `framerate`; without it, it is that of their video.
     """
     films: dict[str, FilmSegments] = {}
     videos = _film_videos(manifest)
@@ -107,7 +109,7 @@ def films_of(
         if span_s is None:
             without_times.append(clip_id)
             continue
-        rate = _rate_of(clip, fps)
+        rate = _rate_of(clip, fps, videos.get(clip.movie_id))
         film = films.get(clip.movie_id)
         if film is None:
             film = FilmSegments(clip.movie_id, rate, videos.get(clip.movie_id))
@@ -147,10 +149,14 @@ def _span_in_film(clip: Clip, unit: str) -> tuple[float, float] | None:
     return clip.start_s, clip.end_s
 
 
-def _rate_of(clip: Clip, fps: float | str | None) -> Fraction:
-    """Return the frame rate of a clip's film: that of the manifest, else the given one."""
+def _rate_of(clip: Clip, fps: float | str | None, video: Path | None) -> Fraction:
+    """Return the frame rate of a clip's film: of the manifest, the given one, or of its video."""
     in_manifest = clip.extra.get("framerate")
     written = in_manifest or fps or ""
+    if not written and video is not None:
+        rate_of_video = video_rate(video)
+        if rate_of_video is not None:
+            return rate_of_video
     rate = known_frame_rate(written)
     if rate is None:
         problem = (
@@ -352,8 +358,8 @@ def export_segments(
         kind: The format.
         manifest: The segments, or clips with levels or concepts.
         predictions: CSV of clips with scores, instead of the levels.
-        fps: Frames per second of clips: 25, 23.976, 24000/1001. A rate in the column framerate of
-            the manifest takes precedence, with a warning.
+        fps: Frames per second of clips: 25, 23.976, 24000/1001. [default: that of the linked video]
+            A rate in the column framerate of the manifest takes precedence, with a warning.
         frames: csv: write the segments of each film in frames.
         into: elan: put the segments into this .eaf, or the .eaf of each film in this folder; what
             is not a segment there stays as it is.
@@ -559,14 +565,22 @@ READERS = {
 
 
 class ImportedSegments(ImportedManifest):
-    """A manifest of segments; `reports` says what became of each tier of ELAN files."""
+    """A manifest of segments; `reports` says what became of each tier of ELAN files.
+
+    `rates` are the frame rates that were read from videos, by film.
+    """
 
     reports: tuple[TierReport, ...] = ()
+    rates: Mapping[str, Fraction] = MappingProxyType({})
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a line for each tier."""
-        return tuple(notes_of(self.reports))
+        """Return a line for each frame rate that was read from a video, and for each tier."""
+        of_rates = [
+            f"{film}: {frame_rate_text(rate)} frames per second, as its video"
+            for film, rate in self.rates.items()
+        ]
+        return (*of_rates, *notes_of(self.reports))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -579,16 +593,16 @@ class ImportedSegments(ImportedManifest):
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
-    fps: Annotated[float | str, Option("--fps", metavar="RATE")],
+    fps: Annotated[float | str | None, Option("--fps", metavar="RATE")] = None,
     *,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
 
-    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
-    or tables of segments as for `manifest project`, which may be spreadsheets too. What was
-    watched is read from FILE.watched.csv beside a table.
+    FILES are .eaf and .vtt, each called after its film, a folder of them, and .csv: lists of shots
+    of PySceneDetect or tables of segments as for `manifest project`, which may be spreadsheets too.
+    What was watched is read from FILE.watched.csv beside a table.
 
     A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
     it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
@@ -597,7 +611,8 @@ def import_segments(
     Args:
         files: The files.
         name: The name of the manifest.
-        fps: Frames per second: 25, 23.976.
+        fps: Frames per second: 25, 23.976. Of ELAN, the default is that of the video which the file
+            names, if it lies beside the file.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
 
@@ -606,13 +621,17 @@ def import_segments(
         obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
-    rate = frame_rate(fps)
-    paths = _with_watched([Path(file) for file in files])
+    given_rate = None if fps is None else frame_rate(fps)
+    paths: list[Path] = []
+    for file in files:
+        paths += _files_in(Path(file))
+    paths = _with_watched(paths)
     tier_mapping = _tier_mapping(mapping)
     documents: list[ElanDocument] = []
     clips: list[Clip] = []
     warnings: list[str] = []
     file_of: dict[str, Path] = {}
+    rates: dict[str, Fraction] = {}
     for path in paths:
         if path.suffix not in (ELAN, *READERS):
             shown = ", ".join((ELAN, *READERS))
@@ -627,11 +646,21 @@ def import_segments(
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
+        rate = given_rate
         if path.suffix == ELAN:
             document = ElanDocument(data, path, tier_mapping)
+            if rate is None:
+                rate = _rate_of_elan(document)
+                rates[stem] = rate
             documents.append(document)
             marks = marks_of(document, warnings)
         else:
+            if rate is None:
+                raise FixUsage(
+                    "the frame rate is not known",
+                    where=str(path),
+                    hint="--fps 25, or that of the film",
+                )
             marks = READERS[path.suffix](data, path, rate, warnings)
         for movie_id, annotator, start_s, end_s, texts in marks:
             label = label_of(texts)
@@ -675,7 +704,37 @@ def import_segments(
     manifest = Manifest(name, header, tuple(clips), EXTRA)
     imported = ImportedSegments(manifest, tuple(warnings))
     imported.reports = tuple(reports)
+    imported.rates = rates
     return imported
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Return the files of ELAN in a folder, else those of WebVTT; a file as it is."""
+    if not path.is_dir():
+        return [path]
+    for suffix in (ELAN, ".vtt"):
+        paths = sorted(path.glob(f"*{suffix}"))
+        if paths:
+            return paths
+    raise FixInput(
+        "the folder has no .eaf and no .vtt files",
+        where=str(path),
+        hint="name the files: FOLDER/*.csv",
+    )
+
+
+def _rate_of_elan(document: ElanDocument) -> Fraction:
+    """Return the frame rate of the video beside an ELAN file; an error if it is not known."""
+    name = document.media_name
+    rate = video_rate(document.path.parent / name) if name else None
+    if rate is None:
+        beside = f": {name} is not beside it, or cannot be read" if name else ""
+        raise FixUsage(
+            f"the frame rate of the film is not known{beside}",
+            where=str(document.path),
+            hint="--fps 25, or that of the film",
+        )
+    return rate
 
 
 def _with_watched(paths: Sequence[Path]) -> list[Path]:

@@ -289,7 +289,6 @@ def import_store(
     settings = settings or ImportSettings()
     progress = progress or Quiet()
     _check_facts(settings.facts)
-    path_of_missing = _missing_file(Path(path))
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
     _check_unique(ids, source)
     rows = manifest or clips_of(replace(source, clip_ids=ids))
@@ -297,6 +296,7 @@ def import_store(
     index_of = {clip: index for index, clip in enumerate(ids)}
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     _check_some_known(source, ids, indices, rows)
+    path_of_missing = _missing_file(Path(path), are_missing=None in indices)
     job = _Job(source, settings, indices)
     check_disk(job.row_bytes * len(indices), Path(path))
     is_new = not Path(path).exists()
@@ -335,10 +335,13 @@ def import_store(
     )
 
 
-def _missing_file(store: Path) -> Path:
-    """Return the file for the clips without features; an error for a file of somebody else."""
+def _missing_file(store: Path, *, are_missing: bool) -> Path:
+    """Return the file for the clips without features.
+
+    A file of somebody else is an error where clips are missing, which would be listed there.
+    """
     path = store.with_name(store.name + MISSING)
-    if path.exists() and not _is_list_of_missing(path):
+    if are_missing and path.exists() and not _is_list_of_missing(path):
         raise AlreadyThere(
             "this file is not a list of clips without features, which is written there",
             where=str(path),
@@ -354,11 +357,15 @@ def _is_list_of_missing(path: Path) -> bool:
 
 
 def _write_missing(path: Path, reasons: Mapping[str, str]) -> Path | None:
-    """Write the list of clips without features; if there are none, remove that of an old store."""
-    if reasons:
+    """Write the list of clips without features; if there are none, remove that of an old store.
+
+    A file of somebody else stays as it is.
+    """
+    is_free = not path.exists() or _is_list_of_missing(path)
+    if reasons and is_free:
         write_atomic(path, csv_bytes(MISSING_COLUMNS, reasons.items()))
         return path
-    if _is_list_of_missing(path):
+    if not reasons and _is_list_of_missing(path):
         path.unlink()
     return None
 
