@@ -168,6 +168,19 @@ def test_other_colours_after_a_black_key_frame_are_refused(
         assert difference(on_gpu(path), decode_clip(path, View(8))) <= 2
 
 
+def test_a_picture_can_be_compared_twice(
+    gpu: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "film.mp4"
+    write_coloured_film(path)
+    with film.open_film(path) as source:
+        opened = hardware._opened(source, source.film.index, "cuda")
+        (picture,) = opened.pictures([0])
+        for _ in range(2):
+            # Its colours tell BT.709 from BT.601, which the comparison tries too.
+            assert hardware._compare_with_cpu(opened, 0, picture)
+
+
 def test_resizing_to_other_pixels_is_refused(
     gpu: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
