@@ -28,11 +28,18 @@ def clip_ids(clips: ClipIds) -> list[str]:
     return list(clips)
 
 
+def is_file_name(word: str) -> bool:
+    """Return whether there is a file of this name; a long list of ids is none."""
+    try:
+        return Path(word).is_file()
+    except OSError:
+        return False
+
+
 def ids_of_word(word: str) -> list[str]:
     """Return the ids in a file, if the word is the path of one, else the word as an id."""
-    path = Path(word)
-    if path.is_file():
-        return _ids_in(path)
+    if is_file_name(word):
+        return _ids_in(Path(word))
     if PurePath(word).suffix.lower() in _ENDINGS:
         raise NotFound(
             "no such file", where=word, hint="a file with one clip id a line, or ids"

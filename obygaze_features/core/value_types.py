@@ -9,13 +9,12 @@ import os
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import click
 
 from obygaze_features.core import system
-from obygaze_features.core.clip_ids import clip_ids, ids_of_word
+from obygaze_features.core.clip_ids import clip_ids, ids_of_word, is_file_name
 from obygaze_features.core.schema_rules import near
 
 _CLOCK = re.compile(
@@ -172,7 +171,7 @@ class ClipWords(Items):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Sequence[str]:
         """Return the ids."""
-        if isinstance(value, str) and Path(value).is_file():
+        if isinstance(value, str) and is_file_name(value):
             return tuple(clip_ids(value))
         words = super().convert(value, param, ctx)
         ids = [clip for word in words for clip in ids_of_word(word)]

@@ -72,6 +72,7 @@ FIGURES = (
     decisions.draw_calibration,
     concepts.draw_concepts,
 )
+NOT_STATED = "not stated"
 MAX_MISSING = 50
 
 
@@ -224,6 +225,24 @@ def provenance(run: ReportRun) -> Part:
     yield make_table("provenance", "provenance", rows)
 
 
+def sources(run: ReportRun) -> Part:
+    """Yield the licence and the citation of the annotations and of the features of a run."""
+    manifest = run.about["manifest"]
+    used = [("annotations", manifest["name"], manifest)]
+    for name, store in run.about["stores"].items():
+        used.append(("features", name, store))
+    rows: list[Row] = []
+    for kind, name, facts in used:
+        licence = facts.get("licence", "")
+        citation = facts.get("citation", "")
+        if licence or citation:
+            rows.append(
+                (kind, name, licence or NOT_STATED, citation or NOT_STATED),
+            )
+    if rows:
+        yield make_table("sources", "sources", rows)
+
+
 def audits(run: ReportRun) -> Part:
     """Yield a table per audit finding, with its sentences as the note."""
     for name, finding in run.findings.items():
@@ -256,7 +275,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "decisions": (decisions.decisions,),
     "audits": (audits,),
     "coverage": (coverage,),
-    "provenance": (provenance,),
+    "provenance": (sources, provenance),
 }
 
 

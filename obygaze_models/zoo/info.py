@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import (
     canonical_json,
@@ -38,6 +39,7 @@ from obygaze_features.core.schema_rules import (
     text,
     whole,
 )
+from obygaze_features.store.format.recipe import IMPORTED, UNKNOWN
 from obygaze_features.store.format.schema import FileMark
 
 Floats = NDArray[np.float64]
@@ -64,6 +66,23 @@ class FeatureSpec:
     # The version of the store, and the sha256 of its seal; 0 and "" where they are not recorded.
     store_version: int = 0
     seal_sha256: str = ""
+    # What the importer of imported features said of how they were made.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    licence: str = ""
+    citation: str = ""
+
+    @property
+    def are_imported(self) -> bool:
+        """Whether nothing but the word of an importer says how the features were made."""
+        return self.backbone.startswith(UNKNOWN) or IMPORTED in self.backbone
+
+    @property
+    def stated_facts(self) -> dict[str, Any]:
+        """What the importer said; in models of earlier versions only the backbone is known."""
+        name, is_named, _ = self.backbone.partition(IMPORTED)
+        if not self.facts and is_named:
+            return {"backbone": name}
+        return dict(self.facts)
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -114,6 +133,13 @@ class ModelInfo:
         return short_repr("ModelInfo", repr(self.name), self.kind, self.task)
 
     @property
+    def summary(self) -> str:
+        """The kind and the task in a few words; concept vectors have no task of two classes."""
+        if self.classes:
+            return f"{self.kind} for {self.task}"
+        return f"{self.kind}, vectors of {count(len(self.concepts), 'concept')}"
+
+    @property
     def chosen_settings(self) -> str:
         """The chosen settings as text: `C = 0.1, balance = true`; "" where none was a choice."""
         return ", ".join(
@@ -127,6 +153,9 @@ class ModelInfo:
             del value["chosen"]
         if not self.features.rule:
             del value["features"]["rule"], value["features"]["reduce"]
+        for name in ("facts", "licence", "citation"):
+            if not value["features"][name]:
+                del value["features"][name]
         return value
 
 
@@ -217,7 +246,7 @@ _MARK = Table(
 )
 _INFO = table_of(
     ModelInfo,
-    features=table_of(FeatureSpec, width=whole(1)),
+    features=table_of(FeatureSpec, width=whole(1), facts=Table(others=anything)),
     metrics=Table(others=_METRIC),
     chosen=Table(others=anything),
 )
@@ -325,15 +354,16 @@ def croissant(
     """
     data = info.training
     source = info.features
+    cited = dict.fromkeys(filter(None, (data.citation, source.citation)))
     publication = Publication(
         kind="model",
         name=info.name,
-        title=f"{info.name}: a {info.kind} for {info.task}",
-        description=f"A {info.kind} for the task {info.task}. It takes the array {source.array} of"
+        title=f"{info.name}: {info.summary}",
+        description=f"A saved model: {info.summary}. It takes the array {source.array} of"
         f" features of {source.backbone}, recipe {source.fingerprint}.",
         collection=f"Trained on {data.n_clips} clips of {data.n_films} films of the manifest "
         f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
-        citation=data.citation,
+        citation=" | ".join(cited),
     )
     tables = []
     if clips is not None:

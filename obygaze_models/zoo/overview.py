@@ -162,7 +162,7 @@ class VerifiedModels:
         lines = []
         for folder, model in zip(self.folders, self.models, strict=True):
             info = model.info
-            line = f"{folder}: valid, a {info.kind} for {info.task}"
+            line = f"{folder}: valid, {info.summary}"
             if folder != info.name:
                 line += f", saved as {info.name}"
             lines.append(line)

@@ -6,6 +6,7 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.format.recipe import UNKNOWN
+from obygaze_features.store.format.recipe import ERASED
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
 from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
@@ -239,7 +240,8 @@ class PredictedFiles:
         if self.predicted.same_recipe:
             warnings.append(
                 "the features are another import than those that the model was trained on; that "
-                "both were made in the same way is what --same-recipe says, and cannot be checked"
+                "both were made in the same way is what --same-recipe says, and cannot be checked "
+                "beyond the facts that both imports state"
             )
         n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
         if n_in_sample:
@@ -285,7 +287,8 @@ def predict(
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
         same_recipe: Take imported features for those that the model was trained on, which were
-            imported from other files. What made them is not known, so that it cannot be checked.
+            imported from other files. What made them is not known, so that it cannot be checked;
+            facts that both imports state (--backbone, --fact) must be the same.
         trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
             scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
@@ -387,22 +390,8 @@ def read_features(
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    # The recipe of an import has the hash of its files: that of further clips is another one.
-    are_imported = store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN)
-    is_accepted = same_recipe and are_imported
-    if store.fingerprint != wanted.fingerprint and not is_accepted:
-        hint = "a store of the same recipe; obygaze store info shows the fingerprint of each"
-        if are_imported:
-            hint = (
-                "--same-recipe, if both imports were made in the same way (network, layer, frames, "
-                "scaling); nothing but you knows it"
-            )
-        raise Mismatch(
-            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
-            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
-            where=store.location,
-            hint=hint,
-        )
+    if store.fingerprint != wanted.fingerprint:
+        _require_same_import(model, store, same_recipe=same_recipe)
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
@@ -425,6 +414,60 @@ def read_features(
             where=store.location,
         )
     return matrix, films
+
+
+def _require_same_import(model: SavedModel, store: Store, *, same_recipe: bool) -> None:
+    """Raise an error unless a store may be another import of the features that a model reads.
+
+    The recipe of an import has the hash of its files: that of further clips is another one. Only
+    the user knows that both were made in the same way, and facts that were given must not
+    contradict it.
+    """
+    wanted = model.info.features
+    expected = (
+        f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
+        f" {wanted.fingerprint[:12]}"
+    )
+    got = f"{store.fingerprint[:12]} ({store.recipe.title})"
+    if not store.recipe.is_unknown or not wanted.are_imported:
+        raise Mismatch(
+            f"{expected}, got {got}",
+            where=store.location,
+            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
+        )
+    contradictions = _contradictions(wanted.stated_facts, store.recipe.stated_facts)
+    if contradictions:
+        raise Mismatch(
+            f"{expected}, got {got}, of which other facts were stated",
+            where=store.location,
+            hint="a store of the same recipe; if a fact was stated wrongly, import the files again"
+            " with the right one",
+            details=contradictions,
+        )
+    if not same_recipe:
+        raise Mismatch(
+            f"{expected}, got another import: {got}",
+            where=store.location,
+            hint="--same-recipe, if both imports were made in the same way (network, layer, frames,"
+            " scaling); nothing but you knows it",
+        )
+
+
+def _contradictions(wanted: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:
+    """Return the facts of two imports that differ; a fact that only one states is none of them.
+
+    Concepts that were removed are stated always, so that a missing one is another recipe.
+    """
+    differing = []
+    for name in {**wanted, **stated}:
+        is_in_both = name in wanted and name in stated
+        if not is_in_both and name != ERASED:
+            continue
+        if wanted.get(name) != stated.get(name):
+            of_model = json.dumps(wanted.get(name), ensure_ascii=False)
+            of_store = json.dumps(stated.get(name), ensure_ascii=False)
+            differing.append(f"{name}: {of_model} for the model, {of_store} here")
+    return differing
 
 
 def _read_segments(

@@ -89,7 +89,7 @@ class SavedModel:
         return short_repr("SavedModel", repr(info.name), *facts)
 
     def __str__(self) -> str:
-        return f"{self.folder}: valid, a {self.info.kind} for {self.info.task}"
+        return f"{self.folder}: valid, {self.info.summary}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the name of the folder, its path, and the kind of the model."""

@@ -59,10 +59,16 @@ class RecipeDifference:
 ABSENT = "(absent)"
 
 
-# The title of imported features begins with it.
+# The title of imported features begins with it, unless the importer named their backbone.
 UNKNOWN = "unknown"
+# After a backbone that nobody but the importer vouches for.
+IMPORTED = " (imported)"
 # The section of an unknown recipe with the facts that the importer was given.
 FACTS = "told"
+# The section of features that concepts were removed from.
+ERASED = "erased"
+# The fact that describes the files of an import; it differs from import to import.
+ORIGIN = "origin"
 
 
 @dataclass(frozen=True)
@@ -140,23 +146,38 @@ class Recipe:
         return facts
 
     @property
+    def stated_facts(self) -> dict[str, Any]:
+        """What the importer of unknown features said of how they were made, without their files.
+
+        The concepts that were removed from them are a fact too.
+        """
+        stated = {key: value for key, value in self.facts.items() if key != ORIGIN}
+        erased = self.to_json().get(ERASED)
+        if self.is_unknown and erased:
+            stated[ERASED] = erased["concepts"]
+        return stated
+
+    @property
     def title(self) -> str:
         """A few words for lists: the backbone's name, or where unknown features came from.
 
         Of features that concepts were removed from, these concepts too.
         """
         value = self.to_json()
-        if self.is_unknown:
+        imported_backbone = self.facts.get("backbone")
+        if imported_backbone:
+            title = f"{imported_backbone}{IMPORTED}"
+        elif self.is_unknown:
             title = f"{UNKNOWN} ({value.get('source', 'imported')})"
         else:
             title = str(value["backbone"].get("name", "?"))
-        if "erased" in value:
-            title += f" without {', '.join(value['erased']['concepts'])}"
+        if ERASED in value:
+            title += f" without {', '.join(value[ERASED]['concepts'])}"
         return safe_text(title, "terminal")
 
     def with_erased(self, erased: Mapping[str, Any]) -> Self:
         """Return the recipe of the same features without some `concepts`, and how it was done."""
-        return self.from_json({**self.to_json(), "erased": dict(erased)})
+        return self.from_json({**self.to_json(), ERASED: dict(erased)})
 
     def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.

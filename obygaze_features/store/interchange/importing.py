@@ -23,7 +23,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256
 from obygaze_features.store.format.limits import check_disk, check_memory
-from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.recipe import ORIGIN, Recipe
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
 from obygaze_features.store.interchange import WITH_ID_KEY, Format, open_features
@@ -51,7 +51,7 @@ CONTENT = "What is in the files"
 STORAGE = "How they are stored"
 FACTS = "Facts to keep"
 # What an import writes into the recipe beside the facts that are given.
-OWN_FACTS = frozenset(("origin", "backbone", "pooling"))
+OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
 NO_FEATURES = RowStatus.failed(
     "import", "NotFound", "missing in the files that were imported"
 )
@@ -419,7 +419,7 @@ def _check_some_known(
 
 def _recipe_of(source: FeatureSource, settings: ImportSettings) -> Recipe:
     """Return the recipe of imported features: what is not known, and the facts that are given."""
-    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
+    facts: dict[str, Any] = {ORIGIN: dict(source.origin), **settings.facts}
     if settings.backbone:
         facts["backbone"] = settings.backbone
     if settings.pool != "none":

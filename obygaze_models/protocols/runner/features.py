@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.format.recipe import IMPORTED
 from obygaze_features.store.format.schema import SPAN_ARRAYS
 from obygaze_models.models.common import (
     Scaling,
@@ -36,7 +37,6 @@ from obygaze_models.protocols.runner.copies import (
 )
 from obygaze_models.protocols.schema import Data, Feature
 
-IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
 NOT_FINITE = "failed: holds NaN or infinity"
 ALL_PADDING = "failed: all frames are padding"
 COPY = "left out: the features of another clip"
@@ -247,6 +247,12 @@ def join(
         "manifest": store.plan.manifest_name,
         "sha256": digest,
     }
+    stated = {
+        "facts": store.recipe.stated_facts,
+        "licence": store.licence,
+        "citation": store.citation,
+    }
+    origin |= {key: value for key, value in stated.items() if value}
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(
         name,
@@ -262,8 +268,7 @@ def join(
 
 def _backbone(name: str, store: Store, feature: Feature) -> str:
     """Return the backbone of a store; an error where the protocol needs another one."""
-    imported = store.recipe.facts.get("backbone")
-    backbone = f"{imported}{IMPORTED}" if imported else store.recipe.title
+    backbone = store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(
             f"the protocol needs features of {feature.backbone!r} as {name!r}, "

@@ -495,6 +495,10 @@ def _about(
     read_by = packages_that_read(manifest.header)
     if read_by:
         plugins["datasets"] = {manifest.name: ", ".join(read_by)}
+    terms = {
+        "licence": manifest.header.licence,
+        "citation": manifest.header.citation,
+    }
     return {
         "format": RUN_FORMAT,
         "name": name,
@@ -508,6 +512,7 @@ def _about(
             "view": protocol.data.view,
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),
+            **{key: value for key, value in terms.items() if value},
         },
         "stores": {
             f.name: {

@@ -319,6 +319,9 @@ def _model_info(
             seal_sha256=origin["seal_sha256"],
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
+            facts=origin.get("facts", {}),
+            licence=origin.get("licence", ""),
+            citation=origin.get("citation", ""),
         ),
         training=TrainingData(
             manifest=manifest.name,

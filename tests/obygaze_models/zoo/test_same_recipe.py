@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from support.experiments import films, planted, store_of
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.zoo import predict
+from obygaze_models.zoo import load_model, predict
+
+CITATION = "Lab, Made-up features, 2026"
 
 
-def import_as(root: Path, name: str, manifest: Manifest) -> None:
+def import_as(root: Path, name: str, manifest: Manifest, *options: str) -> None:
     """Write features to a file of their own, and import it."""
     ids = [clip.clip_id for clip in manifest]
     movies = [clip.movie_id for clip in manifest]
     X = planted(manifest, width=14)
     np.savez(root / f"{name}.npz", clip_id=ids, movie_id=movies, clip=X)
     words = ("store", "import", "npz", root / f"{name}.npz", "-o", name)
-    call_obygaze("-C", root, *words).ok()
+    call_obygaze("-C", root, *words, *options).ok()
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +40,19 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
         replace(clip, clip_id=f"new-{clip.clip_id}", movie_id=f"new-{clip.movie_id}")
         for clip in films(2, 10, seed=7)
     ]
-    import_as(root, "later", manifest.with_clips(renamed))
-    words = ("train", "ridge", "first", "films", "-o", "mine")
-    call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
+    later = manifest.with_clips(renamed)
+    import_as(root, "later", later)
+    facts = ("--backbone", "my ViViT", "--fact", "frames=32")
+    terms = ("--licence", "CC-BY-4.0", "--citation", CITATION)
+    import_as(root, "named", manifest, *facts, *terms)
+    import_as(root, "later-named", later, *facts)
+    import_as(
+        root, "other-frames", later, "--backbone", "my ViViT", "--fact", "frames=16"
+    )
+    import_as(root, "other-backbone", later, "--backbone", "S3D", "--fact", "frames=32")
+    for store, model in (("first", "mine"), ("named", "mine-named")):
+        words = ("train", "ridge", store, "films", "-o", model)
+        call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
     return root
 
 
@@ -74,3 +87,69 @@ def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
     with pytest.raises(Mismatch, match="expects features of unknown") as raised:
         predict("mine", known, same_recipe=True, workspace=lab)
     assert "--same-recipe" not in raised.value.hint
+
+
+def test_imports_with_the_same_backbone_and_facts_are_taken(lab: Path) -> None:
+    words = ("-C", lab, "models", "predict", "mine-named", "later-named")
+    refused = call_obygaze(*words)
+    assert refused.code == 5
+    assert "got another import: " in refused.stderr
+    assert "(my ViViT (imported))" in refused.stderr
+    assert "Try: --same-recipe" in refused.stderr
+    done = call_obygaze(*words, "--same-recipe", "--json").ok()
+    assert done.json()["same_recipe"] is True
+    assert len(done.json()["rows"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("store", "fact"),
+    [
+        ("other-frames", 'frames: "32" for the model, "16" here'),
+        ("other-backbone", 'backbone: "my ViViT" for the model, "S3D" here'),
+    ],
+)
+def test_an_import_of_which_other_facts_were_stated_is_refused(
+    lab: Path, store: str, fact: str
+) -> None:
+    words = ("-C", lab, "models", "predict", "mine-named", store, "--same-recipe")
+    refused = call_obygaze(*words)
+    assert refused.code == 5
+    assert fact in refused.stderr
+    assert "Try: --same-recipe" not in refused.stderr
+
+
+def test_a_fact_that_one_import_does_not_state_is_not_compared(lab: Path) -> None:
+    for model, store in (("mine-named", "later"), ("mine", "later-named")):
+        words = ("-C", lab, "models", "predict", model, store, "--same-recipe")
+        assert "the features are another import" in call_obygaze(*words).ok().stderr
+
+
+def test_a_model_of_an_earlier_version_compares_the_backbone_alone(lab: Path) -> None:
+    spec = load_model("mine-named", workspace=lab).info.features
+    assert spec.stated_facts == {"backbone": "my ViViT", "frames": "32"}
+    assert replace(spec, facts={}).stated_facts == {"backbone": "my ViViT"}
+    assert replace(spec, facts={}, backbone="unknown (npz)").stated_facts == {}
+
+
+def test_lists_name_the_backbone_that_an_import_states(lab: Path) -> None:
+    rows = call_obygaze("-C", lab, "store", "ls", "--json").ok().json()["stores"]
+    backbones = {row["name"]: row["backbone"] for row in rows}
+    assert backbones["named"] == "my ViViT (imported)"
+    assert backbones["first"] == "unknown (npz)"
+
+
+def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
+    folder = lab / "models" / "mine-named"
+    model = json.loads((folder / "model.json").read_text("utf-8"))
+    assert model["features"]["citation"] == CITATION
+    assert model["features"]["licence"] == "CC-BY-4.0"
+    card = (folder / "README.md").read_text("utf-8")
+    assert f"Cite for the features: {CITATION}" in card
+    assert "Licence of the features: CC-BY-4.0." in card
+    croissant = json.loads((folder / "croissant.json").read_text("utf-8"))
+    assert croissant["citeAs"].endswith(CITATION)
+    call_obygaze("-C", lab, "report", "mine-named", "--format", "md").ok()
+    report = (lab / "runs" / "mine-named" / "report.md").read_text("utf-8")
+    assert f"| features | named | CC-BY-4.0 | {CITATION} |" in report
+    unnamed = json.loads((lab / "models" / "mine" / "model.json").read_text("utf-8"))
+    assert not {"facts", "licence", "citation"} & set(unnamed["features"])

@@ -603,7 +603,7 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     listed = call_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
     assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
     assert (
-        "toy: valid, a"
+        "toy: valid, logistic for HN_S"
         in call_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
     )
     assert (
@@ -635,7 +635,7 @@ def test_verify_names_the_folder_that_was_asked_for(
 ) -> None:
     saved.rename(saved.with_name("copy"))
     done = call_obygaze("-C", tmp_path, "models", "verify", "copy").ok()
-    assert done.stdout == "copy: valid, a logistic for HN_S, saved as toy\n"
+    assert done.stdout == "copy: valid, logistic for HN_S, saved as toy\n"
 
 
 def test_functions_take_names_folders_and_loaded_models(
