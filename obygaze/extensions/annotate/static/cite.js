@@ -79,6 +79,7 @@ async function stillWithCitation(texts) {
 async function cite() {
   await hold();
   const texts = citation();
+  $("citation-title").hidden = false;
   fill($("citation"), ...texts.map((text) => el("p", { textContent: text })));
   const isCopied = await copyText(texts.join("\n"));
   const blob = await stillWithCitation(texts);

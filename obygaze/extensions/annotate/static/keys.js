@@ -93,6 +93,8 @@ function keyOf(event) {
   return key === "z" ? "u" : null;
 }
 
+const focusFilm = () => $("main").focus({ preventScroll: true });
+
 document.addEventListener("keydown", (event) => {
   const at = document.activeElement, isFree = at === document.body || at === $("main") || $("film").contains(at);
   if (event.key === "Escape" && (cancelDrag() || asksForConcept)) {
@@ -101,6 +103,7 @@ document.addEventListener("keydown", (event) => {
   }
   // Keys of one letter work only while the film has the focus, and not in fields.
   const isField = at.matches("input:not([type=radio], [type=checkbox], [type=range]), textarea, select");
+  if (isField && isFree && event.key === "Escape") return focusFilm();
   const key = keyOf(event);
   if (!isFree || isField || key === null || $("keys").open) return;
   if (asksForConcept && !["Shift", "Control", "Meta"].includes(key)) {

@@ -327,7 +327,7 @@ function describe(lane, bar) {
     numbers: () => describeNumber(lane, bar),
     gap: () => t`no features: ${bar.missing}`,
     concept: () => t`${lane.name}, in ${bar.id ? t`clip ${bar.id}` : t`a segment`} of ${bar.source}`,
-    level: () => `${bar.id ? t`clip ${bar.id}` : lane.label}: ${facts.filter(Boolean).join("; ")}`,
+    level: () => [bar.id ? t`clip ${bar.id}` : lane.label, facts.filter(Boolean).join("; ")].filter(Boolean).join(": "),
   };
   return texts[lane.kind]();
 }

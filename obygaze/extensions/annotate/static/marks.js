@@ -168,7 +168,7 @@ async function saveForm(wanted) {
     const reply = await answer.json();
     if (answer.status === 409) return await refuse(reply.newer);
     if (!answer.ok) throw new Error(answer.status === 507 ? t`the disk is full` : reply.error);
-    markStatus(t`Saved at ${new Date().toLocaleTimeString()}.`);
+    markStatus(t`Saved at ${new Date().toLocaleTimeString(locale)}.`);
     forgetDraft(reply.mark);
     forgetFormChanges(reply.mark);
     takeMarks([reply]);
@@ -297,7 +297,7 @@ function openDraft() {
     start_frame: state.start_frame ?? undefined, end_frame: state.end_frame ?? undefined });
   isUnsaved = true;
   lastForm = formState();
-  markStatus(t`This is your draft of ${new Date(when).toLocaleString()}: it is not saved yet.`);
+  markStatus(t`This is your draft of ${new Date(when).toLocaleString(locale)}: it is not saved yet.`);
 }
 
 form.addEventListener("submit", (event) => (event.preventDefault(), saveMark()));

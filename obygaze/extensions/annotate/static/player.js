@@ -238,15 +238,18 @@ async function openFilm(id, time) {
   const { run, blind } = page;
   const isScored = run && model;
   $("film-title").textContent = film.title;
-  $("film-notes").textContent = [
+  // What the run and the program say of it is English.
+  const english = (text) => text && el("span", { lang: "en" }, text);
+  const notes = [
     t`${page.dataset}. The time line counts ${lookUp(film.axis)}.`,
     page.annotator && film.axis.startsWith("clips") && t`Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.`,
     isScored && t`Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
     isScored && model.leaked && t`But ${model.leaked} clips of this test were used in training: these scores are too good.`,
-    isScored && model.text,
+    isScored && english(model.text),
     isScored && t`A score is the ${lookUp(model.unit)}; at ${cutOff()}, the line in its lane, the decision changes.`,
     blind && (page.queue ? t`Predictions and what others marked are hidden; some clips of the queue have a suggestion.`
-      : t`Blind: predictions and what others marked are hidden.`), ...film.notes].filter(Boolean).join(" ");
+      : t`Blind: predictions and what others marked are hidden.`), ...film.notes.map(english)];
+  fill($("film-notes"), ...notes.filter(Boolean).flatMap((note) => [note, " "]));
   $("next-error").hidden = !isScored;
   $("cite").hidden = Boolean(exported); // it has no pictures
   showMarking();

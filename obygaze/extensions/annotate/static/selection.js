@@ -55,7 +55,10 @@ function showSearches() {
   const searches = searchesKept();
   fill($("searches"), ...Object.entries(searches).map(([name, place]) => {
     const forget = el("button", { type: "button", textContent: t`Forget`, "aria-label": t`Forget the search ${name}` });
-    forget.onclick = () => keepSearches(Object.fromEntries(Object.entries(searches).filter(([other]) => other !== name)));
+    forget.onclick = () => {
+      keepSearches(Object.fromEntries(Object.entries(searches).filter(([other]) => other !== name)));
+      ($("searches").querySelector("button") ?? $("keep").elements.name).focus();
+    };
     return el("li", {}, el("a", { href: place, textContent: name }), " ", forget);
   }));
 }
@@ -98,8 +101,9 @@ function showClipStatistics() {
   for (const name of Object.keys(page.concepts)) add(name, found.filter((clip) => clip.concepts.includes(name)));
   const scores = found.filter((clip) => clip.score !== undefined).map((clip) => clip.score);
   const films = new Set(found.map((clip) => clip.film)).size;
-  const parts = [t`${found.length} clips of ${films} films`, scores.length && t`mean score ${mean(scores).toFixed(3)} of ${scores.length} clips`];
-  fill($("clip-statistics-text"), el("p", {}, parts.filter(Boolean).join("; ")), tableOf(["", t`clips`, t`share`], rows));
+  const ofFilms = films === 1 ? t`${found.length} clips of 1 film` : t`${found.length} clips of ${films} films`;
+  const parts = [ofFilms, scores.length && t`mean score ${mean(scores).toFixed(3)} of ${scores.length} clips`];
+  fill($("clip-statistics-text"), el("p", {}, parts.filter(Boolean).join("; ")), tableOf([t`level or concept`, t`clips`, t`share`], rows));
 }
 
 // The seconds that bars cover between two times; where they overlap, once.

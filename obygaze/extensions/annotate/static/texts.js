@@ -109,7 +109,7 @@ const FRENCH = {
   "\"If it were absent\" is the probability with the value that this concept typically has in clips without it.": "« S'il était absent » est la probabilité avec la valeur que ce concept a d'ordinaire dans les extraits sans lui.",
   "The most similar clips, by their features": "Les extraits les plus semblables, d'après leurs traits",
   "Keys": "Touches",
-  "They work while the film has the focus, and not in fields. Key Esc closes this page.": "Elles agissent quand le film a le focus, et non dans les champs. La touche Échap ferme cette page.",
+  "They work while the film has the focus, and not in fields: Esc leaves a field. It also closes this page.": "Elles agissent quand le film a le focus, et pas dans les champs : Échap quitte un champ. Elle ferme aussi cette page.",
   "Watch": "Regarder",
   "Mark": "Marquer",
   "Close": "Fermer",
@@ -383,6 +383,9 @@ const FRENCH = {
   ", which you can cite and give to others.": ", que vous pouvez citer et donner à d'autres.",
   "writes it for ELAN and as SKOS, and reads those of ELAN.": "l'écrit pour ELAN et en SKOS, et lit ceux d'ELAN.",
   "Nothing is changed: another window changed this note.": "Rien n'est changé : une autre fenêtre a modifié cette note.",
+  "Citation of the picture that was saved": "Citation de l'image enregistrée",
+  "{0} clips of 1 film": "{0} extraits d'un film",
+  "level or concept": "niveau ou concept",
   "rows set aside": "des lignes mises de côté",
   "a note": "une note"
 };
@@ -401,6 +404,7 @@ function chosenLanguage() {
 }
 
 const language = chosenLanguage();
+const locale = navigator.language.startsWith(language) ? navigator.language : language; // of times of the day
 
 // A text of the page in the language of the reader.
 function lookUp(text, values = []) {

@@ -107,7 +107,7 @@ vocabularyForm.addEventListener("submit", (event) => {
   const save = () => inTurn(async () => {
     await putVocabulary(after, before);
     if (!isSameVocabulary(before, savedVocabulary())) record({ kind: "vocabulary", text: t`the vocabulary`, before, after: savedVocabulary() });
-    vocabularyStatus(t`Saved at ${new Date().toLocaleTimeString()}.`);
+    vocabularyStatus(t`Saved at ${new Date().toLocaleTimeString(locale)}.`);
   });
   save().catch((error) => vocabularyStatus(error.message));
 });

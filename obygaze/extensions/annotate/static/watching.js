@@ -130,7 +130,10 @@ $("subtitles").onclick = () => {
 };
 $("goto").addEventListener("submit", (event) => {
   event.preventDefault();
-  guarded(() => goToText($("goto").elements.place.value));
+  guarded(() => {
+    goToText($("goto").elements.place.value);
+    focusFilm(); // so that keys work again
+  });
 });
 for (const name of ["play", "pause", "volumechange", "loadedmetadata", "emptied"]) video.addEventListener(name, showPlayer);
 video.textTracks.addEventListener("addtrack", showPlayer);

@@ -39,6 +39,8 @@ def test_clips_of_a_queue_are_judged_by_keys_alone(
         assert text(browser, "#judge-suggestion") == (
             "The model ridge suggests S sure (score 0.75)."
         )
+        # Its level is hidden, without an empty place for it.
+        assert "clip lake-004" in text(browser, "#here").split("\n")
         assert not browser.find_element("id", "mark").is_displayed()
         form = browser.find_element("id", "judge")
         save = form.find_element("css selector", "button:not([type=button])")

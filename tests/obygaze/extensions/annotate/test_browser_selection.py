@@ -60,12 +60,16 @@ def test_filters_are_in_the_address_and_searches_are_kept(
         browser.find_element("css selector", "#clip-statistics summary").send_keys(
             Keys.ENTER
         )
-        wait(lambda: "5 clips of 1 films" in text(browser, "#clip-statistics"))
+        wait(lambda: "5 clips of 1 film" in text(browser, "#clip-statistics"))
         assert "EN easy negative 5 100.0 %" in " ".join(
             text(browser, "#clip-statistics").split()
         )
+        headers = "return [...document.querySelectorAll('#clip-statistics th')].map((one) => one.innerText)"
+        assert all(browser.execute_script(headers))
         browser.find_element("css selector", "#searches button").send_keys(Keys.ENTER)
         wait(lambda: text(browser, "#searches") == "")
+        # The button is gone: who uses keys alone is not thrown back to the top of the page.
+        assert browser.switch_to.active_element.get_attribute("name") == "name"
 
 
 def test_statistics_are_those_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
