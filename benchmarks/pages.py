@@ -98,6 +98,13 @@ BENCHMARKS = {
         " store are designed for reading whole matrices and whole films, not single clips. Cold"
         " files are not in the cache of the operating system.",
     ),
+    "rivals": Benchmark(
+        "benchmarks.store.rivals:measure",
+        "The CPU time of each kind of read, compared with other formats that hold the same numbers"
+        " and ids. obygaze compares every byte that it uses with a checksum; np.load, HDF5 and"
+        " lance do not. Lance has an index of clips and one of films; it is measured where it is"
+        " installed (`pip install pylance`).",
+    ),
     "zoo": Benchmark(
         "benchmarks.zoo.comparison:measure",
         "The same fits by `obygaze run`, with its start, baselines, intervals and files, and by"
