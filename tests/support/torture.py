@@ -1,13 +1,13 @@
 """`python -m support.torture [ROUNDS]` (from tests/): damage stores in every way, and count.
 
 Kills before every change of the disk by each command that writes, power cuts at each of these
-places, every bit of a store flipped, every two files swapped, and servers that answer wrongly. A
+places, every bit of a store flipped, every two files swapped, and servers that answer wrongly.
+Flips, swaps, power cuts and stale caches also on a store of four versions, with gathered arrays. A
 line for each campaign: how often, and how often something was lost, wrong or not explained.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sys
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
@@ -34,7 +33,9 @@ from obygaze_features.store import (
 )
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch
-from support.kills import DONE, kill_everywhere
+from support import torture_versions as versions
+from support.cuts import DONE, cut_at_sync
+from support.kills import kill_everywhere
 from support.store_damage import files_of, flip
 from support.store_servers import web_server
 from support.stores import (
@@ -44,6 +45,7 @@ from support.stores import (
     sealed_store,
     some_values,
 )
+from support.torture_versions import gathered
 
 N_CLIPS = 7
 Work = Callable[[Path, Path], object]
@@ -132,10 +134,11 @@ def power_cuts(folder: Path) -> Counter[str]:
         plan = plan_store(target, N_CLIPS)
         values = some_values(N_CLIPS, plan.arrays)
         before = {path.stat().st_ino for path in files_of(target)}
-        code = _cut(target, number, folder / "synced")
-        synced = set(map(int, (folder / "synced").read_text("utf-8").split())) | before
+        code, synced = cut_at_sync(
+            lambda target=target: fill(target, target), number, folder / "synced"
+        )
         for path in files_of(target):
-            if path.stat().st_ino not in synced:
+            if path.stat().st_ino not in synced | before:
                 path.write_bytes(b"")
         found["cases"] += 1
         found[reads(target, values)] += 1
@@ -145,31 +148,6 @@ def power_cuts(folder: Path) -> Counter[str]:
         if code == DONE:
             break
     return found
-
-
-def _cut(target: Path, at: int, log: Path) -> int:
-    """Fill a store in a fork that ends at its `at`-th sync; the log has what was synced before."""
-    log.write_text("", "utf-8")
-    pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    left, fsync, code = at, os.fsync, 1
-
-    def synced(descriptor: int) -> None:
-        nonlocal left
-        if not left:
-            os._exit(9)
-        left -= 1
-        with log.open("a", encoding="utf-8") as stream:
-            stream.write(f"{os.fstat(descriptor).st_ino}\n")
-        fsync(descriptor)
-
-    try:
-        with mock.patch.object(os, "fsync", synced):
-            fill(target, target)
-        code = DONE
-    finally:
-        os._exit(code)
 
 
 def flips(folder: Path, rounds: int) -> Counter[str]:
@@ -262,12 +240,20 @@ def campaigns(rounds: int) -> dict[str, Callable[[Path], Counter[str]]]:
         "flips": lambda folder: flips(folder, rounds),
         "swaps": swaps,
         "wrong answers": lambda folder: wrong_answers(folder, rounds),
+        "versions: flips": lambda folder: gathered(
+            versions.flips, folder, max(rounds // 2, 1)
+        ),
+        "versions: swaps": lambda folder: gathered(versions.swaps, folder, rounds),
+        "versions: power cuts": lambda folder: gathered(versions.power_cuts, folder),
+        "versions: stale caches": lambda folder: gathered(
+            versions.stale_caches, folder, rounds
+        ),
     }
 
 
 def is_bad(counts: Counter[str]) -> bool:
     """Return whether something was lost, wrong or not explained."""
-    words = ("WRONG", "BUG", "LEFT", "UNNOTICED")
+    words = ("WRONG", "BUG", "LEFT", "LOST", "UNNOTICED")
     return any(
         n
         and (

@@ -27,6 +27,7 @@ _MOST_BYTES = {
     ".json": DOCUMENT_BYTES,
     ".safetensors": 2_000_000_000,
 }
+_LEAST_BYTES = min(_MOST_BYTES.values())
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -46,6 +47,8 @@ def check_memory(
 
 def check_document(name: str, n_bytes: int, where: str) -> None:
     """Raise an error for a file that is longer than any of its kind; ask before reading it."""
+    if n_bytes <= _LEAST_BYTES:
+        return
     most = next(
         (most for end, most in _MOST_BYTES.items() if name.endswith(end)), n_bytes
     )

@@ -5,7 +5,7 @@ as one that git or Python would run, is an error wherever a list is read.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,10 +95,21 @@ class StoreNames:
             return int(page[1]) < self.n_blocks
         return _TEXT_CHUNK.fullmatch(name) is not None
 
-    def require(self, names: Iterable[str], where: str) -> None:
+    def _usual(self, n_blocks: int) -> set[str]:
+        """Return names that most files have: without a number, and of the first blocks."""
+        usual = set(self._without_number)
+        for array, n_dimensions in self.dimensions.items():
+            end = ".0" * n_dimensions
+            usual.update(f"data.zarr/{array}/c.{n}{end}" for n in range(n_blocks))
+        return usual
+
+    def require(self, names: Collection[str], where: str) -> None:
         """Raise an error that shows the first of `names` that no file of the store can have."""
+        # A look into a set takes a tenth of the time of a regular expression.
+        n_listed = len(names) // max(len(self.dimensions), 1)
+        usual = self._usual(min(self.n_blocks, n_listed))
         for name in names:
-            if name not in self:
+            if name not in usual and name not in self:
                 shown = repr(name[:SHOWN_CHARACTERS])
                 raise Corrupt(
                     f"{shown} is listed as a file, and no store has such a file",

@@ -50,7 +50,7 @@ MAX_ARRAYS = 1_000
 MAX_FILE_BYTES = 2**60
 # The same for JSON that would take far more memory than its bytes: in a store's own files a value
 # takes more bytes than this.
-MIN_VALUE_BYTES = 6
+MIN_VALUE_BYTES = 4
 MANY_VALUES = 1_000_000
 # From here on the number of rows is compared with the bytes of the ids before it is believed: each
 # has its length, and at least one character.

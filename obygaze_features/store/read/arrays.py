@@ -6,7 +6,7 @@ So no library takes a missing file for fill values, and each error names the fil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from obygaze_features.store.format.schema import (
     Bytes,
     TextTable,
 )
-from obygaze_features.store.read.commits import Commits, Expected
+from obygaze_features.store.read.commits import Commits, Expected, GatheredSpan
 from obygaze_features.store.remote.files import Files, Piece
 
 Rows = npt.NDArray[np.int64]
@@ -44,7 +44,18 @@ REMOTE_AT_ONCE = 10
 # from the first to the last, unless most of what is between them is not wanted.
 GATHERED_FROM_BLOCKS = 4
 SPARSE = 4
+# On this machine it is read in parts: a buffer of this size is used again, and stays in the cache
+# of the processor. New memory of the size of the whole array took longer than reading it.
+GATHERED_AT_ONCE_BYTES = 1_000_000
 RETRIES = 2
+
+
+class _WantedBlock(NamedTuple):
+    """Ascending rows of one block, and where their values are to be."""
+
+    number: int
+    rows: Rows
+    out: npt.NDArray[Any]
 
 
 class Arrays:
@@ -160,71 +171,102 @@ class Arrays:
         return self._read(spec, rows)
 
     def _read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
-        if (np.diff(rows) <= 0).any():
+        if (rows[1:] <= rows[:-1]).any():
             unique, inverse = np.unique(rows, return_inverse=True)
             return self._read(spec, unique)[inverse]
         out = self.reserve(spec, len(rows))
         layout = self.layout(spec.name)
         blocks = rows // self.plan.block_rows
-        starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
+        starts = _starts_of_runs(blocks)
         stops = [*starts, len(rows)][1:]
-        gathered = self._gathered_blocks(spec, layout, blocks[starts].tolist())
+        wanted = [
+            _WantedBlock(block, rows[start:stop], out[start:stop])
+            for block, start, stop in zip(
+                blocks[starts].tolist(), starts, stops, strict=True
+            )
+        ]
+        if self._fill_from_gathered(spec, layout, wanted):
+            return out
 
-        def fill(start: int, stop: int) -> None:
-            block = int(blocks[start])
-            rows_of_block = rows[start:stop]
-            chunk = gathered.get(block)
-            if chunk is None:
-                self._fill(spec, layout, block, rows_of_block, out[start:stop])
-            else:
-                rows_in_block = rows_of_block - block * self.plan.block_rows
-                _copy_rows(chunk, rows_in_block, out[start:stop])
+        def fill(block: _WantedBlock) -> None:
+            self._fill(spec, layout, block.number, block.rows, block.out)
 
-        at_once = self._blocks_at_once(spec)
-        if at_once > 1 and len(starts) > 1 and not gathered:
+        n_bytes = len(rows) * spec.row_bytes // max(len(wanted), 1)
+        at_once = self._blocks_at_once(n_bytes)
+        if at_once > 1 and len(wanted) > 1:
             with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(fill, starts, stops))
+                list(pool.map(fill, wanted))
         else:
-            for start, stop in zip(starts, stops, strict=True):
-                fill(start, stop)
+            for block in wanted:
+                fill(block)
         return out
 
-    def _gathered_blocks(
-        self, spec: ArraySpec, layout: ChunkLayout, blocks: Sequence[int]
-    ) -> dict[int, npt.NDArray[Any]]:
-        """Return the rows of some blocks, by block, from the file with copies of all of them.
+    def _fill_from_gathered(
+        self, spec: ArraySpec, layout: ChunkLayout, wanted: Sequence[_WantedBlock]
+    ) -> bool:
+        """Read rows of some blocks from the file with copies of all of them.
 
-        None of them where there is no such file, where it is not cheaper than the files of the
+        Return False where there is no such file, where it is not cheaper than the files of the
         blocks, or where a byte of it is not that of its block: then they are read one by one.
         """
-        if len(blocks) < GATHERED_FROM_BLOCKS or not self.commits.is_sealed:
-            return {}
-        span = self.commits.gathered_span(spec.name, blocks[0], blocks[-1])
-        if span is None or len(blocks) * SPARSE < blocks[-1] - blocks[0] + 1:
-            return {}
-        first_byte = span.starts[0]
-        piece = self.files.read(span.name, first_byte, span.starts[-1])
-        if piece is None or piece.total != span.n_bytes:
-            return {}
-        data = piece.data
-        rows_of_block = {}
-        for block in blocks:
-            number = block - blocks[0]
-            start = span.starts[number] - first_byte
-            chunk = data[start : span.starts[number + 1] - first_byte]
-            if len(chunk) <= CRC_BYTES or crc32c_of(chunk) != span.crc32c[number]:
-                return {}
-            try:
-                rows_of_block[block] = layout.decode(chunk)
-            except DAMAGE:
-                return {}
-        return rows_of_block
+        if len(wanted) < GATHERED_FROM_BLOCKS or not self.commits.is_sealed:
+            return False
+        first = wanted[0].number
+        span = self.commits.gathered_span(spec.name, first, wanted[-1].number)
+        if span is None or len(wanted) * SPARSE < wanted[-1].number - first + 1:
+            return False
+        most_bytes = span.n_bytes
+        if not self.files.is_remote:
+            most_bytes = GATHERED_AT_ONCE_BYTES
+        start = 0
+        while start < len(wanted):
+            begin = span.starts[wanted[start].number - first]
+            stop = start + 1
+            while stop < len(wanted):
+                end = span.starts[wanted[stop].number - first + 1]
+                if end - begin > most_bytes:
+                    break
+                stop += 1
+            if not self._fill_from_span(layout, span, first, wanted[start:stop]):
+                return False
+            start = stop
+        return True
 
-    def _blocks_at_once(self, spec: ArraySpec) -> int:
-        """Return how many blocks of an array are read at the same time."""
+    def _fill_from_span(
+        self,
+        layout: ChunkLayout,
+        span: GatheredSpan,
+        first: int,
+        wanted: Sequence[_WantedBlock],
+    ) -> bool:
+        """Read rows of blocks that are near each other; return False if a byte is wrong.
+
+        `first` is the block with which `span` begins.
+        """
+        begin = span.starts[wanted[0].number - first]
+        end = span.starts[wanted[-1].number - first + 1]
+        piece = self.files.read(span.name, begin, end)
+        if piece is None or piece.total != span.n_bytes:
+            return False
+        for block in wanted:
+            number = block.number - first
+            start = span.starts[number] - begin
+            chunk = piece.data[start : span.starts[number + 1] - begin]
+            if len(chunk) <= CRC_BYTES or crc32c_of(chunk) != span.crc32c[number]:
+                return False
+            try:
+                values = layout.decode(chunk)
+            except DAMAGE:
+                return False
+            rows_in_block = block.rows - block.number * self.plan.block_rows
+            _copy_rows(values, rows_in_block, block.out)
+        return True
+
+    def _blocks_at_once(self, n_bytes: int) -> int:
+        """Return how many blocks are read at the same time, from each of which some bytes."""
         if self.files.is_remote:
             return REMOTE_AT_ONCE
-        if self.plan.block_rows * spec.row_bytes >= THREAD_FROM_BYTES:
+        if n_bytes >= THREAD_FROM_BYTES:
             return LARGE_AT_ONCE
         return 1
 
@@ -252,7 +294,7 @@ class Arrays:
         rows_in_block = rows - block * self.plan.block_rows
         chunk_of_row = rows_in_block // chunk_rows
         # The rows are ascending, so those of a chunk are next to each other.
-        starts = np.flatnonzero(np.diff(chunk_of_row, prepend=-1)).tolist()
+        starts = _starts_of_runs(chunk_of_row)
         stops = [*starts[1:], len(rows)]
         numbers = chunk_of_row[starts].tolist()
         chunks = self._chunks(key, layout, numbers)
@@ -278,7 +320,8 @@ class Arrays:
         whole: only the checksum of the file says then that it is the one that was committed.
         """
         is_wanted_whole = len(wanted) == layout.n_chunks
-        if is_wanted_whole or not self.commits.has_checksums_of_chunks(key):
+        expected = self.commits.expected(key)
+        if is_wanted_whole or not expected.crc32c:
             data = self._part(key, layout)
             bounds_of = layout.spans(data, len(data))
             for number in wanted:
@@ -289,7 +332,7 @@ class Arrays:
                 start, stop = bounds
                 yield data[start:stop]
             return
-        bounds_of = self._spans(key, layout)
+        bounds_of = self._spans(key, layout, expected)
         for run in _adjacent(wanted, bounds_of):
             first_bounds = bounds_of[run.start]
             last_bounds = bounds_of[run.stop - 1]
@@ -304,10 +347,11 @@ class Arrays:
                     start, stop = bounds
                     yield data[start - begin : stop - begin]
 
-    def _spans(self, key: str, layout: ChunkLayout) -> list[tuple[int, int] | None]:
+    def _spans(
+        self, key: str, layout: ChunkLayout, expected: Expected
+    ) -> list[tuple[int, int] | None]:
         """Return where the chunks of a shard are: without compression without reading the index."""
         if self.commits.is_sealed:
-            expected = self.commits.expected(key)
             n_present = len(expected.crc32c or "") // CRC_DIGITS
             spans = layout.known_spans(n_present, expected.mark.n_bytes)
             if spans is not None:
@@ -417,6 +461,14 @@ def _is_expected(
         n_present = layout.n_present(piece.data, n_bytes)
         return CRC_DIGITS * n_present == len(crc32c)
     return layout.crc32c(piece.data) == crc32c
+
+
+def _starts_of_runs(values: Rows) -> list[int]:
+    """Return where each run of equal numbers begins."""
+    if not len(values):
+        return []
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return [0, *changes.tolist()]
 
 
 def _adjacent(

@@ -494,10 +494,6 @@ class Commits:
         """Return the mark of a committed file of data.zarr; raise an error if none is listed."""
         return self.expected(name).mark
 
-    def has_checksums_of_chunks(self, name: str) -> bool:
-        """Return whether the checksums of the chunks in a block's file were recorded."""
-        return bool(self.expected(name).crc32c)
-
     def expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark = self.plan.files.get(name)

@@ -53,6 +53,7 @@ from obygaze_features.store.remote.files import Files, Piece, read_or_none, read
 from obygaze_features.store.remote.object_store import Unreachable
 from obygaze_features.store.remote.versions import (
     NEXT_VERSION,
+    SEALS_FOLDER,
     FilesOfVersion,
     earlier_versions,
     kept_marks,
@@ -550,6 +551,11 @@ def _check_versions(store: Store, report: VerifyReport, hashes: bool) -> None:
         path = f"{KEPT_FOLDER}/{name}"
         if path not in marks and path not in again:
             report.warnings.append(f"{path} is not part of the store")
+    # They are needed only while a version is published, and stay.
+    for name in files.names(SEALS_FOLDER) or ():
+        path = f"{SEALS_FOLDER}/{name}"
+        with report.collecting(path):
+            read_record(files, Seal, path)
     if NEXT_VERSION in (files.names(VERSIONS_FOLDER) or ()):
         report.warnings.append(
             "the publication of a version is not finished: the next command that changes this "

@@ -112,7 +112,9 @@ class FolderFiles:
         path = f"{self.root}/{name}"
         self._check_folder(name.rpartition("/")[0])
         try:
-            with open(path, "rb", opener=system.open_without_links) as stream:
+            with open(
+                path, "rb", buffering=0, opener=system.open_without_links
+            ) as stream:
                 status = os.fstat(stream.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise FixInput(NOT_REGULAR, where=path, hint=COPY_AGAIN)
@@ -120,8 +122,9 @@ class FolderFiles:
                 check_document(name, total, self.location)
                 first, after = bounds(start, stop, total)
                 data: Bytes = np.empty(after - first, np.uint8)
-                stream.seek(first)
-                return Piece(data[: stream.readinto(data.data)], total)
+                if first:
+                    stream.seek(first)
+                return Piece(_read_into(stream, data), total)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -151,6 +154,18 @@ class FolderFiles:
             return sorted(path.name for path in (self.root / folder).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+
+def _read_into(stream: io.FileIO, data: Bytes) -> Bytes:
+    """Fill an array with bytes of a file; return what there was of them."""
+    n_read = 0
+    while n_read < len(data):
+        # One call reads 2 GB at most.
+        n_more = stream.readinto(data.data[n_read:])
+        if not n_more:
+            break
+        n_read += n_more
+    return data[:n_read]
 
 
 def open_zip(path: Path) -> "ZipFiles":
