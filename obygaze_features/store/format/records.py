@@ -190,7 +190,9 @@ def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
     after = 0
     for name, runs in dict(value).items():
         if type(runs) is int:
-            runs = [(after, after + runs)]
+            runs_of[name] = [(after, after + runs)]
+            after += runs
+            continue
         ranges = list(map(_row_range, runs))
         runs_of[str(name)] = ranges
         if ranges:

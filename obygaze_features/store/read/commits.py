@@ -130,12 +130,12 @@ class Commits:
     def find_index(self) -> Index | None:
         """Read the index by film, to be used in place of the seal.
 
-        None for a store that has none, is small, is on this machine, or whose seal was read before.
+        None for a store that has none, is small, or whose seal was read before.
         """
         with self._lock:
             if self.expect:
                 return None  # the seal is compared, not the index
-            if not (self._looked or self._looked_for_index) and self.files.is_remote:
+            if not (self._looked or self._looked_for_index):
                 self._looked_for_index = True
                 if self.plan.n_clips >= INDEX_ROWS:
                     self._find_index()

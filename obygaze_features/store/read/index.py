@@ -94,10 +94,7 @@ class Index:
         if films.plan != plan.sha256:
             raise Mismatch("this index is of another store", where=where)
         plan.names.require(films.files, where)
-        runs = sorted(chain.from_iterable(films.films.values()))
-        ends = [0, *(after for _, after in runs)]
-        has_each_row_once = runs == list(pairwise(ends)) and ends[-1] == plan.n_clips
-        if films.page_blocks < 1 or not has_each_row_once:
+        if films.page_blocks < 1 or not _has_each_row_once(films, plan.n_clips):
             raise Corrupt("this index does not list each row once", where=where)
 
     @classmethod
@@ -160,13 +157,23 @@ class Index:
         return np.sort(np.concatenate(parts))
 
 
+def _has_each_row_once(films: FilmIndex, n_clips: int) -> bool:
+    """Return whether the runs of all films are the rows of a store, one after another."""
+    end = 0
+    for first, after in sorted(chain.from_iterable(films.films.values())):
+        if first != end or after < first:
+            return False
+        end = after
+    return end == n_clips
+
+
 def _is_page_of(page: IndexPage, plan: Plan, blocks: range, rows: range) -> bool:
     """Return whether a page lists only these rows, only files of these blocks, and a clip a row."""
     if not all(row in rows for row in (*page.status_of_row, *page.sources)):
         return False
     if len(page.clip_id) != len(rows):
         return False
-    if not all(isinstance(clip, str) for clip in page.clip_id):
+    if set(map(type, page.clip_id)) != {str}:
         return False
     if page.makers.between(rows.start, rows.stop) != page.makers:
         return False
