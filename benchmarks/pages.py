@@ -86,6 +86,13 @@ BENCHMARKS = {
         " passes only when host or GPU work. The real program runs on it. What remains above 1 is"
         " the first batch, which the GPU waits for, and the last one, which the host waits for.",
     ),
+    "launching": Benchmark(
+        "benchmarks.extraction.launching:measure",
+        "What one clip costs the thread that feeds a GPU, with 13 backbones in one pass, and the"
+        " clips a second that this thread can launch where nothing else limits a run. The GPU is"
+        " simulated: it computes nothing, so the CPU time of the thread is that of the program and"
+        " of launching kernels. Decoders are left out.",
+    ),
     "engines": Benchmark(
         "benchmarks.extraction.engines:measure",
         "The overhead of each engine for a block. The clips are small, so that the overhead is"

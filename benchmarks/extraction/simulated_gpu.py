@@ -9,9 +9,13 @@ that numbers that are read too early are wrong.
 
 from __future__ import annotations
 
+import mmap
 import time
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -32,6 +36,9 @@ _READS = {
     "__float__",
     "nonzero",
 }
+
+# The error of a driver that cannot lock pages of memory of the program.
+NOT_SUPPORTED = 801
 
 
 class VirtualClock:
@@ -86,6 +93,34 @@ class _Event:
         """Wait until the work before the event is done."""
         self.gpu.wait("event", self.at)
 
+    def query(self) -> bool:
+        """Return whether the work before the event is done."""
+        return self.at <= self.gpu.clock.time()
+
+
+class _Runtime:
+    """The functions of the driver that lock the pages of memory of the program."""
+
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.gpu = gpu
+
+    def cudaHostRegister(self, address: int, n_bytes: int, flags: int) -> int:
+        """Lock pages; return 0, or the error of a driver that refuses."""
+        if self.gpu.refuses_locks:
+            return NOT_SUPPORTED
+        if not _is_mapped(address, n_bytes):
+            raise AssertionError("memory is locked that is not mapped")
+        n_pages = -(-n_bytes // mmap.PAGESIZE)
+        self.gpu.locked[address] = n_pages * mmap.PAGESIZE
+        self.gpu.peak_locked = max(self.gpu.peak_locked, sum(self.gpu.locked.values()))
+        return 0
+
+    def cudaHostUnregister(self, address: int) -> int:
+        """Unlock pages, which are still mapped."""
+        if not _is_mapped(address, self.gpu.locked.pop(address)):
+            raise AssertionError("memory is unlocked that is not mapped")
+        return 0
+
 
 class SimulatedGpu(TorchFunctionMode):
     """Torch's "cuda" on the CPU.
@@ -93,14 +128,39 @@ class SimulatedGpu(TorchFunctionMode):
     Args:
         clock: The clock of host and device.
         copy_s: Seconds of each copy.
+        computes: Compute the values. Without them a kernel takes no time: what is left is the
+            time in which the host launches it.
+        memory_bytes: The memory of the device.
+        refuses_locks: The driver locks no pages of memory of the program.
     """
 
     def __init__(
-        self, clock: VirtualClock | RealClock | None = None, copy_s: float = 0.0
+        self,
+        clock: VirtualClock | RealClock | None = None,
+        copy_s: float = 0.0,
+        *,
+        computes: bool = True,
+        memory_bytes: int = 10**11,
+        refuses_locks: bool = False,
     ) -> None:
         super().__init__()
         self.clock = clock or VirtualClock()
         self.copy_s = copy_s
+        self.computes = computes
+        self.memory_bytes = memory_bytes
+        self.refuses_locks = refuses_locks
+        self.n_launches = 0
+        # Bytes that the host copied to pinned memory, to copy them to the device.
+        self.staged_bytes = 0
+        # The pages that are locked, by their address, and the most at once.
+        self.locked: dict[int, int] = {}
+        self.peak_locked = 0
+        # Pinned memory of torch in use, and the most at once, by the size of its pieces.
+        self.pinned: Counter[int] = Counter()
+        self.peak_pinned: Counter[int] = Counter()
+        # The memory that torch keeps for each backbone, and the largest since the last reset.
+        self.reserved: dict[object, int] = {}
+        self.largest_use = 0
         self.current = self.default = _Stream(self)
         self.waits: list[tuple[str, float]] = []
         self._landing: list[tuple[float, torch.Tensor, torch.Tensor]] = []
@@ -111,9 +171,15 @@ class SimulatedGpu(TorchFunctionMode):
             current_stream=lambda device=None: self.current,
             stream=self._use,
             is_available=lambda: True,
-            empty_cache=lambda: None,
-            mem_get_info=lambda device=None: (10**11, 10**11),
+            empty_cache=lambda: self.reserved.clear(),
+            mem_get_info=lambda device=None: (self.free_bytes, memory_bytes),
             memory_allocated=lambda device=None: 0,
+            memory_reserved=lambda device=None: sum(self.reserved.values()),
+            max_memory_allocated=lambda device=None: self.largest_use,
+            reset_peak_memory_stats=self._reset_peak,
+            synchronize=self._synchronize,
+            device=lambda device=None: nullcontext(),
+            cudart=lambda: _Runtime(self),
             get_device_name=lambda device=None: "Simulated GPU",
         )
 
@@ -137,6 +203,30 @@ class SimulatedGpu(TorchFunctionMode):
     def blocking_copies(self) -> int:
         """How often the host waited for a copy or a value."""
         return sum(kind != "event" for kind, _ in self.waits)
+
+    @property
+    def free_bytes(self) -> int:
+        """The memory of the device that torch has not."""
+        return self.memory_bytes - sum(self.reserved.values())
+
+    @property
+    def pinned_bytes(self) -> int:
+        """The most memory that torch has pinned: it keeps what was in use at once."""
+        return sum(size * n for size, n in self.peak_pinned.items())
+
+    def use(self, owner: object, n_bytes: int) -> None:
+        """Use memory of the device, which torch keeps for the same tensors of later batches."""
+        self.largest_use = max(self.largest_use, n_bytes)
+        more = max(0, n_bytes - self.reserved.get(owner, 0))
+        if more > self.free_bytes:
+            raise RuntimeError("CUDA out of memory. The device is simulated.")
+        self.reserved[owner] = self.reserved.get(owner, 0) + more
+
+    def _reset_peak(self, device: Any = None) -> None:
+        self.largest_use = 0
+
+    def _synchronize(self, device: Any = None) -> None:
+        self.clock.sleep(max(0.0, self.current.ready - self.clock.time()))
 
     def work(self, seconds: float) -> float:
         """Give work to the current stream; return when it is done."""
@@ -174,7 +264,7 @@ class SimulatedGpu(TorchFunctionMode):
         if func == vars(torch.Tensor.__base__)["device"].__get__:
             return torch.device("cuda" if _is_on(first) else "cpu")
         if name == "pin_memory":
-            return _mark(first.clone(), "pinned")
+            return self._pin(first)
         if name == "to":
             return self._to(func, args, options)
         if name == "copy_" and _is_on(args[1]) and not _is_on(first):
@@ -189,15 +279,37 @@ class SimulatedGpu(TorchFunctionMode):
         wanted = options.get("device")
         to_device = wanted is not None and torch.device(wanted).type == "cuda"
         if to_device:
-            options["device"] = "cpu"
+            options["device"] = "cpu" if self.computes else "meta"
         pinned = options.pop("pin_memory", False)
-        result = func(*args, **options)
+        run = _with_values if self.computes else _without_values
+        result = run(func, args, options)
         mark = "pinned" if pinned else ""
         if to_device or any(map(_is_on, _tensors((args, tuple(options.values()))))):
             mark = "on_device"
+            self.n_launches += 1
         for tensor in _tensors(result):
             _mark(tensor, mark)
+            if mark == "pinned":
+                self._count_pinned(tensor)
         return result
+
+    def _pin(self, source: torch.Tensor) -> torch.Tensor:
+        """Return a tensor in memory whose pages are locked: a copy where they are not."""
+        address = source.data_ptr()
+        for start, n_bytes in self.locked.items():
+            if start <= address < start + n_bytes:
+                return _mark(source, "pinned")
+        copy = source.clone()
+        self.staged_bytes += copy.nbytes
+        self._count_pinned(copy)
+        return _mark(copy, "pinned")
+
+    def _count_pinned(self, tensor: torch.Tensor) -> None:
+        """Count a tensor in pinned memory, whose pieces torch rounds up to powers of two."""
+        size = 1 << max(0, tensor.nbytes - 1).bit_length()
+        self.pinned[size] += 1
+        self.peak_pinned[size] = max(self.peak_pinned[size], self.pinned[size])
+        weakref.finalize(tensor, self.pinned.subtract, [size])
 
     def _to(self, func: Any, args: Any, options: dict[str, Any]) -> Any:
         source = args[0]
@@ -214,9 +326,15 @@ class SimulatedGpu(TorchFunctionMode):
             ready_at = self.work(self.copy_s)
             if not overlaps or not on:
                 self.wait("copy", ready_at)
-            source = source.detach().clone()
+            source = self._copied(source)
         result = source if dtype == source.dtype else func(source, dtype)
         return _mark(result, "on_device") if on else result
+
+    def _copied(self, source: torch.Tensor) -> torch.Tensor:
+        """Return another tensor with the values of a tensor, or with its shape alone."""
+        if self.computes:
+            return source.detach().clone()
+        return source.detach().to("meta")
 
     def _copy_out(
         self, target: torch.Tensor, source: torch.Tensor, options: Any
@@ -224,9 +342,51 @@ class SimulatedGpu(TorchFunctionMode):
         ready_at = self.work(self.copy_s)
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
             self.wait("copy", ready_at)
+        if not self.computes:
+            target.numpy()[...] = 1
+            return target
         target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan
         self._landing.append((ready_at, target, source.detach().clone()))
         return target
+
+
+def _with_values(func: Any, args: Any, options: dict[str, Any]) -> Any:
+    return func(*args, **options)
+
+
+def _without_values(func: Any, args: Any, options: dict[str, Any]) -> Any:
+    """Return the result of a function without its values.
+
+    Where torch works out the shape in Python, that would take longer than to launch a kernel.
+    """
+    name = getattr(func, "__name__", "")
+    first: Any = args[0] if args else None
+    tensors = list(first) if isinstance(first, list | tuple) else [first]
+    if not tensors or not isinstance(tensors[0], torch.Tensor):
+        return func(*args, **options)
+    shape = list(tensors[0].shape)
+    dtype = tensors[0].dtype
+    if not tensors[0].is_meta or name not in {"cat", "stack", "isfinite", "all"}:
+        return func(*args, **options)
+    if name == "cat":
+        shape[0] = sum(len(tensor) for tensor in tensors)
+    elif name == "stack":
+        dim = options.get("dim", args[1] if len(args) > 1 else 0)
+        shape.insert(dim, len(tensors))
+    elif name == "isfinite":
+        dtype = torch.bool
+    else:
+        del shape[args[1]]
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def _is_mapped(address: int, n_bytes: int) -> bool:
+    """Return whether memory of this process is mapped, as Linux says."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        start, end = (int(word, 16) for word in line.split()[0].split("-"))
+        if start <= address and address + n_bytes <= end:
+            return True
+    return False
 
 
 def _is_on(value: Any) -> bool:
@@ -252,12 +412,21 @@ class TimedBackbone:
 
     takes_mask = False
 
-    def __init__(self, inner: Backbone, gpu: SimulatedGpu, seconds: float) -> None:
+    def __init__(
+        self,
+        inner: Backbone,
+        gpu: SimulatedGpu,
+        seconds: float,
+        bytes_of_clip: int = 0,
+    ) -> None:
         self.card = inner.card
+        self.geometry = inner.geometry
+        self.activation_bytes = inner.activation_bytes
         self.arrays = inner.arrays
         self.resize = inner.resize
         self.gpu = gpu
         self.seconds = seconds
+        self.bytes_of_clip = bytes_of_clip
         self.placement = Placement("cuda")
         self.started: list[float] = []
 
@@ -270,6 +439,7 @@ class TimedBackbone:
     ) -> dict[str, Any]:
         """Return arrays that are the sum of the clip's pixels everywhere."""
         self.started.append(self.gpu.clock.time())
+        self.gpu.use(self, self.bytes_of_clip * len(pixels))
         self.gpu.work(self.seconds * len(pixels))
         total = pixels.float().flatten(1).sum(1)
         return {

@@ -127,7 +127,7 @@ def alone(plan: ExtractPlan) -> None:
             yield DecodedRow(row, clips)
 
     with clip_threads(1) as pool:
-        maker = loaded.maker(pending_rows(loaded), Resources(threads=1), pool)
+        maker = loaded.maker(pending_rows(loaded), pool, batch=1)
         run_rows([maker], decode, StopFlag(), lambda row, failed: None)
 
 

@@ -32,8 +32,6 @@ from obygaze_features.core.workspace import PathLike, Workspace
 
 ROUNDS = 3
 MAX_S = 30.0
-# The size of the frames that time a model of any size.
-SIZE_OF_ANY = 224
 
 # The runs of work on `n_clips` clips, or on `n_bytes` bytes where that is known, with the speeds.
 Measurement = dict[str, Any]
@@ -64,23 +62,20 @@ def forward_runs(
     """
     import numpy as np
 
-    from obygaze_features.extraction.compute import clip_threads, computer_for
+    from obygaze_features.extraction.compute import (
+        clip_of_levels,
+        clip_threads,
+        computer_for,
+    )
     from obygaze_features.extraction.recipes import arrays_of, chosen_arrays
-    from obygaze_features.video.decoded_clip import DecodedClip
 
-    height, width = model.geometry.frame_shape
-    if not model.geometry.size:
-        height = width = SIZE_OF_ANY
-    n_frames = model.geometry.frames
-    shape = (n_frames, height, width, 3)
-    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    resized = pictures if model.resize is None else model.resize(pictures)
-    index = np.arange(n_frames)
-    real = np.ones(n_frames, bool)
-    facts = (index, index, index / 25, index / 25, ~real, real, n_frames, False, 0.0)
-    clip = DecodedClip(Path(), resized, *facts)
+    random = np.random.default_rng(0)
+    clip = clip_of_levels(
+        model, lambda shape, dtype: random.integers(0, 256, shape, dtype)
+    )
+    resized = clip.shared_pictures
     prepare = partial(model.normalise, resized)
-    measurements = [_measure("prepare frames", prepare, 1, pictures.nbytes, rounds)]
+    measurements = [_measure("prepare frames", prepare, 1, resized.nbytes, rounds)]
     specs = [
         spec
         for spec in arrays_of(model, chosen_arrays(model, ()))

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -252,6 +252,7 @@ class BlockMaker:
         self._commit: Future[None] | None = None
         # A batch of tokens has 150 MB: the thread that feeds the GPU does not copy them.
         self._copies = ThreadPoolExecutor(1, thread_name_prefix="copy")
+        self._copied: list[Future[None]] = []
         self._kept_at = time.monotonic()
         self._take_finished_rows()
 
@@ -405,7 +406,11 @@ class BlockMaker:
         with self._too_large_if_out_of_memory():
             computed = result()
         block.spend(computed.seconds)
-        block.copies.append(self._copies.submit(_copy, block, slots, computed.arrays))
+        # Two batches are under way and one is copied: no more pinned memory is needed.
+        wait(self._copied)
+        copy = self._copies.submit(_copy, block, slots, computed.arrays)
+        self._copied = [copy]
+        block.copies.append(copy)
         for i, slot in enumerate(slots):
             infinite = [
                 name for name, finite in computed.finite.items() if not finite[i]

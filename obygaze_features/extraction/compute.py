@@ -10,10 +10,12 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +24,15 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import as_arrays, blank_padding
 from obygaze_features.backbones.torch_backbone import on_device
+from obygaze_features.core.machine import is_out_of_memory
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.video.decoded_clip import DecodedClip
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# The edge of pictures for a backbone that takes any size.
+SIZE_OF_ANY = 224
 
 
 class Clock(dict[str, float]):
@@ -140,13 +146,29 @@ class Uploads:
         self._incoming: Any = None
         # By the number of the decoded pictures, which another array may have later.
         self._copies: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+        # Pictures that the GPU may still read, with the event after their copy.
+        self._under_way: deque[tuple[Any, npt.NDArray[np.uint8]]] = deque()
 
-    def pictures(self, clip: DecodedClip) -> Tensor:
-        """Return the pictures of a clip's view on the device; the host waits for no copy."""
-        shared = self._copied(clip.shared_pictures)
-        pictures = shared.index_select(0, on_device(clip.rows, self.device))
-        if not clip.mask.all():
-            padding = np.flatnonzero(~clip.mask)
+    def pictures(self, clips: Sequence[DecodedClip]) -> Tensor:
+        """Return the pictures of clips one after another on the device; the host waits for no copy.
+
+        All clips together take a few kernels, whatever their number is.
+        """
+        import torch
+
+        on_gpu = [self._copied(clip.shared_pictures) for clip in clips]
+        rows = []
+        n_before = 0
+        for clip in clips:
+            rows.append(clip.rows + n_before)
+            n_before += len(clip.shared_pictures)
+        pictures = torch.cat(on_gpu)
+        pictures = pictures.index_select(
+            0, on_device(np.concatenate(rows), self.device)
+        )
+        is_real = np.concatenate([clip.mask for clip in clips])
+        if not is_real.all():
+            padding = np.flatnonzero(~is_real)
             pictures.index_fill_(0, on_device(padding, self.device), 0)
         return pictures
 
@@ -160,8 +182,14 @@ class Uploads:
         if self._incoming is None:
             self._incoming = cuda.Stream(self.device)
         compute = cuda.current_stream(self.device)
+        while self._under_way and self._under_way[0][0].query():
+            self._under_way.popleft()
         with cuda.stream(self._incoming):
             tensor = on_device(shared, self.device)
+            is_copied = cuda.Event()
+            is_copied.record(self._incoming)
+        # A decoder gets memory again that nobody holds: not before the GPU has read it.
+        self._under_way.append((is_copied, shared))
         compute.wait_stream(self._incoming)
         # The memory must not be used again before the computation that reads it has ended.
         tensor.record_stream(compute)
@@ -199,13 +227,13 @@ class BatchComputer(Computer):
         import torch
 
         clock = Clock()
-        pictures: list[Any] = []
-        for clip in clips:
-            if self.backbone.resize is None:  # the user's own code takes arrays
-                pictures.append(clip.pictures)
-            else:
-                pictures.append(self.uploads.pictures(clip))
-        computed = self.forward(pictures, [clip.mask for clip in clips], clock)
+        masks = [clip.mask for clip in clips]
+        if self.backbone.resize is None or self.backbone.card.code:
+            computed = self.forward(
+                [self._pictures(clip) for clip in clips], masks, clock
+            )
+        else:
+            computed = self._forward_together(clips, masks, clock)
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
@@ -213,12 +241,14 @@ class BatchComputer(Computer):
         finite = {
             name: torch.isfinite(x).flatten(1).all(1) for name, x in arrays.items()
         }
-        numbers = self._download(arrays)
-        flags = self._download(finite)
+        downloads = self._download([*arrays.values(), *finite.values()])
 
         def result() -> Computed:
             with clock.of("forward"):
-                return Computed(numbers(), flags(), clock)
+                numbers = downloads()
+            features = dict(zip(arrays, numbers[: len(arrays)], strict=True))
+            flags = dict(zip(finite, numbers[len(arrays) :], strict=True))
+            return Computed(features, flags, clock)
 
         return result
 
@@ -226,27 +256,114 @@ class BatchComputer(Computer):
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
 
-    def _download(self, tensors: Mapping[str, Tensor]) -> Callable[[], dict[str, Any]]:
+    def _pictures(self, clip: DecodedClip) -> Any:
+        """Return the pictures of a clip for code of the user, which takes one clip at a time."""
+        if self.backbone.resize is None:
+            return clip.pictures
+        return self.uploads.pictures([clip])
+
+    def _forward_together(
+        self,
+        clips: Sequence[DecodedClip],
+        masks: Sequence[npt.NDArray[np.bool_]],
+        clock: Clock,
+    ) -> dict[str, Any]:
+        """Return the arrays of clips whose pictures are looked up in one go, to the same bits."""
+        mask = None
+        with clock.of("preprocess"):
+            pictures = self.uploads.pictures(clips)
+            pixels = self.backbone.normalise(pictures)
+            pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
+            if self.backbone.takes_mask:
+                mask = np.stack(masks)
+                pixels = blank_padding(pixels, mask)
+        with clock.of("forward"):
+            return self.backbone.forward(pixels, mask, only=set(self.dtypes))
+
+    def _download(
+        self, tensors: Sequence[Tensor]
+    ) -> Callable[[], list[npt.NDArray[Any]]]:
         """Start to copy tensors to pinned memory; return a function that waits for the copies."""
         import torch
 
         self.outgoing.wait_stream(self.cuda.current_stream(self.device))
-        copies = {}
+        copies = []
         with self.cuda.stream(self.outgoing):
-            for name, tensor in tensors.items():
+            for tensor in tensors:
                 # Torch uses pinned memory again that is not in use any more.
                 copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-                copies[name] = copy.copy_(tensor, non_blocking=True)
+                copies.append(copy.copy_(tensor, non_blocking=True))
                 tensor.record_stream(self.outgoing)
             # Blocking: a host that spins would take a core from the decoders.
             done = self.cuda.Event(blocking=True)
             done.record(self.outgoing)
 
-        def wait() -> dict[str, Any]:
+        def wait() -> list[npt.NDArray[Any]]:
             done.synchronize()
-            return {name: copy.numpy() for name, copy in copies.items()}
+            return [copy.numpy() for copy in copies]
 
         return wait
+
+
+def computes_on_gpu(backbone: Backbone) -> bool:
+    """Return whether a GPU computes the clips of a backbone."""
+    on_gpu = backbone.placement.device.startswith("cuda")
+    return on_gpu and backbone.card.family.needs_torch
+
+
+def measured_clip_bytes(computer: BatchComputer) -> int:
+    """Return the memory of a GPU that one clip takes, measured with black pictures.
+
+    What does not fit now fits into no batch either, and has its rough estimate.
+    """
+    cuda = computer.cuda
+    device = computer.device
+    backbone = computer.backbone
+    clip = clip_of_levels(backbone, np.zeros)
+    try:
+        # Tables and the workspaces of libraries are made once.
+        computer.compute_all([clip])
+        before = cuda.memory_allocated(device)
+        cuda.reset_peak_memory_stats(device)
+        computer.compute_all([clip])
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return backbone.activation_bytes
+    measured = int(cuda.max_memory_allocated(device) - before)
+    if backbone.card.code:
+        # The user's own code may have memory that torch does not know.
+        return max(measured, backbone.activation_bytes)
+    return measured or backbone.activation_bytes
+
+
+def clip_of_levels(
+    backbone: Backbone,
+    draw: Callable[[tuple[int, ...], type[np.uint8]], npt.NDArray[np.uint8]],
+) -> DecodedClip:
+    """Return a clip of a backbone's size whose levels are drawn by a function of shape and type."""
+    height, width = backbone.geometry.frame_shape
+    if not backbone.geometry.size:
+        height = width = SIZE_OF_ANY
+    n_frames = backbone.geometry.frames
+    pictures = draw((n_frames, height, width, 3), np.uint8)
+    if backbone.resize is not None:
+        pictures = backbone.resize(pictures)
+    index = np.arange(n_frames)
+    is_real = np.ones(n_frames, bool)
+    return DecodedClip(
+        path=Path(),
+        shared_pictures=pictures,
+        rows=index,
+        index=index,
+        time_s=index / 25,
+        asked_s=index / 25,
+        substituted=~is_real,
+        mask=is_real,
+        total=n_frames,
+        damaged=False,
+        missing=0.0,
+    )
 
 
 def computer_for(
@@ -263,9 +380,7 @@ def computer_for(
         pool: The threads that compute on a CPU.
         uploads: The pictures on the GPU, which several backbones share.
     """
-    if backbone.card.family.needs_torch and backbone.placement.device.startswith(
-        "cuda"
-    ):
+    if computes_on_gpu(backbone):
         return BatchComputer(backbone, specs, uploads)
     return ThreadComputer(backbone, specs, pool)
 

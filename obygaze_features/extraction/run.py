@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +28,8 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
+    computes_on_gpu,
+    measured_clip_bytes,
 )
 from obygaze_features.extraction.decoding import (
     DecodedRow,
@@ -37,6 +39,7 @@ from obygaze_features.extraction.decoding import (
     find_kept_pictures,
     stores_of_pictures,
 )
+from obygaze_features.extraction.page_locks import GpuPageLocks
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
@@ -59,7 +62,7 @@ from obygaze_features.extraction.status import (
     store_status,
 )
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.format.schema import RowSource
+from obygaze_features.store.format.schema import ArraySpec, RowSource
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.growth import store_of_draft
@@ -110,18 +113,34 @@ class Resources:
         """Return how many clips that need so much memory are computed at once.
 
         On a CPU it is one a thread, in a quarter of the machine's memory. On a GPU, of which so
-        much is free, it is a power of two that fits into half of that: what a clip needs is a rough
-        estimate, and the last bits depend on the batch, so a GPU with a little less memory should
-        give the same.
+        much is free, it is that of a backbone alone.
         """
-        if gpu_bytes is None:
-            clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
-            fits = max(1, min(clips_in_memory, self.compute_threads))
-            return min(fits, self.batch or fits)
+        if gpu_bytes is not None:
+            return self.gpu_batches([clip_bytes], gpu_bytes)[0]
+        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        fits = max(1, min(clips_in_memory, self.compute_threads))
+        return min(fits, self.batch or fits)
+
+    def gpu_batches(self, clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:
+        """Return the batch of each backbone on a GPU of which so much memory is free.
+
+        Together they fit into half of it, since torch keeps the memory of each for its next batch.
+        Batches are powers of two: the last bits depend on them, so a GPU with a little less memory
+        should give the same.
+        """
         if self.batch:
-            return self.batch
-        fits = max(1, gpu_bytes // 2 // max(clip_bytes, 1))
-        return min(1 << fits.bit_length() - 1, MAX_BATCH)
+            return [self.batch] * len(clip_bytes)
+        batches = [MAX_BATCH] * len(clip_bytes)
+        while True:
+            needed = [
+                batch * n_bytes
+                for batch, n_bytes in zip(batches, clip_bytes, strict=True)
+            ]
+            if sum(needed) <= gpu_bytes // 2 or max(batches) == 1:
+                return batches
+            halvable = [index for index, batch in enumerate(batches) if batch > 1]
+            largest = max(halvable, key=lambda index: needed[index])
+            batches[largest] //= 2
 
     def ahead(self, batches: Iterable[int]) -> int:
         """Return how many decoded clips may wait: those of the decoders, and the next batch.
@@ -174,23 +193,29 @@ class LoadedTarget:
     writer: StoreWriter
     view: View
 
+    @property
+    def feature_arrays(self) -> list[ArraySpec]:
+        """The arrays of features that the store has."""
+        return [spec for spec in self.writer.plan.arrays if spec.is_feature_array]
+
+    @cached_property
+    def clip_bytes_on_gpu(self) -> int:
+        """The memory of the GPU that one clip takes, measured once."""
+        return measured_clip_bytes(BatchComputer(self.backbone, self.feature_arrays))
+
     def maker(
         self,
         wanted: Rows,
-        resources: Resources,
         pool: Executor,
         *,
+        batch: int,
         uploads: Uploads | None = None,
         retry: bool = False,
         shared: bool = False,
         is_current: IsCurrent = lambda row, source: True,
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
-        arrays = [spec for spec in self.writer.plan.arrays if spec.is_feature_array]
-        computer = computer_for(self.backbone, arrays, pool, uploads)
-        on_gpu = isinstance(computer, BatchComputer)
-        free = free_gpu_memory(resources.device) if on_gpu else None
-        batch = resources.batch_of(self.backbone.activation_bytes, free)
+        computer = computer_for(self.backbone, self.feature_arrays, pool, uploads)
         return BlockMaker(
             computer,
             self.writer,
@@ -201,6 +226,46 @@ class LoadedTarget:
             shared=shared,
             is_current=is_current,
         )
+
+
+def batches_of(targets: Sequence[LoadedTarget], resources: Resources) -> list[int]:
+    """Return how many clips each backbone computes at once; those of a GPU share its memory."""
+    # A store may come twice, with rows to add and rows to replace; its backbone is one.
+    backbones = {id(target): target for target in targets}
+    on_gpu = [t for t in backbones.values() if computes_on_gpu(t.backbone)]
+    batch_of_target = {
+        key: resources.batch_of(target.backbone.activation_bytes)
+        for key, target in backbones.items()
+        if target not in on_gpu
+    }
+    if on_gpu:
+        if resources.batch:
+            clip_bytes = [0] * len(on_gpu)
+        else:
+            clip_bytes = [target.clip_bytes_on_gpu for target in on_gpu]
+        free_bytes = free_gpu_memory(resources.device)
+        batches = resources.gpu_batches(clip_bytes, free_bytes)
+        for target, batch in zip(on_gpu, batches, strict=True):
+            batch_of_target[id(target)] = batch
+    return [batch_of_target[id(target)] for target in targets]
+
+
+def decode_pool(
+    plan: ExtractPlan,
+    targets: Sequence[LoadedTarget],
+    resources: Resources,
+    note: Callable[[str], object] = silent,
+) -> DecodePool:
+    """Return the processes that decode; a GPU reads the memory in which pictures arrive."""
+    locks = None
+    if any(computes_on_gpu(target.backbone) for target in targets):
+        locks = GpuPageLocks(resources.device, note)
+    return DecodePool(
+        resources.workers,
+        timeout_s=plan.timeout_s,
+        device=resources.decoding_gpu,
+        locks=locks,
+    )
 
 
 # A store, its rows to extract, and whether these replace rows of committed blocks.
@@ -299,7 +364,8 @@ def extract_plan(
         mixed: Add to stores whose clips were made by another version of this program, another kind
             of device, or in another precision. The default raises an error.
         progress: The progress bar. The default shows nothing.
-        note: Is called with what a worker takes over.
+        note: Is called with what a worker takes over, and if pictures reach the GPU more slowly
+            than they could.
     """
     require_decode_workers()
     refuse_unusable(plan, rows, only_sealed=changed)
@@ -319,7 +385,9 @@ def extract_plan(
         ]
     else:
         work = pending_work(targets, plan, rows)
-    extract_rows(work, plan, resources, stop, progress=progress, changed=changed)
+    extract_rows(
+        work, plan, resources, stop, progress=progress, changed=changed, note=note
+    )
     return [store_status(target.target.store, rows) for target in targets]
 
 
@@ -338,12 +406,7 @@ def _extract_with_others(
     units = sorted({row // plan.unit_rows for row in own_rows})
     with ExitStack() as stack:
         stack.enter_context(shared_units.at_work(units))
-        decoders = DecodePool(
-            resources.workers,
-            timeout_s=plan.timeout_s,
-            device=resources.decoding_gpu,
-        )
-        pool = stack.enter_context(decoders)
+        pool = stack.enter_context(decode_pool(plan, targets, resources, note))
         work: Iterable[RowsToExtract] = pending_work(targets, plan, own_rows)
         while True:
             started = time.monotonic()
@@ -422,6 +485,7 @@ def extract_rows(
     progress: RowProgress | None = None,
     changed: bool = False,
     shared: bool = False,
+    note: Callable[[str], object] = silent,
 ) -> int:
     """Extract rows for several stores in one pass, and return how many were decoded.
 
@@ -434,6 +498,7 @@ def extract_rows(
         progress: The progress bar. The default shows nothing.
         changed: Decode clips again that changed since their pictures were kept.
         shared: Other workers may commit the same blocks, which are left out then.
+        note: Is called if pictures reach the GPU more slowly than they could.
     """
     work = [(target, rows, retry) for target, rows, retry in work if any(rows.values())]
     if not work:
@@ -452,17 +517,19 @@ def extract_rows(
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         uploads = Uploads(resources.device)
+        targets = [loaded for loaded, _, _ in work]
+        batches = batches_of(targets, resources)
         makers = [
             loaded.maker(
                 rows,
-                resources,
                 threads,
+                batch=batch,
                 uploads=uploads,
                 retry=retry,
                 shared=shared and not retry,
                 is_current=is_row_current,
             )
-            for loaded, rows, retry in work
+            for (loaded, rows, retry), batch in zip(work, batches, strict=True)
         ]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         progress = progress or RowProgress()
@@ -477,12 +544,7 @@ def extract_rows(
         views = (maker.view for maker in makers)
         kept_pictures = find_kept_pictures(plan, wanted, views, changed=changed)
         if pool is None:
-            decoders = DecodePool(
-                resources.workers,
-                timeout_s=plan.timeout_s,
-                device=resources.decoding_gpu,
-            )
-            pool = stack.enter_context(decoders)
+            pool = stack.enter_context(decode_pool(plan, targets, resources, note))
         decode_with_pool = partial(
             decode_rows, plan, pool=pool, ahead=ahead, kept_pictures=kept_pictures
         )

@@ -135,10 +135,13 @@ def has_cuda() -> bool:
 
 
 def free_gpu_memory(device: str) -> int:
-    """Return the bytes of a GPU that are free."""
+    """Return the bytes of a GPU that are free, with those that torch keeps for later."""
     import torch
 
-    return int(torch.cuda.mem_get_info(device)[0])
+    kept_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+        device
+    )
+    return int(torch.cuda.mem_get_info(device)[0]) + int(kept_bytes)
 
 
 def gpu_name(device: str) -> str:

@@ -26,7 +26,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import CUDA, DecodedClip, View
-from obygaze_features.video.worker import SharedMemory, unpacked
+from obygaze_features.video.worker import PageLocks, SharedMemory, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -91,10 +91,16 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         timeout_s: how long each may take for a clip, in seconds. It starts again whenever the
             index of a film makes progress.
         device: the GPU that decodes views whose decoder is that of a GPU.
+        locks: locks the memory of the pictures for a GPU. The default locks nothing.
     """
 
     def __init__(
-        self, workers: int, *, timeout_s: float = TIMEOUT_S, device: str = CUDA
+        self,
+        workers: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        device: str = CUDA,
+        locks: PageLocks | None = None,
     ) -> None:
         if not 1 <= workers <= MAX_WORKERS:
             raise FixUsage(f"workers must be 1 to {MAX_WORKERS}, got {workers}")
@@ -105,6 +111,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s
         self.device = device
+        self.locks = locks
         self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
         self._jobs = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -158,6 +165,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+        for memory in self._memories.values():
+            memory.unlock()
 
     def __exit__(self, *_: object) -> None:
         """Close the pool."""
@@ -222,7 +231,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
-                self._memories[number] = SharedMemory()
+                self._memories[number] = SharedMemory(locks=self.locks)
                 self._free.append(number)
             number = self._free.pop()
             memory = self._memories[number]
@@ -235,7 +244,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             # A worker that hangs may still write to it, so it is not used again. The other workers,
             # which may have it mapped from an earlier clip, drop it before their next one.
             with self._lock:
-                del self._memories[number]
+                self._memories.pop(number).unlock()
                 self._dropped.append(number)
             raise
         release = partial(self._free.append, number)

@@ -97,7 +97,7 @@ class CountingBackbone:
 
     def normalise(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """As the inner one; out of memory if more than `most_waiting` clips wait for a batch."""
-        self.waiting += 1
+        self.waiting += len(pictures) // self.inner.geometry.frames
         if self.waiting > self.most_waiting:
             self.waiting = 0
             raise RuntimeError(self.error)

@@ -22,10 +22,11 @@ from support.checkpoints import (
 )
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
 
-from benchmarks.extraction.overlap import a_clip, timed_run
-from benchmarks.extraction.simulated_gpu import SimulatedGpu
+from benchmarks.extraction.overlap import a_clip, new_maker, new_store, timed_run
+from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
+from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -33,11 +34,13 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
+    measured_clip_bytes,
 )
+from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.plan import Target, make_plan
-from obygaze_features.extraction.recipes import arrays_of
+from obygaze_features.extraction.recipes import arrays_of, view_of
 from obygaze_features.extraction.run import Resources, extract_plan
-from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.video.decoded_clip import DecodedClip
@@ -182,7 +185,7 @@ def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
         assert (uploads.n_copies, gpu.blocking_copies) == (5, 0)
         assert results == expected
         # Other pictures, which may be at the same place in memory, are copied.
-        del clips, backwards, padded, groups, group
+        del clips, backwards, padded, groups, group, alone
         others = some_clips(backbone, 2)
         of_group.compute_all(others)
         assert uploads.n_copies == 7
@@ -298,31 +301,95 @@ def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(
 # --- Overlap: seconds of a virtual clock
 
 
+@pytest.mark.parametrize("n_backbones", [1, 13])
 @pytest.mark.parametrize("device_s", [0.005, 0.012, 0.022])
 def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
-    device_s: float, tmp_path: Path
+    device_s: float, n_backbones: int, tmp_path: Path
 ) -> None:
     n_clips = 256
-    seconds, gpu = timed_run(tmp_path / "store", device_s, n_clips, batch=4)
+    seconds, gpu = timed_run(tmp_path, device_s, n_clips, 4, n_backbones)
     # In order, every batch would wait for the one before: 0.012 + device_s a clip.
-    assert 1.0 <= seconds / (n_clips * max(0.012, device_s)) <= 1.05
+    assert 1.0 <= seconds / (n_clips * max(0.012, device_s)) <= 1.03
     assert gpu.blocking_copies == 0
-    store = open_store(tmp_path / "store")
-    assert store.status().counts == {"ok": n_clips}
     total = float(a_clip(70, 16).pictures.reshape(16, -1)[:, 0].sum())
-    assert (
-        store.matrix("clip").values[70].tolist()
-        == [total] * store.plan.arrays[0].tail_shape[0]
-    )
+    for number in range(n_backbones):
+        store = open_store(tmp_path / str(number))
+        assert store.status().counts == {"ok": n_clips}
+        width = store.plan.arrays[0].tail_shape[0]
+        assert store.matrix("clip").values[70].tolist() == [total] * width
 
 
 def test_batches_start_before_the_one_before_is_fetched(tmp_path: Path) -> None:
     """A device that is slower than the host has the next batch before it ends one."""
-    seconds, gpu = timed_run(tmp_path / "store", 0.022, 64, batch=4)
+    seconds, gpu = timed_run(tmp_path, 0.022, 64, batch=4)
     waits = [waited for kind, waited in gpu.waits if kind == "event" and waited > 0]
     # 16 batches, fetched in order: each but the first few makes the host wait once, for numbers.
     assert 12 <= len(waits) <= 16
     assert seconds == pytest.approx(4 * 0.012 + 64 * 0.022)
+
+
+# --- Memory of a GPU that several backbones share
+
+GB = 10**9
+
+
+def test_backbones_share_the_memory_of_a_gpu() -> None:
+    """Batches are powers of two; the largest use is halved until all fit into half of it."""
+    used = Resources(device="cuda")
+    # One backbone alone, as ever.
+    assert used.gpu_batches([GB], 70 * GB) == [16]
+    assert used.gpu_batches([GB], 20 * GB) == [8]
+    assert used.gpu_batches([GB], GB // 2) == [1]
+    # As if alone, each of two would have 16 clips: 32 GB of the 25 GB that are half of the device.
+    assert used.gpu_batches([GB, GB], 50 * GB) == [8, 16]
+    assert used.gpu_batches([4 * GB, GB // 10], 50 * GB) == [4, 16]
+    assert used.gpu_batches([GB] * 13, 50 * GB) == [1] + [2] * 12
+    assert replace(used, batch=3).gpu_batches([GB] * 13, GB) == [3] * 13
+
+
+def test_thirteen_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
+    """As if alone, the fifth backbone did not fit, and all batches were halved until they did."""
+    inner = load_backbone("descriptors")
+    view = view_of(inner, Target("s", "descriptors"))
+    with SimulatedGpu(memory_bytes=80 * GB) as gpu:
+        makers = []
+        backbones: list[Any] = []
+        for number in range(13):
+            bytes_of_clip = GB * (1 + number % 3) // 2
+            backbones.append(TimedBackbone(inner, gpu, 0.001, bytes_of_clip))
+        specs = arrays_of_features(inner)
+        measured = [
+            measured_clip_bytes(BatchComputer(backbone, specs))
+            for backbone in backbones
+        ]
+        assert measured == [backbone.bytes_of_clip for backbone in backbones]
+        # What torch keeps after measuring is free for the batches.
+        assert free_gpu_memory("cuda") == 80 * GB
+        batches = Resources(device="cuda").gpu_batches(measured, 80 * GB)
+        uploads = Uploads("cuda")
+        for number, backbone in enumerate(backbones):
+            writer = new_store(tmp_path / str(number), inner, 64)
+            backbone.started.clear()
+            maker = new_maker(backbone, writer, view, batches[number], uploads)
+            makers.append(maker)
+
+        def decode(jobs: Jobs) -> Iterator[DecodedRow]:
+            for row, views in jobs:
+                yield DecodedRow(row, dict.fromkeys(views, a_clip(row)))
+
+        run_rows(makers, decode, StopFlag(), lambda row, failed: None)
+        assert [maker.batch for maker in makers] == batches
+        assert sum(gpu.reserved.values()) <= 40 * GB
+        starts = [len(backbone.started) for backbone in backbones]
+        assert starts == [64 // batch for batch in batches]
+
+
+def test_a_clip_that_does_not_fit_has_its_rough_estimate() -> None:
+    inner = load_backbone("descriptors")
+    with SimulatedGpu(memory_bytes=GB) as gpu:
+        backbone: Any = TimedBackbone(inner, gpu, 0.001, 2 * GB)
+        computer = BatchComputer(backbone, arrays_of_features(inner))
+        assert measured_clip_bytes(computer) == inner.activation_bytes
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
