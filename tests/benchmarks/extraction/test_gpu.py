@@ -125,6 +125,7 @@ def test_without_a_gpu_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ratios_are_to_the_slower_of_host_and_device() -> None:
-    found = Overlap({0.005: 256 * 0.012 * 1.02, 0.022: 256 * 0.022 * 1.03}, 0)
-    assert found.ratios() == pytest.approx({0.005: 1.02, 0.022: 1.03})
+    seconds = {(1, 0.005): 256 * 0.012 * 1.02, (13, 0.022): 256 * 0.022 * 1.03}
+    found = Overlap(seconds, 0)
+    assert found.ratios() == pytest.approx({(1, 0.005): 1.02, (13, 0.022): 1.03})
     assert "1.030" in found.to_text()
