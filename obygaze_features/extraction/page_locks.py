@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,8 @@ class GpuPageLocks:
             if address not in self._addresses:
                 return
             self._addresses.remove(address)
-            with self._cuda.device(self.device):
+            # A GPU that has failed reads no memory, and its error is that of the run.
+            with suppress(RuntimeError), self._cuda.device(self.device):
                 self._cuda.synchronize(self.device)
                 self._cuda.cudart().cudaHostUnregister(address)
 
