@@ -55,7 +55,7 @@ FORMATS: Mapping[str, Sequence[str]] = {
     "pt": ("pth",),
     "numpy": ("npz",),
     "eaf": ("elan",),
-    "subtitles": ("srt",),
+    "subtitles": ("vtt",),
     "webvtt": ("vtt",),
 }
 
@@ -161,6 +161,28 @@ INSTEAD: Mapping[tuple[str, str], str] = {
     ("", "evaluate"): "obygaze train MODEL STORE MANIFEST, or obygaze run PROTOCOL",
 }
 
+# The same for a file or folder where the name of a command is expected, by its ending.
+INSTEAD_OF_FILES: Mapping[tuple[str, str], str] = {
+    (
+        "manifest import",
+        "folder",
+    ): "obygaze manifest import folder {rest}, for a folder of films",
+    (
+        "manifest import",
+        ".mp4",
+    ): "obygaze manifest import folder FOLDER, with the folder it is in",
+    (
+        "manifest import",
+        ".mkv",
+    ): "obygaze manifest import folder FOLDER, with the folder it is in",
+    ("manifest import", ".vtt"): "obygaze manifest import segments {rest} --fps 25",
+    (
+        "manifest import",
+        ".json",
+    ): "obygaze manifest import moviegraphs {rest}, or a .csv file",
+    ("store import", ".zip"): "obygaze store unpack {rest}",
+}
+
 # What to type in place of an option that does not exist; "" stands for all commands, {rest} is
 # what was typed besides.
 INSTEAD_OF_OPTIONS: Mapping[tuple[str, str], str] = {
@@ -186,6 +208,43 @@ INSTEAD_OF_OPTIONS: Mapping[tuple[str, str], str] = {
         "store verify",
         "--all",
     ): "obygaze store verify STORE --hash, for one store at a time",
+    (
+        "manifest windows",
+        "--length",
+    ): "--seconds 2 --every 1 in its place: 2 s each second",
+    (
+        "manifest windows",
+        "--size",
+    ): "--seconds 2 --every 1 in its place: 2 s each second",
+    ("manifest folds", "--k"): "-k 5, or --folds 5, in its place",
+    (
+        "manifest join",
+        "--output",
+    ): "obygaze manifest join {rest}, which changes the manifest",
+    ("manifest stats", "--concept"): "obygaze manifest show MANIFEST --concept NAME",
+    ("manifest stats", "--level"): "obygaze manifest show MANIFEST --level S",
+    ("manifest link", "--videos"): "the folder behind the manifest: MANIFEST FOLDER",
+    ("video frames", "--film"): "the path of its file in its place",
+    (
+        "store subset",
+        "--level",
+    ): "--clips FILE in its place; manifest show lists the clips",
+    (
+        "store subset",
+        "--where",
+    ): "--clips FILE in its place; manifest show lists the clips",
+    ("store export", "--film"): "obygaze store subset STORE --film FILM -o NAME first",
+    (
+        "store export",
+        "--clips",
+    ): "obygaze store subset STORE --clips FILE -o NAME first",
+    (
+        "models predict",
+        "--film",
+    ): "--clips FILE in its place, with the clips of the film",
+    ("run", "--model"): "--set 'grid.models=[\"ridge\"]' in its place",
+    ("run", "--seed"): "--set fit.seed=1 in its place",
+    ("run", "--folds"): "--set splits.folds=5 in its place",
     ("report", "--open"): "obygaze report {rest}, which names the file to open",
     ("report", "--title"): "obygaze report {rest}",
 }
@@ -232,12 +291,24 @@ def lines_instead(group: Sequence[str], typed: Sequence[str]) -> list[str]:
         group: The words of the group.
         typed: The words that were typed behind them, of which the first is no command.
     """
+    words = " ".join(group)
+    in_place_of_file = file_instead(words, typed)
+    if in_place_of_file is not None:
+        return [in_place_of_file]
     command = _SAME_WORDS.get(typed[0], typed[0])
-    line = INSTEAD.get((" ".join(group), command))
+    line = INSTEAD.get((words, command))
     if line is None:
         return []
     names = [word for word in typed[1:] if not word.startswith("-")]
     return [line.format(rest=" ".join(names[:1]) or "NAME")]
+
+
+def file_instead(command: str, typed: Sequence[str]) -> str | None:
+    """Return what to type in place of a line that names a file or folder too early."""
+    path = Path(typed[0])
+    ending = "folder" if path.is_dir() else path.suffix.lower()
+    line = INSTEAD_OF_FILES.get((command, ending))
+    return line.format(rest=shlex.join(typed)) if line else None
 
 
 def option_instead(command: str, flag: str, others: Sequence[str]) -> str | None:

@@ -195,6 +195,14 @@ class SessionCommand(click.Command):
             _, _, words = ctx.command_path.partition(" ")
             others = [word for word in typed if word != error.option_name]
             return aliases.option_instead(words, error.option_name, others)
+        file_line = None
+        if typed and isinstance(error, click.BadParameter):
+            _, _, words = ctx.command_path.partition(" ")
+            file_line = aliases.file_instead(words, typed)
+        if file_line is not None:
+            return file_line
+        if unexpected_words(error) and "--where" in typed:
+            return "quotes around an expression: --where 'level == S'"
         for word in unexpected_words(error):
             for param in ctx.command.params:
                 is_option = isinstance(param, click.Option)
@@ -208,11 +216,42 @@ class SessionCommand(click.Command):
             line = [*ctx.command_path.split(), *typed, missing.opts[0]]
             return f"{shlex.join(line)} {missing.make_metavar(ctx)}"
         examples = [line for line in self.examples.splitlines() if line.strip()]
+        if examples and missing is not None:
+            completed = self._completed_line(ctx, typed, examples[0])
+            return f"{completed}; {ctx.command_path} --help"
         takes_arguments = any(isinstance(p, click.Argument) for p in self.params)
         is_too_much = takes_arguments and unexpected_words(error)
-        if examples and (missing is not None or is_too_much):
+        if examples and is_too_much:
             return f"{examples[0].strip()}; {ctx.command_path} --help"
         return None
+
+    def _completed_line(
+        self, ctx: click.Context, typed: Sequence[str], example: str
+    ) -> str:
+        """Return the example of a command with the names that were typed, at their places."""
+        words_of_path = ctx.command_path.split()
+        before_the_shell = example.partition(" > ")[0]
+        words = shlex.split(before_the_shell)[len(words_of_path) :]
+        arguments = [
+            param for param in self.params if isinstance(param, click.Argument)
+        ]
+        places = words[: len(arguments)]
+        options = words[len(arguments) :]
+        has_options = any(word.startswith("-") for word in [*typed, *places])
+        if len(places) < len(arguments) or has_options:
+            return example.strip()
+        line = []
+        n_typed = 0
+        for param, word in zip(arguments, places, strict=True):
+            names = sorted(_names_for(ctx, param))
+            fitting = [name for name in typed if name in names]
+            if not fitting and word not in names:
+                fitting = names[:1]
+            n_typed += bool(fitting and fitting[0] in typed)
+            line.append(fitting[0] if fitting else word)
+        if n_typed < len(typed):
+            return example.strip()
+        return shlex.join([*words_of_path, *line, *options])
 
     def _reorder_names(self, ctx: click.Context) -> None:
         """Accept names in another order, if each of them can be only one argument."""

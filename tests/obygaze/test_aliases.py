@@ -143,8 +143,39 @@ def test_names_in_another_order_are_read_if_each_can_be_only_one(inside):
         (
             "train mine films",
             "missing argument MANIFEST",
-            "obygaze train ridge obygaze12-xclip obygaze12; obygaze train --help",
+            "obygaze train ridge mine films; obygaze train --help",
         ),
+        (
+            "models predict",
+            "missing argument MODEL",
+            "obygaze models predict films-pcbm mine; obygaze models predict --help",
+        ),
+        (
+            "store export csv",
+            "missing argument STORE",
+            "obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress; ",
+        ),
+        (
+            "store subset mine --film a",
+            "missing option --output",
+            "obygaze store subset mine --film a -o NAME\n",
+        ),
+        (
+            "manifest import . -o new",
+            "no command '.'",
+            "obygaze manifest import folder . -o new, for a folder of films",
+        ),
+        (
+            "store import mine.zip -o new",
+            "{pth|hdf5|npz|npy|csv|parquet} must be",
+            "obygaze store unpack mine.zip -o new\n",
+        ),
+        (
+            "manifest show films --where level == S",
+            "unexpected arguments: == S",
+            "quotes around an expression: --where 'level == S'",
+        ),
+        ("run honest --folds 3", "no option '--folds'", "--set splits.folds=5"),
     ],
 )
 def test_the_first_error_has_the_line_that_works(inside, typed, message, line):
