@@ -382,10 +382,11 @@ def extraction_status(
     """Show the progress of stores.
 
     It also shows the seconds by stage and the reasons of failures. The status can be read during a
-    run. The file of a plan stands for its stores, also before a run makes them.
+    run. The file of a plan stands for its stores, also before a run makes them, and the name of a
+    manifest for the stores MANIFEST.BACKBONE.
 
     Args:
-        stores: The names or the folders of stores, or files of plans.
+        stores: The names or the folders of stores, files of plans, or names of manifests.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -400,8 +401,18 @@ def extraction_status(
         if name.endswith(".json"):
             states += status_of_plan(read_plan_of(Path(name), workspace))
             continue
+        here = Workspace.of(workspace)
+        of_manifest: list[str] = []
+        if name in here.names("manifests") and name not in here.names("stores"):
+            beginning = f"{name}."
+            of_manifest = [
+                store for store in here.names("stores") if store.startswith(beginning)
+            ]
+        if of_manifest:
+            states += [store_status(here.existing_store(s)) for s in of_manifest]
+            continue
         try:
-            location = Workspace.of(workspace).existing_store(name)
+            location = here.existing_store(name)
         except NotFound as error:
             plan = "obygaze extract status PLAN.json"
             error.hint = f"{plan} shows the stores of a plan before a run makes them"

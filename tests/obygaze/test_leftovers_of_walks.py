@@ -121,6 +121,31 @@ def test_group_names_the_concepts_that_are_in_no_group(inside):
     assert f"in no group, and kept as concepts: {others}" in done.ok().stderr
 
 
+def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
+    Path("segments.csv").write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+        "a,ada,0,10,S,Look,25\n",
+        encoding="utf-8",
+    )
+    refused = call_obygaze("manifest", "project", "segments.csv", "--clips", "films")
+    assert refused.stderr.splitlines() == [
+        "Error: the clips have no times in their films: start_s and end_s are empty",
+        f"  in: {Path('manifests/films.csv')}",
+        "  Try: --every 30 cuts the films into clips of 30 s; or a table of clips with start_s and"
+        " end_s",
+    ]
+
+
+def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
+    shutil.copytree("stores/mine", "stores/films.one")
+    shutil.copytree("stores/mine", "stores/films.two")
+    status = call_obygaze("extract", "status", "films", "--json").ok().json()
+    both = call_obygaze("extract", "status", "films.one", "films.two", "--json").ok()
+    assert status == both.json()
+    refused = call_obygaze("extract", "status", "flims")
+    assert "no store called 'flims'" in refused.stderr
+
+
 # ---- tasks --------------------------------------------------------------------------------------
 
 

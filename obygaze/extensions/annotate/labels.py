@@ -18,10 +18,11 @@ from obygaze.extensions.annotate.projection import (
     read_inputs,
 )
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.vocabulary import canonical_concept
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
@@ -157,15 +158,38 @@ def _clips_or_length(
     """Return the table of the clips, or the length of clips in seconds."""
     if (clips is None) == (every is None):
         raise FixUsage(
-            "expected one of --clips and --every", hint="--clips FILE or --every 30"
+            "expected one of --clips and --every",
+            hint="--clips FILE, a table or manifest of clips with times, or --every 30",
         )
     if clips is not None:
-        return _table_path(clips, workspace)
+        path = _table_path(clips, workspace)
+        _require_times(path)
+        return path
     if not _LENGTH.fullmatch(str(every)):
         raise FixUsage(
             f"--every must be a number of seconds, got {every!r}", hint="--every 30"
         )
     return Fraction(str(every))
+
+
+def _require_times(path: Path) -> None:
+    """Raise an error for a manifest whose clips are whole files, without times in their films."""
+    header = path.with_suffix(".toml")
+    if not header.is_file():
+        return
+    try:
+        clips = read_manifest(header)
+    except ObygazeError:
+        return  # another file of that name, such as a mapping
+    has_times = any(clip.start_s is not None for clip in clips)
+    if has_times or "start_frame" in clips.columns:
+        return
+    raise FixInput(
+        "the clips have no times in their films: start_s and end_s are empty",
+        where=str(path),
+        hint="--every 30 cuts the films into clips of 30 s; or a table of clips with start_s and"
+        " end_s",
+    )
 
 
 def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
