@@ -21,7 +21,6 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "verify": ("check",),
     "validate": ("check", "verify"),
     "compare": ("diff",),
-    "diff": ("compare",),
     "history": ("log",),
     "versions": ("log",),
     "license": ("licence",),
@@ -61,7 +60,7 @@ FORMATS: Mapping[str, Sequence[str]] = {
 
 # Options that stand for each other. An argument counts as the option of its name.
 OPTIONS: Sequence[Sequence[str]] = (
-    ("--output", "--out", "--path"),
+    ("--output", "--out"),
     ("--film", "--films", "--movie", "--movies"),
     ("--clips", "--clip"),
     ("--concepts", "--concept"),
@@ -79,7 +78,7 @@ OPTIONS: Sequence[Sequence[str]] = (
     ("--separator", "--sep", "--delimiter"),
     ("--batch", "--batch-size"),
     ("--like", "--similar"),
-    ("--limit", "--top", "--max"),
+    ("--limit", "--top"),
     ("--ids", "--id-file"),
 )
 
@@ -269,7 +268,7 @@ _SAME_WORDS: Mapping[str, str] = {
     "splits": "split",
 }
 
-_OUTPUT = ("-o", "--output", "--out", "--path")
+_OUTPUT = ("-o", "--output", "--out")
 
 
 def command_named(typed: str, names: Collection[str]) -> str | None:
@@ -368,7 +367,10 @@ def with_format(words: Sequence[str], formats: Collection[str]) -> list[str]:
         return given
     if len(given) > 1 and given[1] in formats:
         return [given[1], given[0], *given[2:]]
-    for word in [given[0], *_outputs(given)]:
+    named_files = [*_outputs(given), given[0]]
+    if Path(given[0]).exists():
+        named_files = [given[0]]
+    for word in named_files:
         format_of_file = ENDINGS.get(PurePath(word).suffix.lower())
         if format_of_file in formats:
             return [str(format_of_file), *given]

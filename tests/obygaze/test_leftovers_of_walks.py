@@ -113,6 +113,16 @@ def test_pandas_reads_what_the_export_names(inside):
     assert len(pandas.read_parquet("out/data")) == 4
 
 
+def test_an_ending_of_another_format_is_refused(inside):
+    refused = call_obygaze("store", "export", "npz", "mine", "out.csv")
+    assert (refused.code, Path("out.csv").exists()) == (2, False)
+    assert "the format is npz, and the name is one of csv" in refused.stderr
+    assert "Try: the format csv, or the name out.npz" in refused.stderr
+    table = call_obygaze("manifest", "export", "csv", "films", "-o", "out.txt")
+    assert (table.code, Path("out.txt").exists()) == (2, False)
+    assert "Try: out.csv or out.xlsx" in table.stderr
+
+
 def test_group_names_the_concepts_that_are_in_no_group(inside):
     Path("g.toml").write_text('[groups]\nEyes = ["Look"]\n', encoding="utf-8")
     done = call_obygaze("manifest", "group", "films", "-o", "g", "--groups", "g.toml")

@@ -45,7 +45,12 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.core.written_tables import SUFFIXES, Columns, write_table
+from obygaze_features.core.written_tables import (
+    SUFFIXES,
+    Columns,
+    check_table_name,
+    write_table,
+)
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.csv_table import write_mapping_file
@@ -86,6 +91,8 @@ _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TAG = re.compile(r"<[^>]*>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 
+# Names of tables of formats that are not written; they are no names of folders.
+_OTHER_TABLES = (".tsv", ".txt", ".xls", ".ods")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
 
@@ -387,6 +394,8 @@ def export_segments(
             problem = "--fps is for frames, the table of clips has times in seconds"
             raise FixUsage(problem, hint="add --frames, or leave --fps out")
         path = Path(folder)
+        if path.suffix.lower() in _OTHER_TABLES and not path.is_dir():
+            check_table_name(path)
         if path.suffix.lower() not in SUFFIXES:
             path = path / f"{marked.name}.csv"
         columns = clip_table(marked, table)

@@ -68,6 +68,17 @@ SHOWN_CLIPS = 20
 LABELS = ("level", "concepts")
 LABELS_FILE = "labels.csv"
 EXPORT_FILE = ".obygaze-export.json"
+# The format that the ending of a name stands for.
+FORMAT_OF_ENDING: Mapping[str, Format] = {
+    ".csv": "csv",
+    ".npz": "npz",
+    ".npy": "npy",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".pth": "pth",
+    ".pt": "pth",
+    ".parquet": "parquet",
+}
 
 
 @dataclass(frozen=True)
@@ -208,6 +219,7 @@ def export_store(
     store.plan.refuse_pictures(store.location)
     _check_format(format, for_spreadsheets=for_spreadsheets, labels=labels)
     refuse_spreadsheet_name(path)
+    _check_ending(path, format)
     specs = _specs(store, format, arrays)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
@@ -365,6 +377,17 @@ def _names_sha256(folder: Path) -> str:
     return sha256_bytes(
         "\n".join(sorted(name for name in names if name != EXPORT_FILE)).encode()
     )
+
+
+def _check_ending(path: Path, format: Format) -> None:
+    """Raise an error for a name whose ending is that of another format."""
+    other = FORMAT_OF_ENDING.get(path.suffix.lower(), format)
+    if other != format:
+        raise FixUsage(
+            f"the format is {format}, and the name is one of {other}",
+            where=str(path),
+            hint=f"the format {other}, or the name {path.stem}.{format}",
+        )
 
 
 def _specs(store: Store, format: str, arrays: Sequence[str] | None) -> list[ArraySpec]:

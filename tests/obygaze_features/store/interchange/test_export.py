@@ -385,9 +385,13 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
     ).ok()
     assert open_store(workspace / "stores" / "two").feature_arrays == ("pooled",)
     refused = call_obygaze(
-        "-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5"
+        "-C", workspace, "store", "export", "hdf5", "toy", tmp_path / "f.h5"
     )
     assert refused.code == 1
+    other = call_obygaze(
+        "-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5"
+    )
+    assert (other.code, "the name is one of hdf5" in other.stderr) == (2, True)
 
 
 def kept(format: str, path: Path) -> dict[str, Any]:
