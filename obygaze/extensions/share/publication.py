@@ -24,7 +24,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import PathLike, is_url
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
 from obygaze_features.store.format.schema import ArraySpec, FileMark
@@ -32,6 +32,7 @@ from obygaze_features.store.interchange.export import (
     provenance,
     rows_with_features,
 )
+from obygaze_features.store.interchange.labels import LabelTerms, check_labels
 from obygaze_features.store.interchange.parquet_files import (
     EXTRA,
     FACTS,
@@ -111,11 +112,7 @@ class ClipsFile:
         """Return what `croissant.json` says of its columns."""
         description = "The clips with features, a row each, and their vectors."
         if self.labels is not None:
-            sha256 = manifest_sha256(self.labels)
-            description += (
-                " Titles, times and labels are those of the manifest"
-                f" {self.labels.name}, sha256 {sha256}."
-            )
+            description += f" {LabelTerms.of(self.labels)}"
         columns = []
         for name in self.table.facts:
             columns.append(_FACTS.get(name, RecordColumn(name)))
@@ -159,9 +156,10 @@ def publish(
         target: hf://OWNER/NAME, or a folder for Zenodo.
         creators: Who made it.
         recovered: What can be recovered: a document of `audit pixels`, or in Python its sentences.
-        labels: Its titles, times, levels and concepts become columns of features.parquet.
+        labels: Its titles, times, levels and concepts become columns of features.parquet, under
+            its own licence, which the metadata name with its citation.
         no_parquet: Write no features.parquet.
-        no_licence: Also if the store states no licence.
+        no_licence: Also if the store, or the manifest of the labels, states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
 
@@ -185,16 +183,49 @@ def publish(
     manifest = None
     if labels is not None:
         manifest = read_manifest(labels, workspace=workspace)
+        if not no_licence:
+            _require_licence_of_labels(manifest)
+    clips = _clips_file(opened, specs, manifest)
+    if clips is not None and manifest is not None:
+        clip_ids = opened.clip_ids[clips.table.rows].tolist()
+        without_labels = check_labels(manifest, clip_ids, opened.location)
+        if without_labels:
+            notes.append(without_labels)
+        notes += _other_licence(opened, manifest)
     files = _publish(
         opened,
         target,
         creators,
-        clips=_clips_file(opened, specs, manifest),
+        clips=clips,
         recovered=sentences,
         no_licence=no_licence,
         progress=progress,
     )
     return Published(target, files, notes)
+
+
+def _require_licence_of_labels(labels: Manifest) -> None:
+    """Raise an error for labels without a licence, as for a store without one."""
+    if not labels.header.licence:
+        raise FixInput(
+            f"the manifest {labels.name} states no licence for its labels; without one nobody"
+            " knows what they may do with them",
+            where=labels.name,
+            hint='licence = "..." in its .toml, or --licence where it is imported;'
+            " --no-licence publishes them as they are",
+        )
+
+
+def _other_licence(store: Store, labels: Manifest) -> list[str]:
+    """Return a sentence on labels that have another licence than the features."""
+    of_labels = labels.header.licence
+    if of_labels == store.licence:
+        return []
+    return [
+        f"the features have the licence {store.licence or 'not stated'}, the labels of"
+        f" {labels.name} {of_labels or 'not stated'}: the metadata name both, and no licence"
+        " for the whole"
+    ]
 
 
 def small_arrays(store: Store) -> list[ArraySpec]:
@@ -218,7 +249,9 @@ def _clips_file(
         return None
     rows = np.flatnonzero(has_features)
     facts = facts_of_clips(store, rows, labels)
-    return ClipsFile(ClipTable(store, rows, specs, facts, provenance(store)), labels)
+    return ClipsFile(
+        ClipTable(store, rows, specs, facts, provenance(store, labels)), labels
+    )
 
 
 def _publish(
@@ -236,7 +269,12 @@ def _publish(
         raise FixUsage(
             "a publication needs the name of who made it", hint='--creator "Doe, Jane"'
         )
-    publication = publication_of(store, creators=creators, recovered=recovered)
+    labels = None
+    if clips is not None and clips.labels is not None:
+        labels = LabelTerms.of(clips.labels)
+    publication = publication_of(
+        store, creators=creators, recovered=recovered, labels=labels
+    )
     if not no_licence:
         require_licence(store)
 
@@ -250,6 +288,8 @@ def _publish(
             recovered=recovered,
             zip_name=packed.name,
             parquet="" if clips is None else PARQUET_FILE,
+            labels="" if labels is None else str(labels),
+            label_licence=publication.label_licence,
             seal_sha256=store.seal_sha256,
             version=store.version,
         )
@@ -338,7 +378,11 @@ def _require_published(store: Store, folder: Path, texts: Mapping[str, bytes]) -
 
 
 def publication_of(
-    store: Store, *, creators: Sequence[str] = (), recovered: Sequence[str] = ()
+    store: Store,
+    *,
+    creators: Sequence[str] = (),
+    recovered: Sequence[str] = (),
+    labels: LabelTerms | None = None,
 ) -> Publication:
     """Return the facts about a whole, sealed store for any form of metadata.
 
@@ -346,6 +390,7 @@ def publication_of(
         store: The store.
         creators: Who made it, each as "Family, Given" or the name of an institution.
         recovered: How much of the pictures can be recovered.
+        labels: The terms of the labels that are published beside the features.
     """
     if not store.sealed or store.commits.partial is not None:
         hint = "obygaze extract run --seal, or obygaze store subset"
@@ -355,15 +400,23 @@ def publication_of(
     plan = store.plan
     counts = store.status().counts
     plan.refuse_pictures(store.location)
+    description = explain(plan, counts).partition("\n\n")[0]
+    citations = [store.citation]
+    label_licence = None
+    if labels is not None:
+        description += f" In {PARQUET_FILE}: {labels}"
+        citations.append(labels.citation)
+        label_licence = labels.licence
     return Publication(
         kind="store",
         name=f"{plan.manifest_name}.{plan.recipe.title}",
         title=f"Features of {plan.manifest_name}: {plan.recipe.title}",
-        description=explain(plan, counts).partition("\n\n")[0],
+        description=description,
         collection=f"Computed from the clips of the manifest {plan.manifest_name!r}, sha256 "
         f"{plan.manifest_sha256}.",
         licence=store.licence,
-        citation=store.citation,
+        label_licence=label_licence,
+        citation=" | ".join(dict.fromkeys(filter(None, citations))),
         created=plan.created[:10],
         creators=creators,
         facts={

@@ -45,6 +45,7 @@ from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import README_FILE
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.interchange import Format
+from obygaze_features.store.interchange.labels import LabelTerms, check_labels
 from obygaze_features.store.interchange.parquet_files import (
     EXTRA,
     SUFFIX,
@@ -85,7 +86,8 @@ FORMAT_OF_ENDING: Mapping[str, Format] = {
 class Exported:
     """The result of an export; `left_out` has the reason for each clip without features.
 
-    `labels_of` is the manifest that labels were taken from where none was named.
+    `labels_of` is the manifest that labels were taken from where none was named, `without_labels`
+    a sentence on clips that the manifest of the labels does not have.
     """
 
     path: Path
@@ -94,6 +96,7 @@ class Exported:
     arrays: Sequence[str]
     left_out: Mapping[str, str]
     labels_of: str = ""
+    without_labels: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -119,6 +122,11 @@ class Exported:
                 f'datasets.load_dataset("{self.path}")'
             )
         return notes
+
+    @property
+    def warnings(self) -> list[str]:
+        """How many clips got no labels."""
+        return [self.without_labels] if self.without_labels else []
 
     @property
     def exit_code(self) -> int:
@@ -234,7 +242,11 @@ def export_store(
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
     words = None
+    without_labels = ""
     if labels is not None:
+        without_labels = check_labels(
+            labels, store.clip_ids[present].tolist(), store.location
+        )
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
     job = _Job(
         store,
@@ -250,7 +262,7 @@ def export_store(
     job.progress.expect(len(specs) * n_clips)
     _write(job, path, format, force=force)
     names = [spec.name for spec in specs]
-    return Exported(path, format, n_clips, names, left_out, labels_of)
+    return Exported(path, format, n_clips, names, left_out, labels_of, without_labels)
 
 
 def _manifest_of_store(store: Store, workspace: Workspace) -> Manifest | None:
@@ -298,7 +310,7 @@ def _write(job: _Job, path: Path, format: str, *, force: bool) -> None:
     kind = FORMATS[format]
     n_bytes = int(job.rows.sum()) * sum(spec.row_bytes for spec in job.specs)
     beside = path.parent / f"{path.name}.json"
-    facts = pretty_json(provenance(job.store))
+    facts = pretty_json(provenance(job.store, job.manifest))
     new = new_folder if kind.in_folder else new_file
     with disk_errors(path), new(path, kind.owned_folder, force=force) as draft:
         check_disk(n_bytes, draft.parent)
@@ -310,10 +322,15 @@ def _write(job: _Job, path: Path, format: str, *, force: bool) -> None:
                 hidden.write_bytes(facts)
 
 
-def provenance(store: Store) -> dict[str, Any]:
-    """Return what an export keeps of how its features were made, and under which terms."""
+def provenance(store: Store, labels: Manifest | None = None) -> dict[str, Any]:
+    """Return what an export keeps of how its features were made, and under which terms.
+
+    Args:
+        store: The store.
+        labels: The manifest whose labels are beside the features; they have terms of their own.
+    """
     plan = store.plan
-    return {
+    facts = {
         "created_by": plan.created_by,
         "backbone": plan.recipe.title,
         "fingerprint": plan.recipe.fingerprint,
@@ -322,6 +339,9 @@ def provenance(store: Store) -> dict[str, Any]:
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
         "recipe": plan.recipe.to_json(),
     }
+    if labels is not None:
+        facts["labels"] = LabelTerms.of(labels).to_json()
+    return facts
 
 
 def _finish_folder(job: _Job, folder: Path, format: str) -> None:
@@ -338,7 +358,7 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
         "format": format,
         "levels": [spec.name for spec in job.specs],
         "names_sha256": _names_sha256(folder),
-        "provenance": provenance(job.store),
+        "provenance": provenance(job.store, job.manifest),
     }
     (folder / EXPORT_FILE).write_bytes(pretty_json(document))
 
@@ -516,7 +536,7 @@ def _npz(job: _Job, path: Path) -> None:
         ids = job.store.clip_ids[job.rows].tolist()
         columns: dict[str, Any] = {"clip_id": ids}
         columns["movie_id"] = job.store.movie_ids[job.rows].tolist()
-        columns[PROVENANCE] = json.dumps(provenance(job.store))
+        columns[PROVENANCE] = json.dumps(provenance(job.store, job.manifest))
         if job.labels is not None:
             for name in LABELS:
                 columns[name] = [job.label(clip)[name] for clip in ids]
@@ -549,7 +569,7 @@ def _hdf5(job: _Job, path: Path) -> None:
     try:
         with h5py.File(path, "w") as out:
             out.attrs[HDF5_NAMES] = [spec.name for spec in job.specs]
-            out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
+            out.attrs[PROVENANCE] = json.dumps(provenance(job.store, job.manifest))
             for spec in job.specs:
                 for clip, film, values in job.clips(spec):
                     if len(job.specs) == 1:
@@ -611,7 +631,9 @@ def _parquet(job: _Job, path: Path) -> None:
     store = job.store
     rows = np.flatnonzero(job.rows)
     facts = facts_of_clips(store, rows, job.manifest)
-    table = ClipTable(store, rows, job.specs, facts, provenance(store), job.compress)
+    table = ClipTable(
+        store, rows, job.specs, facts, provenance(store, job.manifest), job.compress
+    )
     folder = path / "data"
     folder.mkdir()
     file_names = FileNames()
@@ -623,6 +645,7 @@ def _parquet(job: _Job, path: Path) -> None:
         terms=store.terms,
         files=f"data/*{SUFFIX}",
         columns=table.columns,
+        labels="" if job.manifest is None else str(LabelTerms.of(job.manifest)),
     )
     (path / README_FILE).write_bytes(card.encode())
 

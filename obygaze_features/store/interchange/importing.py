@@ -193,8 +193,8 @@ def import_features(
         dtype: The type of numbers. [default: float32; several float16 vectors stay float16]
         backbone: The model that made them.
         facts: A fact to keep with the features.
-        licence: The licence of the features.
-        citation: What to cite for them.
+        licence: The licence of the features. That of the manifest is of its labels, and not taken.
+        citation: What to cite for them. [default: the manifest's]
         progress: Counts clips.
         workspace: The workspace, if it is not the current one.
 
@@ -216,6 +216,15 @@ def import_features(
     try:
         if pool is None:
             pool = "also" if list(source.names) == ["tokens"] else "none"
+        clips = None
+        aliases: Mapping[str, str] = {}
+        if manifest is not None:
+            read = read_manifest(manifest, workspace=workspace)
+            clips = _clips_of_manifest(read)
+            aliases = _aliases(read)
+            # A store that is there keeps what it was given.
+            if not citation and not target.exists():
+                citation = read.header.citation
         settings = ImportSettings(
             backbone=backbone,
             facts=facts or {},
@@ -224,12 +233,6 @@ def import_features(
             pool=pool,
             dtype=dtype,
         )
-        clips = None
-        aliases: Mapping[str, str] = {}
-        if manifest is not None:
-            read = read_manifest(manifest, workspace=workspace)
-            clips = _clips_of_manifest(read)
-            aliases = _aliases(read)
         return import_store(
             source,
             target,

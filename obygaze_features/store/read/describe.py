@@ -102,6 +102,8 @@ def card_text(
     recovered: Sequence[str] = (),
     zip_name: str = "",
     parquet: str = "",
+    labels: str = "",
+    label_licence: str | None = None,
     seal_sha256: str = "",
     version: int = 1,
 ) -> str:
@@ -115,6 +117,8 @@ def card_text(
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
         parquet: The Parquet file beside the card.
+        labels: Sentences on the terms of the labels in that file.
+        label_licence: Their licence; None without labels.
         seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
         version: Which version of the store this is.
     """
@@ -137,19 +141,27 @@ def card_text(
         "explained": explain(plan, counts).split("\n"),
         "array": next(spec.name for spec in plan.arrays if spec.is_feature_array),
         "licence": _hub_licence(terms),
+        "licence_name": terms.licence,
     }
+    if label_licence not in (None, terms.licence):
+        # The hub shows one licence, and none holds for the whole.
+        facts["licence"] = ""
+        facts["licence_name"] = (
+            f"features: {terms.licence or 'not stated'}, labels: {label_licence or 'not stated'}"
+        )
     return render(
         "store-card.md",
         plan=plan,
         recovered=recovered,
         zip_name=zip_name,
         parquet=parquet,
+        labels=labels,
         **facts,
     )
 
 
 def columns_card(
-    plan: Plan, *, terms: Terms, files: str, columns: Sequence[str]
+    plan: Plan, *, terms: Terms, files: str, columns: Sequence[str], labels: str = ""
 ) -> str:
     """Return the card of features in Parquet files, with the front matter that the hub reads.
 
@@ -158,6 +170,7 @@ def columns_card(
         terms: The licence and the citation that count.
         files: The pattern of the files.
         columns: The columns of these files.
+        labels: Sentences on the terms of the labels in them.
     """
     meaning_of_column = {
         "clip_id": "the clip",
@@ -177,6 +190,7 @@ def columns_card(
         files=files,
         columns=[(name, meaning_of_column[name]) for name in columns],
         citation=citation_line(terms.citation) or "No citation was given.",
+        labels=labels,
         licence=_hub_licence(terms),
     )
 

@@ -165,7 +165,10 @@ def test_every_column_that_croissant_declares_is_in_the_parquet_file(
         clip = Clip(clip_id, film, None, "", 1.0, 2.5, "S", ("Look",), extra)
         clips.append(clip)
     manifest = Manifest(
-        "m", Header("m", {"Look": "visual"}), tuple(clips), ("movie_title",)
+        "m",
+        Header("m", {"Look": "visual"}, licence="ODbL-1.0", citation="Labels, 2026."),
+        tuple(clips),
+        ("movie_title",),
     )
     folder = tmp_path / "films"
     publish(store, str(folder), CREATORS, labels=manifest)

@@ -379,6 +379,7 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         "arrays": ["pooled"],
         "left_out": {},
         "labels_of": "",
+        "without_labels": "",
     }
     call_obygaze(
         "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"

@@ -71,16 +71,20 @@ def test_several_files_and_paths_are_taken(workspace: Path) -> None:
 
 
 def test_a_store_is_exported_as_by_the_command(workspace: Path) -> None:
+    ids = open_store(workspace / "stores" / "toy").clip_ids.tolist()
+    lines = ["clip_id,movie_id,level", *(f"{clip},m,S" for clip in ids)]
+    (workspace / "toy.csv").write_text("\n".join(lines), encoding="utf-8")
+    csv_table.read(workspace / "toy.csv").save("of-toy", workspace=workspace)
     made = export_store(
         "toy",
         workspace / "made.csv",
         "csv",
         arrays=["pooled"],
-        labels="films",
+        labels="of-toy",
         workspace=workspace,
     )
     words = ("csv", "toy", workspace / "typed.csv", "--array", "pooled")
-    words = (*words, "--with-labels", "films")
+    words = (*words, "--with-labels", "of-toy")
     typed = call_obygaze("-C", workspace, "store", "export", *words).ok()
     assert typed.stdout == f"{made}\n".replace("made.csv", "typed.csv")
     assert made.path.read_bytes() == (workspace / "typed.csv").read_bytes()
