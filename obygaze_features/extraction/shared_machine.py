@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import FrameType
+from xml.etree import ElementTree
 
 from obygaze_features.core import system
 from obygaze_features.core.console import silent
@@ -17,6 +19,8 @@ from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
 from obygaze_features.core.machine import count_gpus_as_nvidia_smi
 
 NVIDIA_SMI_S = 30
+# More than a GPU uses without a process that computes, such as for a screen.
+HIDDEN_MB = 2000
 STOPPING = (
     "stopping when the clips at work are finished; Ctrl-C stops at once;"
     " either way, all finished clips are kept"
@@ -102,6 +106,14 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
         for user in users
         if user[0] in wanted and not system.is_own_process(user[1])
     ]
+    hidden = [gpu for gpu in _used_by_hidden(users) if gpu in wanted]
+    if hidden and not others:
+        raise ObygazeError(
+            f"this GPU is in use: more than {HIDDEN_MB} MB, by no process that is visible here",
+            where=", ".join(hidden),
+            hint="a container does not show the processes outside it; use another --device, wait,"
+            " or use --share to compute beside them",
+        )
     if others:
         raise ObygazeError(
             f"this GPU is in use by others: {len(others)} processes compute on it",
@@ -121,7 +133,7 @@ def idle_gpus() -> list[str]:
     users = _users()
     if users is None:
         return []
-    busy = {"", *(user[0] for user in users)}
+    busy = {"", *(user[0] for user in users), *_used_by_hidden(users)}
     return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
 
 
@@ -151,18 +163,59 @@ def gpu_name(device: str) -> str:
     return str(torch.cuda.get_device_name(device))
 
 
+@dataclass(frozen=True)
+class _MigDevice:
+    """A part of a GPU that CUDA sees as a device, and the MB of its memory that are used."""
+
+    uuid: str
+    gpu: str
+    instances: tuple[str, str]
+    used_mb: int
+
+
 def _users() -> list[list[str]] | None:
-    """Return the UUID of the GPU, the process and its memory of all that computes on GPUs."""
-    return _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
+    """Return the UUID of the GPU, the process and its memory of all that computes on GPUs.
+
+    A process on a part of a GPU (MIG) has the UUID of the part, where parts are visible.
+    """
+    users = _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
+    if users is None or not _visible_parts():
+        return users
+    part_of = {(part.gpu, part.instances): part.uuid for part in _mig_devices()}
+    users_of_parts = []
+    for gpu in _report().iter("gpu"):
+        uuid = gpu.findtext("uuid", "")
+        for process in gpu.iter("process_info"):
+            part = part_of.get((uuid, _instances(process)), uuid)
+            memory, _, _ = process.findtext("used_memory", "").partition(" ")
+            users_of_parts.append([part, process.findtext("pid", ""), memory])
+    return users_of_parts
+
+
+def _used_by_hidden(users: Sequence[Sequence[str]]) -> list[str]:
+    """Return the visible GPUs whose memory is used although no process is listed on them."""
+    used_mb = {}
+    for uuid, mb in _nvidia_smi("--query-gpu=uuid,memory.used", columns=2) or []:
+        used_mb[uuid] = int(mb) if mb.isdigit() else 0
+    if _visible_parts():
+        used_mb |= {part.uuid: part.used_mb for part in _mig_devices()}
+    listed = {user[0] for user in users}
+    return [
+        gpu
+        for gpu in _visible_gpus()
+        if used_mb.get(gpu, 0) > HIDDEN_MB and gpu not in listed
+    ]
 
 
 def _visible_gpus() -> list[str]:
-    """Return the UUID of each visible GPU, empty where it cannot be found."""
+    """Return the UUID of each visible GPU, or part of one, empty where it cannot be found."""
     all_uuids = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1) or []]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return all_uuids
     numbered = dict(zip(map(str, range(len(all_uuids))), all_uuids, strict=True))
+    if _visible_parts():
+        all_uuids += [part.uuid for part in _mig_devices()]
     # A name may be the beginning of a UUID.
     uuids = []
     for name in map(str.strip, visible.split(",")):
@@ -171,15 +224,76 @@ def _visible_gpus() -> list[str]:
     return uuids
 
 
+def _visible_parts() -> bool:
+    """Return whether CUDA is asked for parts of GPUs (MIG)."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return any(name.strip().startswith("MIG-") for name in names)
+
+
+def _mig_devices() -> list[_MigDevice]:
+    """Return the parts of all GPUs; only the list has their UUIDs, only the report the rest."""
+    uuids: dict[tuple[str, str], str] = {}
+    gpu_uuid = ""
+    for line in _printed("-L").splitlines():
+        found = re.search(r"\(UUID: ([^)]+)\)", line)
+        part = re.match(r"\s+MIG .*Device\s+([0-9]+):", line)
+        if found and part:
+            uuids[gpu_uuid, part.group(1)] = found.group(1)
+        elif found:
+            gpu_uuid = found.group(1)
+    parts = []
+    for gpu in _report().iter("gpu"):
+        gpu_uuid = gpu.findtext("uuid", "")
+        for device in gpu.iter("mig_device"):
+            uuid = uuids.get((gpu_uuid, device.findtext("index", "")))
+            used, _, _ = device.findtext("fb_memory_usage/used", "").partition(" ")
+            used_mb = int(used) if used.isdigit() else 0
+            if uuid:
+                parts.append(_MigDevice(uuid, gpu_uuid, _instances(device), used_mb))
+    return parts
+
+
+def _instances(element: ElementTree.Element) -> tuple[str, str]:
+    """Return the numbers of the GPU instance and the compute instance of a device or process."""
+    names = ("gpu_instance_id", "compute_instance_id")
+    gpu_instance, compute_instance = (element.findtext(name, "") for name in names)
+    return gpu_instance, compute_instance
+
+
+def _report() -> ElementTree.Element:
+    """Return the whole report of nvidia-smi, empty where there is none."""
+    try:
+        return ElementTree.fromstring(_printed("-q", "-x"))
+    except ElementTree.ParseError:
+        return ElementTree.Element("nvidia_smi_log")
+
+
 def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
     """Return the lines of nvidia-smi; None if the program is missing or fails."""
+    printed = _run_nvidia_smi(query, "--format=csv,noheader,nounits")
+    if printed is None:
+        return None
+    lines = []
+    for line in printed.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == columns:
+            lines.append(parts)
+    return lines
+
+
+def _printed(*words: str) -> str:
+    """Return what nvidia-smi prints, empty if it is missing or fails."""
+    return _run_nvidia_smi(*words) or ""
+
+
+def _run_nvidia_smi(*words: str) -> str | None:
+    """Return what nvidia-smi prints; None if it is missing or fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
-    words = [program, query, "--format=csv,noheader,nounits"]
     try:
         finished = subprocess.run(
-            words,
+            [program, *words],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -189,9 +303,4 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
         return None
     if finished.returncode:  # what it printed then is the reason, not a GPU
         return None
-    lines = []
-    for line in finished.stdout.splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == columns:
-            lines.append(parts)
-    return lines
+    return finished.stdout
