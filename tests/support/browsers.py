@@ -32,6 +32,14 @@ FLAGS = (
 )
 
 
+# A busy machine may take long for anything; a page that never gets there fails after this time.
+WAIT_S = 120
+# Else a message that a test reads may be gone, if the machine had no time for the test before.
+KEEP_MESSAGES = (
+    "if (typeof tell === 'function') tell = (text) => ($('status').textContent = text)"
+)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
@@ -43,7 +51,7 @@ def browser() -> Iterator[Any]:
     logs = {"browser": "ALL", "performance": "ALL"}
     options.set_capability("goog:loggingPrefs", logs)
     made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    made.set_script_timeout(60)
+    made.set_script_timeout(WAIT_S)
     yield made
     made.quit()
 
@@ -53,9 +61,9 @@ def resize(browser: Any, width: int) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
+def wait(condition: Callable[[], Any]) -> Any:
     """What a condition returns once it holds."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + WAIT_S
     while not (found := condition()):
         assert time.monotonic() < end, "the page did not get there in time"
         time.sleep(0.03)
@@ -73,6 +81,7 @@ def open_page(browser: Any, address: str, title: str) -> None:
     browser.get("about:blank")
     browser.get(address)
     wait(lambda: title in browser.title)
+    browser.execute_script(KEEP_MESSAGES)
 
 
 def go(browser: Any, **place: Any) -> None:
@@ -110,7 +119,7 @@ def times_are_known(browser: Any, film: str) -> bool:
 
 def settled(browser: Any, want: int) -> int:
     """The picture that is shown in the end: the one wanted, if it comes at all."""
-    end, found = time.monotonic() + 20, -1
+    end, found = time.monotonic() + WAIT_S / 2, -1
     while found != want and time.monotonic() < end:
         found = picture_shown(browser)
         time.sleep(0.01)

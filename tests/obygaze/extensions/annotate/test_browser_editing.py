@@ -324,7 +324,7 @@ def test_edges_and_bodies_are_dragged_and_the_picture_follows(
         wait(lambda: spans() == [(0, 74)])
         # Esc ends a drag; nothing is saved.
         drag(1.0, 2.0, release=False)
-        assert browser.execute_script("return drag.after.start_frame") == 25
+        wait(lambda: browser.execute_script("return drag.after.start_frame") == 25)
         keys_to_body(browser, "\ue00c")
         browser.execute_script("return 0")
         actions = ActionChains(browser)
@@ -777,7 +777,7 @@ def test_a_note_is_taken_back(browser: Any, tmp_path: Path) -> None:
     page = lake(tmp_path)
     notes = "return film.picture_notes.map((one) => [one.frame, one.text])"
     write = (
-        "seek(given[0] / 25 + 0.001); await new Promise((done) => setTimeout(done, 100));"
+        "seek(given[0] / 25 + 0.001); if (noteShown.frame !== given[0]) throw new Error('no form');"
         "formOfNote.elements.text.value = given[1]; await saveNote();"
     )
     with served(page) as server:
