@@ -98,6 +98,7 @@ class StoreNames:
     def _usual(self, n_blocks: int) -> set[str]:
         """Return names that most files have: without a number, and of the first blocks."""
         usual = set(self._without_number)
+        usual.update(f"index/{n}.json" for n in range(n_blocks))
         for array, n_dimensions in self.dimensions.items():
             end = ".0" * n_dimensions
             usual.update(f"data.zarr/{array}/c.{n}{end}" for n in range(n_blocks))
@@ -106,8 +107,7 @@ class StoreNames:
     def require(self, names: Collection[str], where: str) -> None:
         """Raise an error that shows the first of `names` that no file of the store can have."""
         # A look into a set takes a tenth of the time of a regular expression.
-        n_listed = len(names) // max(len(self.dimensions), 1)
-        usual = self._usual(min(self.n_blocks, n_listed))
+        usual = self._usual(min(self.n_blocks, len(names)))
         for name in names:
             if name not in usual and name not in self:
                 shown = repr(name[:SHOWN_CHARACTERS])

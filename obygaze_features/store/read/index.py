@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from operator import le
 from typing import Self
 
 import numpy as np
@@ -70,14 +71,16 @@ class IndexPage(Record):
     crc32c: Mapping[str, str] = field(default_factory=dict)
 
 
-def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
+def runs_of(
+    movie_ids: npt.NDArray[np.str_],
+) -> dict[str, tuple[tuple[int, int], ...]]:
     """Return the runs of rows of each film."""
     changes = np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1
     bounds = [0, *changes.tolist(), len(movie_ids)]
     runs: dict[str, list[tuple[int, int]]] = {}
     for first, after in pairwise(bounds):
         runs.setdefault(str(movie_ids[first]), []).append((first, after))
-    return runs
+    return {film: tuple(of_film) for film, of_film in runs.items()}
 
 
 class Index:
@@ -159,12 +162,11 @@ class Index:
 
 def _has_each_row_once(films: FilmIndex, n_clips: int) -> bool:
     """Return whether the runs of all films are the rows of a store, one after another."""
-    end = 0
-    for first, after in sorted(chain.from_iterable(films.films.values())):
-        if first != end or after < first:
-            return False
-        end = after
-    return end == n_clips
+    runs = sorted(chain.from_iterable(films.films.values()))
+    firsts = [first for first, _ in runs]
+    ends = [after for _, after in runs]
+    follow = firsts == [0, *ends[:-1]] and all(map(le, firsts, ends))
+    return follow and ends[-1] == n_clips
 
 
 def _is_page_of(page: IndexPage, plan: Plan, blocks: range, rows: range) -> bool:

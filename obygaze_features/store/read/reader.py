@@ -530,6 +530,8 @@ class Store:
     ) -> list[ChosenFilm]:
         """Return films by what they are called; the manifest is read only where ids do not do."""
         names = [films] if isinstance(films, str) else list(map(str, films))
+        if index is not None and all(name in index.films for name in names):
+            return [ChosenFilm(name, name) for name in names]
         listed_ids = self.movie_ids.tolist() if index is None else index.films
         movie_ids = set(map(str, listed_ids))
         if movie_ids.issuperset(names):

@@ -288,15 +288,15 @@ OWN_FILES = [
     FilmIndex(
         plan="0" * 64,
         page_blocks=1,
-        films={str(i): [(i, i + 1)] for i in range(MANY)},
+        films={str(i): ((i, i + 1),) for i in range(MANY)},
         files={},
     ),
     FilmIndex(
         plan="0" * 64,
         page_blocks=1,
         films={
-            "a": [(2 * i, 2 * i + 1) for i in range(MANY)],
-            "b": [(2 * i + 1, 2 * i + 2) for i in range(MANY)],
+            "a": tuple((2 * i, 2 * i + 1) for i in range(MANY)),
+            "b": tuple((2 * i + 1, 2 * i + 2) for i in range(MANY)),
         },
         files={},
     ),

@@ -203,11 +203,11 @@ def test_the_films_of_an_index_by_hand(tmp_path: Path) -> None:
     data = with_checksum({**document, "movies": short, "files": mark})
     index = FilmIndex.from_bytes(data, "here")
     expected = {
-        "a": [(0, 3)],
-        "b": [(3, 5), (9, 10)],
-        "c": [(5, 9)],
-        "d": [(10, 12)],
-        "e": [(12, 13)],
+        "a": ((0, 3),),
+        "b": ((3, 5), (9, 10)),
+        "c": ((5, 9),),
+        "d": ((10, 12),),
+        "e": ((12, 13),),
     }
     assert index.films == expected
     written = index.to_bytes()
