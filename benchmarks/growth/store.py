@@ -37,7 +37,8 @@ def measure_stores(settings: Settings) -> Growth:
     costs = costs_apart(f"{__name__}:measure_one", sizes, rounds, {METADATA: "B"})
     last = {cost.name: cost.medians[-1] for cost in costs}
     facts = {
-        "stores": f"{WIDTH} floats a clip, blocks of 64 or more; only the blocks that are read are real",
+        "stores": f"{WIDTH} floats a clip, blocks of 64 or more;"
+        " only the blocks that are read are real",
         f"a clip of {sizes[-1]:,}": f"{last[METADATA] / sizes[-1]:.0f} B of metadata,"
         f" {duration(last[READ] / N_READ)} to read one of {N_READ}",
     }
