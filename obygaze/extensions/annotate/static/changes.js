@@ -25,6 +25,41 @@ function inTurn(task) {
   return done;
 }
 
+// A change of marks that was sent and whose answer did not come: it may be saved, as the program may have
+// ended after it saved. It is looked up before the next one, so that nothing saved is missing in the list.
+let unanswered = null;
+
+// Send a change of marks; once it is saved it is in the list of changes.
+async function sendChange(sent, send) {
+  unanswered = sent;
+  keepChanges();
+  const reply = await send();
+  unanswered = null;
+  return reply;
+}
+
+// Find out whether the change without an answer was saved; return it if it was.
+async function settleChange() {
+  if (!unanswered) return null;
+  const { change, step } = unanswered, goal = step === "undo" ? "before" : "after";
+  const { marks } = await load("marks", { film: change.film });
+  const isThere = change.pairs.every((pair) => {
+    const now = marks.find((one) => one.mark === (pair.before ?? pair.after).mark);
+    return pair[goal] ? now && isSameMark(now, pair[goal]) : !now;
+  });
+  const sent = unanswered;
+  unanswered = null;
+  if (isThere && step === "do") {
+    if (change.pairs[0].after) forgetFormChanges(change.pairs[0].after.mark);
+    record(change);
+  } else if (isThere) nDone += step === "redo" ? 1 : -1;
+  keepChanges();
+  await refreshMarks();
+  return isThere ? sent : null;
+}
+
+const tellSavedBefore = () => tell(t`It was saved before.`);
+
 function record(change) {
   changes.length = nDone;
   changes.push({ film: film?.id, ...change });
@@ -41,22 +76,30 @@ function forgetFormChanges(id) {
   keepChanges();
 }
 
+function applyChange(change, step) {
+  const [from, to] = step === "undo" ? ["after", "before"] : ["before", "after"];
+  const apply = () => APPLY[change.kind](change, from, to);
+  return change.kind === "marks" ? sendChange({ change, step }, apply) : apply();
+}
+
 const undo = () => inTurn(async () => {
   noteForm();
+  if ((await settleChange())?.step === "undo") return tellSavedBefore();
   const change = changes[nDone - 1];
   if (!change) return tell(t`There is nothing to undo.`);
   await goTo(change);
-  await APPLY[change.kind](change, "after", "before");
+  await applyChange(change, "undo");
   nDone -= 1;
   keepChanges();
   tell(t`Undone: ${change.text}.`);
 });
 
 const redo = () => inTurn(async () => {
+  if ((await settleChange())?.step === "redo") return tellSavedBefore();
   const change = changes[nDone];
   if (!change) return tell(t`There is nothing to do again.`);
   await goTo(change);
-  await APPLY[change.kind](change, "before", "after");
+  await applyChange(change, "redo");
   nDone += 1;
   keepChanges();
   tell(t`Done again: ${change.text}.`);
@@ -94,7 +137,7 @@ function writeChanges() {
   clearTimeout(changesTimer);
   changesTimer = undefined;
   try {
-    sessionStorage.setItem(changesName(), JSON.stringify({ changes, nDone }));
+    sessionStorage.setItem(changesName(), JSON.stringify({ changes, nDone, unanswered }));
   } catch {
     // Without this storage, only this page knows what can be undone.
   }
@@ -105,7 +148,7 @@ addEventListener("pagehide", writeChanges);
 function readChanges() {
   if (!page.annotator) return;
   try {
-    ({ changes, nDone } = JSON.parse(sessionStorage.getItem(changesName())) ?? { changes, nDone });
+    ({ changes, nDone, unanswered = null } = JSON.parse(sessionStorage.getItem(changesName())) ?? { changes, nDone });
   } catch {
     [changes, nDone] = [[], 0];
   }

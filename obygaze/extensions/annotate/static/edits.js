@@ -9,8 +9,13 @@ const ownLane = () => film?.lanes?.find((lane) => lane.name === "your marks");
 
 // Save changed marks, so that it can be undone. Pairs are states before and after.
 const changeMarks = (text, pairs) => inTurn(async () => {
-  await putMarks(pairs.map(({ before, after }) => ({ from: before, to: after })));
-  record({ kind: "marks", text, pairs });
+  const change = { kind: "marks", film: film.id, text, pairs };
+  const wasSaved = await settleChange();
+  const wanted = pairs.map(({ before, after }) => ({ from: before, to: after }));
+  // Pressed again, because the answer did not come.
+  if (wasSaved && !wanted.every(isKnownPair)) return tellSavedBefore();
+  await sendChange({ change, step: "do" }, () => putMarks(wanted));
+  record(change);
   tell(t`Saved: ${text}. Key u takes it back.`);
 });
 

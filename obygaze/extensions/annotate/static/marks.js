@@ -162,10 +162,22 @@ async function saveForm(wanted) {
   if (mark.end_frame < mark.start_frame) return markStatus(t`Not saved: it ends before it starts.`);
   markStatus(t`Saving ...`);
   isUnsaved = true;
-  const edits = nEdits, saved = mark, before = mark.newer === undefined ? savedMark(mark.mark) : mark.newer;
+  const edits = nEdits, saved = mark;
   try {
-    const answer = await post("mark", { ...mark, newer: undefined, tiers: tiersOf(mark), ...wanted });
-    const reply = await answer.json();
+    const found = await settleChange();
+    const wasSaved = found?.step === "do" && found.change.pairs[0].after;
+    if (wasSaved && wasSaved.mark === saved.mark && isSameMark(wasSaved, saved)) {
+      forgetDraft(saved.mark);
+      newMark();
+      return markStatus(t`It was saved before.`);
+    }
+    const before = saved.newer === undefined ? savedMark(saved.mark) : saved.newer;
+    const text = before ? t`a changed mark` : t`a new mark`;
+    const change = { kind: "marks", film: saved.movie_id, text, pairs: [{ before: before ?? null, after: { ...saved, newer: undefined } }] };
+    const [answer, reply] = await sendChange({ change, step: "do" }, async () => {
+      const sent = await post("mark", { ...saved, newer: undefined, tiers: tiersOf(saved), ...wanted });
+      return [sent, await sent.json()];
+    });
     if (answer.status === 409) return await refuse(reply.newer);
     if (!answer.ok) throw new Error(answer.status === 507 ? t`the disk is full` : reply.error);
     markStatus(t`Saved at ${new Date().toLocaleTimeString(locale)}.`);
@@ -173,7 +185,7 @@ async function saveForm(wanted) {
     forgetFormChanges(reply.mark);
     takeMarks([reply]);
     const pair = { before: before ?? null, after: savedMark(reply.mark) };
-    if (pair.after) record({ kind: "marks", text: before ? t`a changed mark` : t`a new mark`, pairs: [pair] });
+    if (pair.after) record({ kind: "marks", text, pairs: [pair] });
     if (saved !== mark) return; // another mark is in the form by now
     if (edits === nEdits) newMark();
     else {
@@ -200,12 +212,17 @@ async function refuse(newer) {
   await refreshMarks();
 }
 
+// Whether the mark of a pair is now as the pair has it before the change.
+function isKnownPair({ from, to }) {
+  const now = savedMark((from ?? to).mark);
+  return now && from ? isSameMark(now, from) : !now && !from;
+}
+
 // Save pairs of marks, from one state to another, all or none; null is no mark.
 async function putMarks(pairs) {
   const wanted = pairs.map(({ from, to }) => {
     const now = savedMark((from ?? to).mark);
-    const isKnown = now && from ? isSameMark(now, from) : !now && !from;
-    if (!isKnown) throw new Error(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
+    if (!isKnownPair({ from, to })) throw new Error(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
     return { ...(to ?? from), tiers: tiersOf(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
   });
   const answer = await post("marks", { changes: wanted });

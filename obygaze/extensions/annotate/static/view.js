@@ -100,4 +100,5 @@ guarded(async () => {
   await chooseModel(page.run?.named ?? null);
   await readPage();
   await route();
+  await inTurn(settleChange);
 });
