@@ -52,6 +52,29 @@ from obygaze_models.zoo.saving import save_model
 RATED = ("HN", "S")
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
+# Classes of scikit-learn by the names that people give them, without hyphens and in lower case.
+SKLEARN_CLASSES = {
+    "randomforest": "sklearn.ensemble.RandomForestClassifier",
+    "rf": "sklearn.ensemble.RandomForestClassifier",
+    "forest": "sklearn.ensemble.RandomForestClassifier",
+    "gradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "histgradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "boosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "knn": "sklearn.neighbors.KNeighborsClassifier",
+    "kneighbors": "sklearn.neighbors.KNeighborsClassifier",
+    "tree": "sklearn.tree.DecisionTreeClassifier",
+    "decisiontree": "sklearn.tree.DecisionTreeClassifier",
+    "naivebayes": "sklearn.naive_bayes.GaussianNB",
+    "gaussiannb": "sklearn.naive_bayes.GaussianNB",
+    "lda": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+}
+
+
+def _class_of_sklearn(name: str) -> str:
+    """Return the class of scikit-learn that a person means by a name, "" if it is not known."""
+    word = name.casefold().replace("-", "").replace("_", "").removesuffix("classifier")
+    return SKLEARN_CLASSES.get(word, "")
+
 
 def training_protocol(
     name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
@@ -66,7 +89,10 @@ def training_protocol(
     """
     is_class = is_own_code(name) or is_of_sklearn(name)
     if name not in trainable() and not is_class:
-        hint = f"one of {', '.join(trainable())}"
+        hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
+        class_of_name = _class_of_sklearn(name)
+        if class_of_name:
+            hint = f"{class_of_name} in its place"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     name = label_of(name)
