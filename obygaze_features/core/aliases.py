@@ -122,6 +122,13 @@ FOLDERS: Mapping[str, str] = {
     "models": "models",
 }
 
+# What a group does with a name alone: it shows what the name stands for.
+SHOWN_BY: Mapping[str, str] = {
+    "manifest": "show",
+    "store": "info",
+    "models": "show",
+}
+
 # What to type in place of a command that does not exist; {rest} is what was typed behind it.
 INSTEAD: Mapping[tuple[str, str], str] = {
     ("store", "rm"): "delete the folder: rm -r stores/{rest}",

@@ -532,10 +532,17 @@ class LazyGroup(click.Group):
         reader = aliases.command_for_file(self.words or (), typed)
         if reader is not None:
             return [reader, *args]
+        group = " ".join(self.words or ())
+        workspace = Workspace(ctx.find_root().params.get("workspace", "."))
+        folder = aliases.FOLDERS.get(group)
+        if folder and not others and typed in workspace.names(folder):
+            return [aliases.SHOWN_BY[group], typed]
         below = self._commands_below(ctx, typed, others)
         if len(below) == 1:
             return [*below[0], *others]
         lines = [" ".join([ctx.command_path, *words, *others]) for words in below]
+        if group == "extract" and typed in workspace.names("manifests"):
+            lines = [f"{ctx.command_path} run {shlex.join(args)}"]
         if not lines:
             lines = aliases.lines_instead(self.words or (), args)
         error = click.UsageError(f"no command {typed!r}{near(typed, names)}", ctx)
