@@ -63,10 +63,10 @@ def find_weights(
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 
-    The card's own are downloaded first if they are not in the cache, with `download` only.
+    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's own are downloaded first if they are not in the cache, with `download` only.
     """
     if weights is not None:
-        path = Path(weights).expanduser()
+        path = _path_of_weights(card, Path(weights).expanduser())
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
@@ -85,6 +85,15 @@ def find_weights(
         raise NotFound(f"no weights for {card.name}", where=where, hint=hint)
     files = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
     return replace(files, is_from_hub=True)
+
+
+def _path_of_weights(card: Card, given: Path) -> Path:
+    """Return the path of weights that are given as PATH, NAME=PATH or NAME@PRESET=PATH."""
+    name, equals, path = str(given).partition("=")
+    is_named = equals and name.partition("@")[0] == card.name
+    if not is_named or given.exists():
+        return given
+    return Path(path).expanduser()
 
 
 def _fetching(card: Card) -> str:

@@ -17,6 +17,7 @@ from obygaze_features.manifest.vocabulary import film_facts
 from obygaze_features.manifest.windows import Film
 
 BY_ID = "the id"
+BY_PART_OF_TITLE = "a part of the title"
 SHOWN_CANDIDATES = 20
 # At least this similar to what was typed is what the user may have meant.
 SIMILAR = 0.6
@@ -111,7 +112,9 @@ def published_films(movie_ids: Iterable[str]) -> list[NamedFilm]:
     return [NamedFilm(film, _published_titles(film)) for film in sorted(movie_ids)]
 
 
-def choose_film(name: str, films: Sequence[NamedFilm], *, where: str) -> ChosenFilm:
+def choose_film(
+    name: str, films: Sequence[NamedFilm], *, where: str, by_part: bool = True
+) -> ChosenFilm:
     """Return the film that is called by a name.
 
     Its id is tried first, then the name of a file, with or without folders and suffix, then a
@@ -121,6 +124,7 @@ def choose_film(name: str, films: Sequence[NamedFilm], *, where: str) -> ChosenF
         name: What the film is called.
         films: The films to choose from.
         where: The manifest or the store, for messages.
+        by_part: Take a part of a title too. What cannot be undone needs a whole name.
 
     Example:
         >>> films = [NamedFilm("tt0467406", ("Juno",)), NamedFilm("tt1907668", ("Flight",))]
@@ -132,6 +136,13 @@ def choose_film(name: str, films: Sequence[NamedFilm], *, where: str) -> ChosenF
             return _chosen(name, film, BY_ID)
     for by, is_called in _WAYS.items():
         candidates = [film for film in films if is_called(film, name)]
+        if candidates and by == BY_PART_OF_TITLE and not by_part:
+            raise FixUsage(
+                f"{name!r} is only {by} of {few(list(map(str, candidates)))}",
+                where=where,
+                hint=f"did you mean {candidates[0].titles[0]!r}? This needs an id, a whole "
+                "title or the name of a file",
+            )
         if len(candidates) == 1:
             return _chosen(name, candidates[0], by)
         if candidates:
@@ -195,7 +206,7 @@ _WAYS: Mapping[str, Callable[[NamedFilm, str], bool]] = {
     BY_ID: _has_id,
     "the name of a video": _has_video,
     "the title": _has_title,
-    "a part of the title": _has_part_of_title,
+    BY_PART_OF_TITLE: _has_part_of_title,
 }
 
 

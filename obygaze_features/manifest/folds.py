@@ -86,6 +86,14 @@ class SplitReport:
         ]
         return table(("fold", "clips", "S"), rows)
 
+    @property
+    def notes(self) -> list[str]:
+        """How a run takes these folds."""
+        return [
+            f"to run with these folds, in each task TASK: obygaze run PROTOCOL "
+            f"--set splits.kind=published --set tasks.TASK.folds={self.split}"
+        ]
+
 
 def assign_folds(
     manifest: str | os.PathLike[str],

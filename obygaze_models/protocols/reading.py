@@ -162,6 +162,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         overrides[key] = f"--set {key}"
         _set(document.tree, key, today)
     document.overrides = overrides
+    _refuse_name_of_folds(document.tree)
     _rename_film(document.tree.get("paper"))
     document.tree.setdefault("name", Path(where).stem)
     models = _models_in(document.tree)
@@ -217,6 +218,22 @@ def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
         if not isinstance(tree, dict):
             raise FixUsage(f"--set {key_path}: {section!r} is a value, not a table")
     tree[key] = value
+
+
+def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
+    """Raise an error that says how folds of a manifest are used, if `splits.folds` names some."""
+    splits = tree.get("splits")
+    name_of_folds = splits.get("folds") if isinstance(splits, Mapping) else None
+    if not isinstance(name_of_folds, str):
+        return
+    tasks = tree.get("tasks")
+    names = list(tasks) if isinstance(tasks, Mapping) else []
+    settings = [f"--set tasks.{name}.folds={name_of_folds}" for name in names]
+    raise FixUsage(
+        f"splits.folds is the number of folds to make, got the name {name_of_folds!r}",
+        hint="folds of the manifest are named by each task: "
+        f"{' '.join(['--set splits.kind=published', *settings])}",
+    )
 
 
 def _today(key: str, value: Any, models: Mapping[str, Any]) -> tuple[str, Any]:
@@ -508,7 +525,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
             if not protocol.tasks[name].folds:
                 document.add(
                     f"tasks.{name}",
-                    "published splits need the name of a fold column: folds",
+                    "published splits need the name of a fold column of the manifest: "
+                    f"--set tasks.{name}.folds=NAME",
                 )
     if protocol.balancing == "rotated" and not splits.follow_scheme:
         document.add("balancing", "'rotated' needs published splits and a scheme")

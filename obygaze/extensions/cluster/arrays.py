@@ -153,7 +153,8 @@ def write_array(
         mem_gb: Memory of a task; 0: no request. [default: estimated]
         gres: Other resources of a task, such as gpu:1.
         container: Run in this Apptainer image.
-        walltime: Time limit, after which a task requeues itself.
+        walltime: Time limit, after which a task requeues itself; also HH:MM:SS, D-HH:MM:SS or
+            8h.
         directives: Another option of sbatch, such as --partition=gpu.
         setup: A line of shell for each task, such as 'module load cuda'.
         out: File of the script. [default: PLAN with .sbatch]

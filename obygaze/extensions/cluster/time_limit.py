@@ -16,7 +16,14 @@ WARNING_S = 60
 # An allowance for the start of a task: Python imports its libraries, and loads the weights.
 START_S = 60
 
-_WALLTIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])")
+# HH:MM, and the form of Slurm with seconds and days; `8h` and `90m` as people write them.
+_WALLTIME = re.compile(
+    r"(?:(?P<days>[0-9]{1,3})-)?(?P<hours>[0-9]{1,3}):(?P<minutes>[0-5][0-9])"
+    r"(?::(?P<seconds>[0-5][0-9]))?"
+)
+_UNITS = re.compile(
+    r"(?:(?P<days>[0-9]{1,3})d)?(?:(?P<hours>[0-9]{1,4})h)?(?:(?P<minutes>[0-9]{1,5})m(?:in)?)?"
+)
 _SIGNAL = re.compile(r"(?:--)?signal[= ].*?(?:@(?P<seconds>\d+))?")
 
 
@@ -154,14 +161,24 @@ def _warning_s(directives: Sequence[str]) -> int | None:
 
 
 def minutes_of(walltime: str) -> int:
-    """Return the minutes of HH:MM."""
-    match = _WALLTIME.fullmatch(walltime)
-    minutes = 60 * int(match[1]) + int(match[2]) if match else 0
-    if not minutes:
+    """Return the minutes of HH:MM, of HH:MM:SS, of D-HH:MM:SS, or of 8h; seconds count as a minute.
+
+    Example:
+        >>> minutes_of("1-12:00:00"), minutes_of("8h")
+        (2160, 480)
+    """
+    text = walltime.strip().lower()
+    match = _WALLTIME.fullmatch(text) or _UNITS.fullmatch(text)
+    amounts = match.groupdict() if match else {}
+    days, hours, minutes, seconds = (
+        int(amounts.get(unit) or 0) for unit in ("days", "hours", "minutes", "seconds")
+    )
+    total = 24 * 60 * days + 60 * hours + minutes + ceil(seconds / 60)
+    if not total:
         raise FixUsage(
-            f"--time must have the form HH:MM, such as 04:00, got {walltime!r}"
+            f"--time must have the form HH:MM, such as 04:00, or D-HH:MM:SS or 8h, got {walltime!r}"
         )
-    return minutes
+    return total
 
 
 def hours_and_minutes(minutes: int) -> str:

@@ -513,6 +513,7 @@ class Store:
         films: Iterable[str],
         *,
         workspace: str | os.PathLike[str] | None = None,
+        by_part: bool = True,
     ) -> list[ChosenFilm]:
         """Return the films of the store that are called by their ids, titles or files.
 
@@ -522,11 +523,18 @@ class Store:
         Args:
             films: What the films are called.
             workspace: The workspace with the manifest, if it is not the current one.
+            by_part: Take a part of a title too.
         """
-        return self._chosen(films, self.commits.index, Workspace.of(workspace))
+        here = Workspace.of(workspace)
+        return self._chosen(films, self.commits.index, here, by_part=by_part)
 
     def _chosen(
-        self, films: Iterable[str], index: Index | None, workspace: Workspace | None
+        self,
+        films: Iterable[str],
+        index: Index | None,
+        workspace: Workspace | None,
+        *,
+        by_part: bool = True,
     ) -> list[ChosenFilm]:
         """Return films by what they are called; the manifest is read only where ids do not do."""
         names = [films] if isinstance(films, str) else list(map(str, films))
@@ -542,7 +550,10 @@ class Store:
                 if film.movie_id in movie_ids:
                     candidates[film.movie_id] = film
         listed = list(candidates.values())
-        return [choose_film(name, listed, where=self.location) for name in names]
+        return [
+            choose_film(name, listed, where=self.location, by_part=by_part)
+            for name in names
+        ]
 
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest of this name in a workspace, which may have changed since.

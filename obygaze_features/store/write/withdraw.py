@@ -44,7 +44,7 @@ def withdraw(
     Args:
         store: The store: a name or a folder.
         reason: Why they are withdrawn.
-        films: All clips of this film: its id, its title or a part of it, or its file.
+        films: All clips of this film: its id, its whole title, or its file.
         clips: These clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         author: Who withdraws them. [default: the variable OBYGAZE_AUTHOR]
@@ -67,7 +67,7 @@ def withdraw(
     opened = store_to_change(root)
     chosen_films: list[ChosenFilm] = []
     if films is not None:
-        chosen_films = opened.choose_films(films, workspace=workspace)
+        chosen_films = opened.choose_films(films, workspace=workspace, by_part=False)
     rows = _rows_to_withdraw(opened, chosen_films, ids)
     status_of_row = opened.status().status_of_row
     new_rows = [row for row in rows if not status_of_row.get(row, OK).is_withdrawn]

@@ -192,3 +192,13 @@ def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
         "and no attempts that are told one by one"
     )
     assert f"could not be downloaded from http://127.0.0.1:{nobody}: " in done.stderr
+
+
+@pytest.mark.parametrize("prefix", ["", "descriptors=", "descriptors@card="])
+def test_weights_are_given_with_or_without_the_name_of_their_backbone(tmp_path, prefix):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"")
+    card = find_card("descriptors")
+    assert find_weights(card, f"{prefix}{file}").files == (file,)
+    with pytest.raises(NotFound, match="no weights for descriptors"):
+        find_weights(card, f"another={file}")

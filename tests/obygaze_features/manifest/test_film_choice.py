@@ -283,3 +283,24 @@ def test_python_takes_titles_too(tmp_path: Path) -> None:
     assert store.matrix("clip", films="Flight").clip_ids.tolist() == ["b"]
     sent = push(store, tmp_path / "sent", films=["Juno"], no_licence=True)
     assert sent.notes == ["'Juno' is the title of film tt0467406 (Juno)"]
+
+
+@pytest.mark.parametrize("part", ["Poulain", "the h"])
+def test_what_cannot_be_undone_takes_no_part_of_a_title(part: str) -> None:
+    films = named_films(a_manifest())
+    with pytest.raises(FixUsage, match="is only a part of the title of") as error:
+        choose_film(part, films, where="films", by_part=False)
+    assert str(error.value.hint).startswith("did you mean ")
+    for name in ("amelie", AMELIE, "Amelie.2001.mkv"):
+        chosen = choose_film(name, films, where="films", by_part=False)
+        assert chosen.movie_id == "amelie"
+
+
+def test_withdraw_needs_a_whole_title(workspace: Path) -> None:
+    words = ("-C", workspace, "store", "withdraw", "known", "--reason", "x", "--film")
+    refused = call_obygaze(*words, "Poulain")
+    assert refused.code == 2 and AMELIE in " ".join(refused.stderr.split())
+    assert open_store(workspace / "stores/known").version == 1
+    call_obygaze(*words, AMELIE).ok()
+    status = open_store(workspace / "stores/known").status()
+    assert status.counts["withdrawn"] == 2

@@ -368,3 +368,14 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
     assert read(MINIMAL + both, "tasks.second.series=EN").tasks["second"].row == "Look"
     (problem,) = violations(MINIMAL, "tasks.EN_S.series=EN")
     assert "tasks.EN_S.series" in problem and "row" in problem
+
+
+def test_folds_of_a_manifest_are_named_by_tasks():
+    with pytest.raises(FixUsage, match="number of folds to make") as error:
+        load_protocol("honest", ["splits.folds=by-film"])
+    hint = str(error.value.hint)
+    assert "--set splits.kind=published --set tasks.EN_S.folds=by-film" in hint
+    changes = hint.partition("task: --set ")[2].split(" --set ")
+    protocol = load_protocol("honest", changes)
+    assert {task.folds for task in protocol.tasks.values()} == {"by-film"}
+    assert protocol.splits.kind == "published"

@@ -152,3 +152,27 @@ def test_commands_compare_the_limit(
 def test_hours_and_minutes() -> None:
     for text in ("00:01", "01:00", "12:59", "120:00"):
         assert hours_and_minutes(minutes_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("08:00", 480),
+        ("08:00:00", 480),
+        ("08:00:01", 481),
+        ("8h", 480),
+        ("90m", 90),
+        ("1h30m", 90),
+        ("1-12:00:00", 2160),
+        ("1-12:00", 2160),
+        ("2d", 2880),
+    ],
+)
+def test_times_are_taken_in_the_forms_of_slurm(text: str, minutes: int) -> None:
+    assert minutes_of(text) == minutes
+
+
+@pytest.mark.parametrize("text", ["", "0", "8", "00:00", "0h", "1:60", "-1", "8 hours"])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(FixUsage, match="--time must have the form"):
+        minutes_of(text)
