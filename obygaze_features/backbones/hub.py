@@ -63,7 +63,8 @@ def find_weights(
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 
-    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's own are downloaded first if they are not in the cache, with `download` only.
+    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's
+    own are downloaded first if they are not in the cache, with `download` only.
     """
     if weights is not None:
         path = _path_of_weights(card, Path(weights).expanduser())
