@@ -4,6 +4,7 @@
 """
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -131,6 +132,8 @@ def list_of(
 
     def check(value: Any) -> str | None:
         if not isinstance(value, list | tuple) or not _within(len(value), least, most):
+            if isinstance(value, str | int | float) and _within(1, least, most):
+                return f"must be a list, such as {json.dumps([value])}"
             bounds = _bounds(least or None, most).lstrip(",")
             return f"must be a list of{bounds} values" if bounds else "must be a list"
         for item in value:

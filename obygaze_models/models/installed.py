@@ -74,7 +74,11 @@ class InstalledProbe(Classifier):
             message = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
             hint = install_hint(str(package))
             if is_own_code(self.plugin):
-                hint = "the file as it was when the model was trained"
+                message = (
+                    f"{self.plugin} has changed since the model was trained: {package} then,"
+                    f" {plugin.package} now"
+                )
+                hint = "the file as it was then, or obygaze train for a model of the file as it is"
             raise Mismatch(message, hint=hint)
         plugin_class: Any = plugin.load()
         for parameter in parameters_of(plugin):

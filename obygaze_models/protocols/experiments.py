@@ -202,7 +202,8 @@ def train(
         store: Its features: a store, or NAME=STORE with the name in tables.
         manifest: The clips and labels.
         task: The classes to distinguish.
-        changes: Change a key of the honest protocol, or model.KEY of the model.
+        changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
+            an error that lists those of its kind. cav has none.
         output: The name of the run and of the model, which are in the workspace.
 
     Example:

@@ -17,19 +17,26 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core import system
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, few
 from obygaze_features.core.drafts import (
     check_name,
     draft_beside,
     short_name,
     stop_when_lost,
 )
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixUsage,
+    ObygazeError,
+    Stopped,
+)
 from obygaze_features.core.files import (
     confined,
     locked,
@@ -39,6 +46,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import (
     Workspace,
     is_url,
@@ -58,6 +66,8 @@ from obygaze_features.store.format.schema import (
     Bytes,
     FileMark,
 )
+from obygaze_features.store.read.log import store_log
+from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.files import (
     Files,
@@ -172,7 +182,47 @@ def pull(
     select = partial(
         select_files, location, arrays, films, sha256 or None, workspace=workspace
     )
-    return _fetch_changing(select, target, progress)
+    return _with_changes(target, lambda: _fetch_changing(select, target, progress))
+
+
+def _with_changes(target: Path, transfer: Callable[[], Transferred]) -> Transferred:
+    """Transfer to a place, and say what has changed in a copy that was there."""
+    number = _version_here(target)
+    transferred = transfer()
+    if number is None:
+        return transferred
+    return replace(transferred, changes=_changes_since(target, number))
+
+
+def _version_here(target: Path) -> int | None:
+    """Return the version of a sealed store that is there; None where there is none to compare."""
+    if not (target / Seal.FILE).is_file():
+        return None
+    try:
+        return open_store(target).version
+    except ObygazeError:
+        return None  # the pull mends or refuses it
+
+
+def _changes_since(target: Path, number: int) -> tuple[str, ...]:
+    """Return a sentence on each version of a store after one, the oldest first."""
+    store = open_store(target)
+    if store.version == number:
+        return ()
+    sentences = [f"{target.name} was version {number}, and is version {store.version}"]
+    for version in reversed(store_log(store).versions):
+        if version.number <= number:
+            continue
+        sentence = f"version {version.number}, {version.change_text}"
+        if version.change == "withdrawn":
+            clips: list[str] = []
+            for first, after in version.rows:
+                clips += store.clip_ids[first:after].tolist()
+            sentence += f" ({few(clips)})"
+        if version.reason:
+            sentence += f": {version.reason}"
+        sentences.append(safe_text(sentence, "terminal"))
+    return tuple(sentences)
 
 
 def _fetch_changing(
@@ -232,7 +282,8 @@ def unpack(
     packed = Path(packed)
     target = Workspace.of(workspace).new_store(packed.stem if path is None else path)
     selection = select_files(open_zip(packed), expect=expect)
-    return _Download(selection, progress).run(target, draft_beside)
+    download = _Download(selection, progress)
+    return _with_changes(target, lambda: download.run(target, draft_beside))
 
 
 def fetch(

@@ -106,6 +106,8 @@ class Transferred:
     part: bool = False
     remote: bool = True
     films: tuple[ChosenFilm, ...] = ()
+    # Of a copy that was brought up to date, what each newer version changed.
+    changes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all numbers of the transfer."""
@@ -116,8 +118,8 @@ class Transferred:
 
     @property
     def notes(self) -> list[str]:
-        """Which films were taken."""
-        return notes_of_films(self.films)
+        """Which films were taken, and what has changed in a copy that was here."""
+        return [*notes_of_films(self.films), *self.changes]
 
     @property
     def line(self) -> str:

@@ -96,7 +96,9 @@ def training_protocol(
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     name = label_of(name)
-    if kind != CAV:  # `model.C=1` is a key of the one model that is trained
+    if kind == CAV:
+        _refuse_settings_of_vectors(changes)
+    else:  # `model.C=1` is a key of the one model that is trained
         keys = [f"models.{name}.kind={kind}"]
         for change in changes:
             if change.startswith("model."):
@@ -144,6 +146,19 @@ def training_protocol(
     )
 
 
+def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:
+    """Raise an error for a setting of concept vectors: all of theirs are fixed."""
+    for change in changes:
+        section, _, _ = change.partition(".")
+        if section in ("model", "models"):
+            raise FixUsage(
+                f"{CAV} has no settings of its own, got --set {change}: each vector is that of a"
+                " linear machine with the published strength",
+                hint="--set data.view=raw or another key of [data], [splits], [fit] or [report];"
+                " a bottleneck, such as pcbm-lr, has settings of its concept vectors",
+            )
+
+
 def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     """Each visual concept as a task of a linear machine, on the honest splits."""
     table = clip_table(manifest, honest.data)
@@ -175,6 +190,13 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             f"{listed}."
         )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
+        report = replace(report, notes=(*report.notes, text))
+    n_others = int((~np.isin(table.levels, ("EN", *RATED))).sum())
+    if n_others:
+        text = (
+            f"{count(n_others, 'clip')} of other levels than EN, HN and S (such as NS) train no"
+            " vector: they are an example of no concept, and of its absence."
+        )
         report = replace(report, notes=(*report.notes, text))
     settings = {**defaults("svm"), "C": PUBLISHED}
     return Protocol(

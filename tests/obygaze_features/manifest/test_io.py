@@ -177,7 +177,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
         ),
         (
             ("[concepts]", 'notes = "x"\n[concepts]'),
-            ["tiny.toml:4: notes: must be a list, got"],
+            ['tiny.toml:4: notes: must be a list, such as ["x"], got'],
         ),
         (
             ("[concepts]", '[[sources]]\nfile = "a"\nsha256 = "00"\n[concepts]'),

@@ -76,6 +76,16 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
             run_on(tmp_path, protocol, manifest, {"s": store})
 
 
+@pytest.mark.parametrize("change", ["model.method=svm", "models.cav.C=1"])
+def test_concept_vectors_take_no_settings(change: str) -> None:
+    """The first was the unknown key 'model', "did you mean 'models'?", which failed next."""
+    with pytest.raises(FixUsage, match="cav has no settings of its own") as raised:
+        training_protocol("cav", "EN_S", films(4, 40, seed=5), [change])
+    assert "--set data.view=raw" in raised.value.hint
+    changed = training_protocol("cav", "EN_S", films(4, 40, seed=5), ["data.view=raw"])
+    assert changed.data.view == "raw"
+
+
 def test_concept_vectors_take_no_task() -> None:
     """`train cav --task nonsense` ended with 0, and the task was ignored."""
     with pytest.raises(FixUsage, match="a task for each concept, got the task 'HN_S'"):

@@ -105,11 +105,14 @@ def test_training_concept_vectors_names_those_without_a_task(
         protocol = training_protocol("cav", "EN_S", manifest)
     assert "Look" not in protocol.tasks
     assert "Body" in protocol.tasks
-    (note,) = protocol.report.notes
+    note, note_on_levels = protocol.report.notes
     assert "Look (2 clips of 2 films)" in note
+    n_not_sure = sum(clip.level == "NS" for clip in manifest)
+    assert note_on_levels.startswith(f"{n_not_sure} clips of other levels than EN")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not training_protocol("cav", "EN_S", films(5, 40)).report.notes
+        (note,) = training_protocol("cav", "EN_S", films(5, 40)).report.notes
+        assert "of other levels" in note
 
 
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:

@@ -137,10 +137,18 @@ def test_a_copy_of_an_earlier_version_is_brought_up_to_date(store, new_rows, tmp
     grow(store, new_rows)
     withdraw(store, films=[FILMS[0]], reason="asked for")
     state_licence(store, licence="CC0-1.0", replace=True)
-    pull(store, tmp_path / "pulled")
+    pulled = pull(store, tmp_path / "pulled")
+    # What changed is said, with the clips that are no longer there.
+    withdrawn = ", ".join(CLIPS[:5])
+    assert pulled.notes == [
+        "pulled was version 1, and is version 3",
+        "version 2, added: 3 clips, 1 film: grown",
+        f"version 3, withdrawn: 5 clips, 1 film ({withdrawn}): asked for",
+    ]
     push(store, tmp_path / "pushed")
     pack(store, tmp_path / "s.zip", force=True)
-    unpack(tmp_path / "s.zip", tmp_path / "unpacked")
+    unpacked = unpack(tmp_path / "s.zip", tmp_path / "unpacked")
+    assert unpacked.notes[0] == "unpacked was version 1, and is version 3"
     for copy in ("pulled", "pushed", "unpacked"):
         path = tmp_path / copy
         assert_version(path, 3)
@@ -155,7 +163,7 @@ def test_a_copy_of_an_earlier_version_is_brought_up_to_date(store, new_rows, tmp
         assert open_store(path).seal_sha256 == open_store(store).seal_sha256
     # The same command again changes nothing.
     before = tree(tmp_path / "pulled")
-    pull(store, tmp_path / "pulled")
+    assert pull(store, tmp_path / "pulled").notes == []
     assert tree(tmp_path / "pulled") == before
 
 
