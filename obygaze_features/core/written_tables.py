@@ -11,8 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import csv_table, json_values, pretty_json, write_new
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import (
+    csv_bytes,
+    csv_table,
+    json_values,
+    parse_json,
+    pretty_json,
+    require_file,
+    write_new,
+)
 from obygaze_features.core.lazy import need
 from obygaze_features.core.options import Option
 
@@ -83,6 +91,47 @@ def write_table(
         data = WRITERS[path.suffix.lower()](plain, path)
     write_new(path, data, force=force)
     return path
+
+
+def table_as_csv(path: str | os.PathLike[str]) -> bytes | None:
+    """Return a .parquet or .json table as CSV; None for a file of another name.
+
+    Args:
+        path: A file that `write_table` may have written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".parquet", ".json"):
+        return None
+    require_file(path)
+    if suffix == ".json":
+        records = _json_of(path)
+        is_table = isinstance(records, list) and all(
+            isinstance(record, dict) for record in records
+        )
+        if not is_table:
+            raise FixInput("expected a list of objects, a row each", where=str(path))
+    else:
+        arrow = need("pyarrow", "parquet", "reading .parquet files")
+        parquet = need("pyarrow.parquet", "parquet", "reading .parquet files")
+        try:
+            records = parquet.read_table(path).to_pylist()
+        except (arrow.ArrowException, OSError) as error:
+            raise FixInput(
+                "not a table of Parquet that can be read", where=str(path)
+            ) from error
+    names: dict[str, None] = {}
+    for record in records:
+        names.update(dict.fromkeys(record))
+    rows = ([record.get(name) for name in names] for record in records)
+    return csv_bytes(list(names), rows)
+
+
+def _json_of(path: Path) -> Any:
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        raise FixInput(f"not a JSON document: {error}", where=str(path)) from error
 
 
 def check_table_name(

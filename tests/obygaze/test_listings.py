@@ -218,10 +218,11 @@ def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(
     assert refused.code != 0
 
 
+@pytest.mark.parametrize("ending", [".csv", ".xlsx", ".parquet", ".json"])
 def test_an_export_of_predictions_has_a_row_for_each_with_its_scores(
-    place: Path, tmp_path: Path
+    place: Path, tmp_path: Path, ending: str
 ) -> None:
-    hits = tmp_path / "hits.csv"
+    hits = tmp_path / f"hits{ending}"
     like = ("search", "sig", "--like", "tt0000001-001", "--top", "3")
     call_obygaze(*like, "-o", hits, cwd=place).ok()
     path = tmp_path / "clips.json"

@@ -49,6 +49,7 @@ from obygaze_features.core.written_tables import (
     SUFFIXES,
     Columns,
     check_table_name,
+    table_as_csv,
     write_table,
 )
 from obygaze_features.manifest import read_manifest
@@ -62,7 +63,7 @@ from obygaze_features.manifest.frame_rate import (
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.tables import open_file, read_table
+from obygaze_features.manifest.tables import CsvTable, open_file, read_table
 from obygaze_features.manifest.vocabulary import (
     canonical_level,
     concept_meaning,
@@ -224,7 +225,7 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
 
 def _predicted(predictions: Path) -> Iterator[Marked]:
     """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
-    table = read_table(predictions, required=("clip_id",), content="predictions")
+    table = _table_of_predictions(predictions)
     makers = [
         name for name in ("task", "model", "feature", "seed") if name in table.columns
     ]
@@ -237,6 +238,16 @@ def _predicted(predictions: Path) -> Iterator[Marked]:
         ]
         level = row.cells.get("decision", "")
         yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
+
+
+def _table_of_predictions(path: Path) -> CsvTable:
+    """Return a table of predictions, in each of the formats that `models predict -o` writes."""
+    return read_table(
+        path,
+        required=("clip_id",),
+        content="predictions",
+        data=table_as_csv(path),
+    )
 
 
 def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
@@ -267,7 +278,7 @@ def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:
     """
     if predictions is None:
         return manifest_columns(manifest)
-    table = read_table(predictions, required=("clip_id",), content="predictions")
+    table = _table_of_predictions(predictions)
     predicted_clips = [manifest[row["clip_id"]] for row in table.rows]
     columns = dict(manifest_columns(manifest.with_clips(predicted_clips)))
     for name in table.columns:

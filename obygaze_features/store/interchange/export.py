@@ -87,7 +87,8 @@ class Exported:
     """The result of an export; `left_out` has the reason for each clip without features.
 
     `labels_of` is the manifest that labels were taken from where none was named, `without_labels`
-    a sentence on clips that the manifest of the labels does not have.
+    a sentence on clips that the manifest of the labels does not have. `n_withdrawn` of the clips
+    that are left out were withdrawn, which is not a failure.
     """
 
     path: Path
@@ -97,6 +98,7 @@ class Exported:
     left_out: Mapping[str, str]
     labels_of: str = ""
     without_labels: str = ""
+    n_withdrawn: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -130,8 +132,8 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command, which says whether clips were left out."""
-        return EXIT_SOME_FAILED if self.left_out else 0
+        """The exit code of the command, which says whether clips failed or are missing."""
+        return EXIT_SOME_FAILED if len(self.left_out) > self.n_withdrawn else 0
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,8 @@ def export_store(
 ) -> Exported:
     """Write the features of a store in another format.
 
-    Clips that failed or are missing are left out and listed. csv and pth hold one array: by
+    Clips that failed or are missing are left out and listed (exit code 3); so are those that were
+    withdrawn, which are not failures. csv and pth hold one array: by
     default the last with one vector a clip, and the one with most tokens. Licence, citation,
     recipe and fingerprint go with them: as the attribute `obygaze_provenance` of an HDF5 file, an
     array of that name (npz), `.obygaze-export.json` in the folder (npy, pth, parquet), or FILE.json
@@ -262,7 +265,21 @@ def export_store(
     job.progress.expect(len(specs) * n_clips)
     _write(job, path, format, force=force)
     names = [spec.name for spec in specs]
-    return Exported(path, format, n_clips, names, left_out, labels_of, without_labels)
+    withdrawn = set()
+    for spec in specs:
+        for row, status in store.commits.not_ok(spec.name).items():
+            if status.is_withdrawn:
+                withdrawn.add(row)
+    return Exported(
+        path,
+        format,
+        n_clips,
+        names,
+        left_out,
+        labels_of,
+        without_labels,
+        n_withdrawn=len(withdrawn),
+    )
 
 
 def _manifest_of_store(store: Store, workspace: Workspace) -> Manifest | None:

@@ -33,7 +33,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFo
 from obygaze_features.core.files import write_new
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import read_table
-from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
+from obygaze_features.store import ArraySpec, RowStatus, Store, open_store, withdraw
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import import_store
@@ -223,6 +223,20 @@ def test_what_failed_or_is_missing_is_left_out_and_told(
         source.close()
 
 
+@pytest.mark.parametrize(("film", "exit_code"), [(None, 3), ("tt0000100", 0)])
+def test_withdrawn_clips_are_not_failures_of_an_export(
+    tmp_path: Path, film: str | None, exit_code: int
+) -> None:
+    plan_store(tmp_path / "s", 8, 4)
+    status_of_row = {1: RowStatus.failed("decode", "Broken", "moov atom")}
+    fill_store(tmp_path / "s", some_values(8), status_of_row).seal()
+    if film is not None:
+        withdraw(tmp_path / "s", films=[film], reason="asked for")
+    done = export_store(tmp_path / "s", tmp_path / "out", "npz")
+    assert done.exit_code == exit_code
+    assert done.n_clips == 8 - len(done.left_out)
+
+
 def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
     partial_copy(sealed, tmp_path / "part", arrays=["pooled"], films=["tt0000104"])
     done = export_store(
@@ -380,6 +394,7 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         "left_out": {},
         "labels_of": "",
         "without_labels": "",
+        "n_withdrawn": 0,
     }
     call_obygaze(
         "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"
