@@ -55,6 +55,12 @@ BENCHMARKS = {
         "The same for one film with other groups of frames and with another codec.",
         is_default=False,
     ),
+    "clips": Benchmark(
+        "benchmarks.decoding.comparison:measure_clips",
+        "The same for clips of ten seconds, of which nearly all frames are decoded, also beside"
+        " PyAV in order and torchcodec's approximate mode, which reads no packets first.",
+        is_default=False,
+    ),
     "containers": Benchmark(
         "benchmarks.decoding.containers:measure",
         "The cost of a clip that is a part of a long film, compared with the same clip as a"

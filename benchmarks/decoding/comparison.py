@@ -33,6 +33,9 @@ from obygaze_features.video.index import sample_indices
 REFERENCE = "obygaze"
 KEY_FRAMES = "obygaze, key frames"
 RIVALS = ("decord", "torchcodec")
+# Of a short clip nearly all pictures are decoded: what decodes them in order is a rival too.
+CLIP_READERS = (REFERENCE, *RIVALS, "torchcodec, approximate", "pyav in order")
+CLIP_SECONDS = 10
 N_PICTURES = 32
 SECONDS = 150
 QUICK_SECONDS = 4
@@ -166,6 +169,14 @@ def measure_codings(settings: Settings) -> DecodeComparison:
     """Measure the calm film in other codings."""
     seconds, rounds = _size(settings)
     return compare_readers(coded_films(seconds), rounds=rounds)
+
+
+def measure_clips(settings: Settings) -> DecodeComparison:
+    """Measure clips of ten seconds: films of five characters, and the calm one in other codings."""
+    seconds = QUICK_SECONDS if settings.quick else CLIP_SECONDS
+    films = [*character_films(seconds), *coded_films(seconds)]
+    rounds = settings.rounds_or(5)
+    return compare_readers(films, readers=CLIP_READERS, rounds=rounds)
 
 
 def _size(settings: Settings) -> tuple[int, int]:

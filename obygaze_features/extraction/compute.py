@@ -85,6 +85,11 @@ class Computer(ABC):
         ]
         return [result() for result in results]
 
+    def _pictures(self, clip: DecodedClip) -> npt.NDArray[np.uint8]:
+        """Return the pictures of a clip; code of the user may change its own."""
+        pictures = clip.pictures
+        return pictures.copy() if self.backbone.card.code else pictures
+
     def forward(
         self, pictures: Sequence[Any], masks: Sequence[Any], clock: Clock
     ) -> dict[str, Any]:
@@ -122,7 +127,7 @@ class ThreadComputer(Computer):
 
     def _compute(self, clip: DecodedClip) -> Computed:
         clock = Clock()
-        computed = self.forward([clip.pictures], [clip.mask], clock)
+        computed = self.forward([self._pictures(clip)], [clip.mask], clock)
         with np.errstate(over="ignore"):  # what overflows is not finite
             exact = as_arrays({name: computed[name] for name in self.dtypes})
             arrays = {
@@ -230,7 +235,7 @@ class BatchComputer(Computer):
         masks = [clip.mask for clip in clips]
         if self.backbone.resize is None or self.backbone.card.code:
             computed = self.forward(
-                [self._pictures(clip) for clip in clips], masks, clock
+                [self._pictures_of_clip(clip) for clip in clips], masks, clock
             )
         else:
             computed = self._forward_together(clips, masks, clock)
@@ -256,10 +261,10 @@ class BatchComputer(Computer):
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
 
-    def _pictures(self, clip: DecodedClip) -> Any:
+    def _pictures_of_clip(self, clip: DecodedClip) -> Any:
         """Return the pictures of a clip for code of the user, which takes one clip at a time."""
         if self.backbone.resize is None:
-            return clip.pictures
+            return self._pictures(clip)
         return self.uploads.pictures([clip])
 
     def _forward_together(

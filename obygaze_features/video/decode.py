@@ -160,14 +160,17 @@ class _ClipDecoder:
         """Decode from key frames; the position of its packet identifies each picture."""
         canvas = self._canvas(index)
         source = self.source
+        is_drawn = set[int]()
         if source.first is not None:
             canvas.offer_at(*source.first)
+            is_drawn.add(source.first[0])
         for run in index.runs(index.order[canvas.missing()].tolist()):
             out: list[int] = []
 
             def take(position: int, frame: Any, out: list[int] = out) -> None:
                 out.append(position)
-                canvas.offer_at(position, frame, nearest=False)
+                if position not in is_drawn:
+                    canvas.offer_at(position, frame, nearest=False)
 
             if not source.run(run, take, skip=True, record=False):
                 # An error counts only if it occurs when no picture is left out.

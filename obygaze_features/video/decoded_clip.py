@@ -115,7 +115,10 @@ class DecodedClip:
 
     @property
     def pictures(self) -> Pixels:
-        """The pictures of this view, a new array each time."""
+        """The pictures of this view: a new array, unless they are the shared ones in order."""
+        in_order = np.arange(len(self.shared_pictures))
+        if self.mask.all() and np.array_equal(self.rows, in_order):
+            return self.shared_pictures
         pictures = self.shared_pictures[self.rows]
         pictures[~self.mask] = 0
         return pictures

@@ -208,9 +208,13 @@ class VideoSource:
 
     def _run(self, run: PacketRun, sink: Sink, skip: bool) -> None:
         ended_in_zeros = False
+        is_skipping = False
+        self.decoder.skip_frame = "DEFAULT"
         for position, packet in self.packets(run.start, run.stop):
             unwanted = skip and position not in run.wanted
-            self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
+            if unwanted != is_skipping:
+                is_skipping = unwanted
+                self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
             if self.codec in NO_ZEROS:
                 data = bytes(packet)
                 if has_unwritten_zeros(self.codec, data, self.length_size):
