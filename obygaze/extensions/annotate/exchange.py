@@ -38,7 +38,12 @@ from obygaze.extensions.annotate.film_segments import (
     label_of,
     plain,
 )
-from obygaze.extensions.annotate.projection import Segment, watched_path
+from obygaze.extensions.annotate.projection import (
+    WATCHED,
+    Segment,
+    film_rates,
+    watched_path,
+)
 from obygaze.extensions.annotate.video_rate import video_rate
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -79,6 +84,8 @@ FORMATS = {
     for path in sorted(Path(__file__).with_name("exchange_formats").iterdir())
 }
 ELAN = ".eaf"
+# Formats in which the time that was watched is no mark: a tier of its own, a level of the table.
+WITH_WATCHED = ("elan", "csv")
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 SHOT_COLUMNS = {
     "Start Frame": "start_frame",
@@ -95,6 +102,8 @@ _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 # Names of tables of formats that are not written; they are no names of folders.
 _OTHER_TABLES = (".tsv", ".txt", ".xls", ".ods")
 Marked = tuple[str, str, str, tuple[str, ...], str]
+# A mark with the frame rate of its film.
+RatedMark = tuple[Mark, Fraction]
 
 
 def films_of(
@@ -264,6 +273,10 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     meanings = {name: concept_meaning(name) for name in concepts()}
     files: dict[Path, bytes] = {}
     for film in films:
+        if kind not in WITH_WATCHED:
+            film = film.without_watched()
+        if not film.segments:
+            continue
         text = template.render(
             film=film, fps_text=frame_rate_text(film.fps), meanings=meanings
         )
@@ -277,7 +290,8 @@ def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:
     The columns of predictions come after those of the manifest; scores are numbers.
     """
     if predictions is None:
-        return manifest_columns(manifest)
+        clips = [clip for clip in manifest if not _says_only_watched(clip)]
+        return manifest_columns(manifest.with_clips(clips))
     table = _table_of_predictions(predictions)
     predicted_clips = [manifest[row["clip_id"]] for row in table.rows]
     columns = dict(manifest_columns(manifest.with_clips(predicted_clips)))
@@ -287,6 +301,13 @@ def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:
             cells = (row[name] for row in table.rows)
             columns[name] = [_number(cell) if is_score else cell for cell in cells]
     return columns
+
+
+def _says_only_watched(clip: Clip) -> bool:
+    """Return whether a clip of a manifest of segments is no mark, but time that was watched."""
+    if clip.level or clip.concepts or not clip.extra.get("annotator"):
+        return False
+    return clip.extra.get("comment") == WATCHED
 
 
 def _number(cell: str) -> float | None:
@@ -369,8 +390,9 @@ def export_segments(
     FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. Of csv it is one
     table of all clips, with times in seconds: a file named .csv, .xlsx, .parquet or .json, or
     MANIFEST.csv in a folder. With --frames it is a table of segments for each film, as `manifest
-    project` reads it. --predictions takes what `models predict` and `search` write with -o, and the
-    predictions.csv of a run.
+    project` reads it. The time that was watched is a tier of ELAN and a level with --frames; the
+    other formats do not have it. --predictions takes what `models predict` and `search` write with
+    -o, and the predictions.csv of a run.
 
     Args:
         kind: The format.
@@ -423,6 +445,11 @@ def export_segments(
     changes: tuple[ElanChanges, ...] = ()
     if into is None:
         files = export(films, kind, Path(folder))
+        if not files:
+            raise FixInput(
+                "nothing to export: the manifest has only time that was watched",
+                where=marked.name,
+            )
     else:
         chosen = _tier_mapping(mapping)
         files, changes = _put_into_files(films, Path(into), chosen, folder)
@@ -472,10 +499,10 @@ def _put_into_files(
     return files, tuple(changes)
 
 
-def read_vtt(
-    data: bytes, path: Path, fps: Fraction, warnings: list[str]
-) -> Iterator[Mark]:
+def read_vtt(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMark]:
     """Yield the cues of a WebVTT file, one for each voice; the annotator of a cue is its voice."""
+    if fps is None:
+        raise _unknown_rate(path)
     text = _vtt_text(data, path)
     for block in re.split(r"\n{2,}", text):
         if "-->" not in block:
@@ -501,7 +528,16 @@ def read_vtt(
                 (match[1] or "", html.unescape(match[2] or match[3] or ""))
                 for match in _TEXT.finditer(spoken)
             ]
-            yield "", annotator, start_s, end_s, texts
+            yield ("", annotator, start_s, end_s, texts), fps
+
+
+def _unknown_rate(path: Path) -> FixUsage:
+    """Return the error for a file that does not say how many frames a second has."""
+    return FixUsage(
+        "the frame rate is not known",
+        where=str(path),
+        hint="--fps 25, or that of the film",
+    )
 
 
 def _vtt_text(data: bytes, path: Path) -> str:
@@ -535,15 +571,25 @@ def _clock_s(cells: Sequence[str]) -> Fraction:
     return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)
 
 
-def read_rows(
-    data: bytes, path: Path, fps: Fraction, warnings: list[str]
-) -> Iterator[Mark]:
-    """Yield the rows of a table of segments, or of the shots that PySceneDetect found."""
+def read_rows(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMark]:
+    """Yield the rows of a table of segments, or of the shots that PySceneDetect found.
+
+    A column framerate has the rate of each film; `fps` is the rate of films without one.
+    """
     table: bytes | None = None
     first_number = 0
     if not is_workbook(path):
         table, first_number = _table_of_segments(data)
-    rows = read_table(path, required=EXTRA[1:3], content="rows", data=table).rows
+    rows_table = read_table(path, required=EXTRA[1:3], content="rows", data=table)
+    if fps is None and "framerate" not in rows_table.columns:
+        raise _unknown_rate(path)
+    rows = rows_table.rows
+    violations = rows[0].violations
+    rates = film_rates(rows_table, fps, violations)
+    hint = None
+    if fps is not None and violations:
+        hint = "leave out --fps: each film has its rate in the column framerate; correct it there"
+    violations.raise_if_any("the frame rates of this table cannot be used", hint)
     for row in rows:
         first, last = row.frames() or (first_number, first_number)
         if first < first_number:
@@ -552,16 +598,13 @@ def read_rows(
             )
         texts = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
         texts += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
-        written = row.cells.get("framerate", "").strip()
-        if written and known_frame_rate(written) != fps:
-            shown = frame_rate_text(fps)
-            row.add("framerate", f"{written} is not the rate given by --fps, {shown}")
         annotator = row.cells.get("annotator", "shots")
         movie_id = row.cells.get("movie_id", "")
-        start_s = (first - first_number) / fps
-        end_s = (last + 1 - first_number) / fps
-        yield movie_id, annotator, start_s, end_s, texts
-    rows[0].violations.raise_if_any("this table cannot be read")
+        rate = rates[movie_id]
+        start_s = (first - first_number) / rate
+        end_s = (last + 1 - first_number) / rate
+        yield (movie_id, annotator, start_s, end_s, texts), rate
+    violations.raise_if_any("this table cannot be read")
 
 
 def _table_of_segments(data: bytes) -> tuple[bytes, int]:
@@ -631,8 +674,8 @@ def import_segments(
     Args:
         files: The files.
         name: The name of the manifest.
-        fps: Frames per second: 25, 23.976. Of ELAN, the default is that of the video which the file
-            names, if it lies beside the file.
+        fps: Frames per second: 25, 23.976. Of a table, the default is the column framerate; of
+            ELAN it is that of the video which the file names, if it lies beside the file.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
 
@@ -666,23 +709,19 @@ def import_segments(
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
-        rate = given_rate
         if path.suffix == ELAN:
             document = ElanDocument(data, path, tier_mapping)
-            if rate is None:
-                rate = _rate_of_elan(document)
-                rates[stem] = rate
+            elan_rate = given_rate
+            if elan_rate is None:
+                elan_rate = _rate_of_elan(document)
+                rates[stem] = elan_rate
             documents.append(document)
-            marks = marks_of(document, warnings)
+            marks: Iterable[RatedMark] = [
+                (mark, elan_rate) for mark in marks_of(document, warnings)
+            ]
         else:
-            if rate is None:
-                raise FixUsage(
-                    "the frame rate is not known",
-                    where=str(path),
-                    hint="--fps 25, or that of the film",
-                )
-            marks = READERS[path.suffix](data, path, rate, warnings)
-        for movie_id, annotator, start_s, end_s, texts in marks:
+            marks = READERS[path.suffix](data, path, given_rate)
+        for (movie_id, annotator, start_s, end_s, texts), rate in marks:
             label = label_of(texts)
             frames = frames_between(start_s, end_s, rate)
             number = len(clips) + 1

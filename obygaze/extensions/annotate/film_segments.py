@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,6 +29,11 @@ class FilmSegments:
     def ms(self, frame: int) -> int:
         """Return the first whole millisecond at which a frame is shown."""
         return math.ceil(1000 * frame / self.fps)
+
+    def without_watched(self) -> "FilmSegments":
+        """Return the film with its marks alone, without the time that was only watched."""
+        marks = [segment for segment in self.segments if not segment.is_watched]
+        return replace(self, segments=marks)
 
     def lanes(self) -> dict[str, list[Segment]]:
         """Return the segments of each annotator in order; overlapping ones in further lanes.

@@ -429,21 +429,21 @@ def read_inputs(
     table = _joined(tables)
 
     @cache
-    def film_rates() -> Mapping[str, Fraction]:
-        return _film_rates(table, given_rate, wrong[0])
+    def rates_of_films() -> Mapping[str, Fraction]:
+        return film_rates(table, given_rate, wrong[0])
 
     rates_of_marks: Mapping[str, Fraction] = {}
     if any(map(_is_in_seconds, table.rows)):
-        rates_of_marks = film_rates()
+        rates_of_marks = rates_of_films()
     marked = _segments(table, rates_of_marks)
     spans: tuple[ClipSpan, ...] = ()
     wrong_clips = Violations(str(clips))
     if isinstance(clips, Fraction):
-        rates = film_rates()
+        rates = rates_of_films()
         if not any(wrong):
             spans = _equal_clips(marked, clips, rates)
     else:
-        spans = _spans(clips, wrong_clips, film_rates)
+        spans = _spans(clips, wrong_clips, rates_of_films)
     raise_together("the segments cannot be projected on clips", *wrong, wrong_clips)
     return marked, spans
 
@@ -583,10 +583,13 @@ def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
     return first, max(first, after - 1)
 
 
-def _film_rates(
+def film_rates(
     table: CsvTable, given_rate: Fraction | None, violations: Violations
 ) -> dict[str, Fraction]:
-    """Return the frame rate of each film: that of its segments, else the one that was given."""
+    """Return the frame rate of each film: that of its segments, else the one that was given.
+
+    The film of rows without a name is called "".
+    """
     rates: dict[str, Fraction] = {}
     if given_rate is None and table.rows and "framerate" not in table.columns:
         violations.add(1, "framerate", "required column is missing; or give --fps")
@@ -603,7 +606,7 @@ def _film_rates(
                 f"{written} is not the rate given by --fps; leave out --fps",
             )
             continue
-        rate_before = rates.setdefault(row["movie_id"], rate)
+        rate_before = rates.setdefault(row.cells.get("movie_id", ""), rate)
         if rate_before != rate:
             shown = frame_rate_text(rate_before)
             row.add(

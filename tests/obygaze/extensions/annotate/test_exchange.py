@@ -608,7 +608,59 @@ def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) ->
     assert [clip.end_s for clip in clips] == [10.0, 20.0]
     with pytest.raises(FixInput, match="1 violation") as caught:
         import_segments([path], "marks", "25")
-    assert "24 is not the rate given by --fps, 25" in caught.value.details[0]
+    expected = "24 is not the rate given by --fps; leave out --fps"
+    assert expected in caught.value.details[0]
+    assert "leave out --fps" in (caught.value.hint or "")
+
+
+def test_a_table_of_films_with_different_rates_is_read_and_exported(
+    tmp_path: Path,
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "films.ada.csv").write_text(
+        f"{header}lake,ada,100,199,S,Look,25\nsea,ada,120,359,HN,Body,30\n"
+    )
+    (tmp_path / "films.ada.watched.csv").write_text(
+        f"{header}lake,ada,0,599,watched,,25\nsea,ada,0,719,watched,,30\n"
+    )
+    words = ("manifest", "import", "segments", "films.ada.csv", "-o", "ada")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    clips = read_manifest(tmp_path / "manifests" / "ada")
+    places = [(clip.movie_id, clip.start_s, clip.end_s) for clip in clips]
+    assert places == [
+        ("lake", 4.0, 8.0),
+        ("sea", 4.0, 12.0),
+        ("lake", 0.0, 24.0),
+        ("sea", 0.0, 24.0),
+    ]
+    for kind, n_watched in (("elan", 2), ("vtt", 0), ("edl", 0), ("otio", 0)):
+        folder = tmp_path / kind
+        words = ("manifest", "export", kind, "ada", "-o", folder)
+        call_obygaze(*words, cwd=tmp_path).ok()
+        texts = [path.read_text() for path in sorted(folder.iterdir())]
+        assert len(texts) == 2
+        assert sum(">watched<" in text for text in texts) == n_watched
+        assert kind == "elan" or not any("watched" in text for text in texts)
+    call_obygaze("manifest", "export", "csv", "ada", "-o", "a.csv", cwd=tmp_path).ok()
+    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    assert [row["level"] for row in rows] == ["S", "HN"]
+
+
+def test_a_table_without_rates_asks_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text("movie_id,start_frame,end_frame\nlake,0,239\n")
+    with pytest.raises(FixUsage, match="the frame rate is not known"):
+        import_segments([path], "marks")
+
+
+def test_time_that_was_watched_alone_is_nothing_to_export(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text("annotator,start_frame,end_frame,comment\nada,0,239,watched\n")
+    words = ("manifest", "import", "segments", path, "--fps", "24", "-o", "seen")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    refused = call_obygaze("manifest", "export", "vtt", "seen", cwd=tmp_path)
+    assert refused.code == 1
+    assert "only time that was watched" in refused.stderr
 
 
 def test_a_cue_may_be_empty(tmp_path: Path) -> None:
