@@ -167,7 +167,7 @@ class VerifyReport:
                 extent = f"partial copy, {extent} in what it holds"
             size = f"{self.n_files} files, {human(self.n_bytes)}"
             lines.append(f"{extent}: {size} ({self.how}); clips: {counts}")
-            lines += [f"made by {line}" for line in self.made_by]
+            lines += [f"what made {line}" for line in self.made_by]
             if self.store_version > 1:
                 kept = f"{count(self.n_files_kept, 'file')}, {human(self.n_bytes_kept)}"
                 lines.append(

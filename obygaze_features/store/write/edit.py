@@ -21,7 +21,7 @@ from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
-from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.recipe import FACTS, ORIGIN, Recipe
 from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
@@ -267,6 +267,7 @@ def merge(
     first = sources[0]
     _require_one_backbone(sources)
     for other_store in sources[1:]:
+        _refuse_other_files(first, other_store)
         first.recipe.require(
             other_store.recipe,
             where=other_store.location,
@@ -340,6 +341,21 @@ def _require_one_backbone(stores: Sequence[Store]) -> None:
             f"a store has the features of one backbone, these have {' and '.join(different)}",
             where=stores[-1].location,
             hint="leave them apart: obygaze run takes several, each with --store",
+        )
+
+
+def _refuse_other_files(first: Store, other: Store) -> None:
+    """Raise an error for two imports that differ in their files alone."""
+    if not first.recipe.is_unknown or not other.recipe.is_unknown:
+        return
+    of_files = f"{FACTS}.{ORIGIN}"
+    keys = [difference.key for difference in first.recipe.diff(other.recipe)]
+    if keys and all(f"{key}.".startswith(f"{of_files}.") for key in keys):
+        raise Mismatch(
+            "these stores are imports of other files with the same facts; whether the features were"
+            " made in the same way is not known, so they are not merged",
+            where=other.location,
+            hint="files of the same model become one store if one `store import` names all of them",
         )
 
 

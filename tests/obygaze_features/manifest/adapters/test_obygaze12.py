@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.data import real_data
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.adapters import ImportedManifest, csv_table
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import write_manifest
@@ -157,6 +157,15 @@ def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
     assert caught.value.details == (f"{empty}: the table has no clips",)
     with pytest.raises(NotFound):
         read(tmp_path / "none.csv")
+
+
+def test_a_file_of_splits_in_place_of_the_clips_names_both(tmp_path: Path) -> None:
+    write_split(tmp_path, "02_EN_S.csv", split_row(1, "Easy Neg", "[]", 0))
+    (tmp_path / "ObyGaze12_thresh_02.csv").touch()
+    with pytest.raises(FixUsage, match="has splits of ObyGaze12") as raised:
+        read(tmp_path / "02_EN_S.csv")
+    hint = f"{tmp_path / 'ObyGaze12_thresh_02.csv'} --splits {tmp_path}"
+    assert raised.value.hint == f"obygaze manifest import obygaze12 {hint}"
 
 
 def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:

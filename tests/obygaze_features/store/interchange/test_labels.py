@@ -85,3 +85,20 @@ def test_an_export_names_the_terms_of_its_labels(lab: Path) -> None:
     call_obygaze("store", "export", "npz", "a", "plain.npz", cwd=lab).ok()
     plain = json.loads(str(np.load(lab / "plain.npz")["obygaze_provenance"]))
     assert "labels" not in plain
+
+
+def test_imports_of_other_files_are_not_merged_and_the_message_is_short(
+    lab: Path,
+) -> None:
+    imported(lab, "a", "--backbone", "ViViT")
+    X = np.zeros((4, 2), dtype=np.float32)
+    np.savez(lab / "f.npz", clip_id=[f"pier-{i}" for i in range(4)], clip=X)
+    imported(lab, "b", "--backbone", "ViViT")
+    refused = call_obygaze("store", "merge", "a", "b", "-o", "both", cwd=lab)
+    assert refused.code == 5
+    assert "imports of other files with the same facts" in refused.stderr
+    assert "told.origin" not in refused.stderr
+    np.savez(lab / "f.npz", clip_id=[f"lane-{i}" for i in range(4)], clip=X)
+    imported(lab, "c", "--backbone", "S3D")
+    other = call_obygaze("store", "merge", "a", "c", "-o", "both", cwd=lab)
+    assert "imports of other files" not in other.stderr
