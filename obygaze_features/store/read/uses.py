@@ -1,18 +1,22 @@
-"""List what was made with withdrawn clips: runs, models and tables of predictions."""
+"""List what was made with withdrawn clips: stores, runs, models, exports and tables."""
 
 import csv
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.core.files import SPREADSHEET_LINE, original_cell
+from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, parse_json
+from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.format.records import CLIPS_FILE, Seal
+from obygaze_features.manifest.workbooks import read_sheet
+from obygaze_features.store.format.records import CLIPS_FILE, Plan, Seal
 from obygaze_features.store.format.schema import OK
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.versions import earlier_versions, read_kept_seal
@@ -22,6 +26,12 @@ _DOCUMENTS = {"runs": "run.json", "models": "model.json"}
 SHOWN_CLIPS = 3
 # Longer documents are no runs and models.
 MAX_DOCUMENT_BYTES = 100_000_000
+# Folders of the workspace that are looked at in another way, or that hold no features.
+_OTHER_FOLDERS = {"stores", "runs", "models", "manifests", "indexes", "logs"}
+# The file that `store export` writes into a folder, as in interchange/export.py.
+_EXPORT_FILE = ".obygaze-export.json"
+_PROVENANCE = "obygaze_provenance"
+MAX_DEPTH = 6
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Uses:
     store: str
     n_withdrawn: int
     uses: tuple[Use, ...]
+    not_read: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return each use with its clips."""
@@ -63,8 +74,13 @@ class Uses:
     def notes(self) -> list[str]:
         """Where was looked."""
         return [
-            "looked at: stores/, runs/ and models/ with features of this recipe, and the CSV "
-            "tables in the folder of the workspace"
+            "looked at: stores (folders and zips), runs, models and exports (.parquet, .npz, "
+            ".npy and .pth in folders) with features of this recipe, and tables with a column "
+            "clip_id (.csv, .xlsx, .ods, .parquet, .json), in the folder of the workspace",
+            "not looked into: HDF5 files, single .pth files, reports, pictures, ELAN files, other "
+            "archives, what is deeper than "
+            f"{MAX_DEPTH} folders, other places, and copies that others have",
+            *self.not_read,
         ]
 
 
@@ -77,8 +93,9 @@ def store_uses(
 
     Another store of the workspace is listed if it has features of this recipe of a withdrawn clip:
     a copy, a part, or a store that was merged. A run or a model is listed if it was made with
-    features of this recipe and one of its tables has a withdrawn clip. Of CSV tables in the folder
-    of the workspace, only the clips are known.
+    features of this recipe and one of its tables has a withdrawn clip. Stores, zips of stores and
+    exports are found anywhere in the folder of the workspace, and tables with a column clip_id, of
+    which only the clips are known.
 
     Args:
         store: The store.
@@ -113,13 +130,141 @@ def store_uses(
             folder = here.folder(kind) / name
             if _names_one(folder / document, fingerprints):
                 uses += _uses_in(folder, kind.removesuffix("s"), name, clips)
-    if here.root.is_dir():
-        for path in sorted(here.root.glob("*.csv")):
-            listed = _listed_clips(path, clips)
-            if listed:
-                uses.append(Use("table", path.name, path.name, listed))
+    not_read: list[str] = []
+    for path in _entries_below(here.root):
+        use = _use_of_entry(path, here, opened, clips, fingerprints, not_read)
+        if use is not None:
+            uses.append(use)
     name = opened.location if isinstance(store, Store) else os.fspath(store)
-    return Uses(name, len(clips), tuple(uses))
+    return Uses(name, len(clips), tuple(uses), tuple(not_read))
+
+
+def _entries_below(root: Path) -> Iterator[Path]:
+    """Yield the stores and exports (folders), and the files, of a workspace that may have clips."""
+    for folder, subfolders, files in os.walk(root):
+        path = Path(folder)
+        depth = len(path.relative_to(root).parts)
+        is_store = (path / Plan.FILE).is_file()
+        is_export = (path / _EXPORT_FILE).is_file()
+        if is_store or is_export:
+            subfolders.clear()
+            yield path
+            continue
+        shown = sorted(name for name in subfolders if not name.startswith("."))
+        if depth == 0:
+            shown = [name for name in shown if name not in _OTHER_FOLDERS]
+        if depth >= MAX_DEPTH:
+            shown = []
+        subfolders[:] = shown
+        for name in sorted(files):
+            yield path / name
+
+
+def _use_of_entry(
+    path: Path,
+    workspace: Workspace,
+    withdrawn_from: Store,
+    clips: Collection[str],
+    fingerprints: Collection[bytes],
+    not_read: list[str],
+) -> Use | None:
+    """Return what a folder or file of the workspace has of withdrawn clips."""
+    name = path.relative_to(workspace.root).as_posix()
+    try:
+        if path.is_dir() and (path / Plan.FILE).is_file():
+            held = _held_in_store(
+                str(path), workspace, withdrawn_from, clips, fingerprints
+            )
+            return Use("store", name, CLIPS_FILE, held) if held else None
+        if path.is_dir():
+            if not _names_one(path / _EXPORT_FILE, fingerprints):
+                return None
+            listed = _clips_of_export(path, clips)
+            return Use("export", name, name, listed) if listed else None
+        if path.suffix.lower() == ".zip":
+            held = _held_in_store(
+                str(path), workspace, withdrawn_from, clips, fingerprints
+            )
+            return Use("store", name, CLIPS_FILE, held) if held else None
+        facts = path.parent / f"{path.name}.json"
+        if facts.is_file() and not _names_one(facts, fingerprints):
+            return None  # the features of another recipe
+        if path.suffix.lower() == ".npz":
+            listed = _clips_of_npz(path, clips, fingerprints)
+            return Use("export", name, name, listed) if listed else None
+        reader = _READERS.get(path.suffix.lower())
+        if reader is None:
+            return None
+        listed = reader(path, clips)
+        return Use("table", name, name, listed) if listed else None
+    except (ObygazeError, OSError, ValueError) as error:
+        not_read.append(f"not read: {name}: {error}")
+        return None
+
+
+def _clips_of_export(folder: Path, clips: Collection[str]) -> tuple[str, ...]:
+    """Return the withdrawn clips in a folder of an export: in its tables, or as names of files."""
+    listed: dict[str, None] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.stem in clips:
+            listed[path.stem] = None
+        reader = _READERS.get(path.suffix.lower())
+        if reader is not None and path.is_file():
+            listed.update(dict.fromkeys(reader(path, clips)))
+    return tuple(listed)
+
+
+def _clips_of_npz(
+    path: Path, clips: Collection[str], fingerprints: Collection[bytes]
+) -> tuple[str, ...]:
+    """Return the withdrawn clips of an .npz file with features of one of the recipes."""
+    with np.load(path, allow_pickle=False) as arrays:
+        if not {_PROVENANCE, "clip_id"} <= set(arrays.files):
+            return ()
+        stated = str(arrays[_PROVENANCE][()]).encode()
+        if not any(fingerprint in stated for fingerprint in fingerprints):
+            return ()
+        return _only(arrays["clip_id"].tolist(), clips)
+
+
+def _clips_of_parquet(path: Path, clips: Collection[str]) -> tuple[str, ...]:
+    arrow = need("pyarrow", "parquet", "reading .parquet files")
+    parquet = need("pyarrow.parquet", "parquet", "reading .parquet files")
+    try:
+        if "clip_id" not in parquet.read_schema(path).names:
+            return ()
+        return _only(
+            parquet.read_table(path, columns=["clip_id"])["clip_id"].to_pylist(), clips
+        )
+    except arrow.ArrowException as error:
+        raise FixInput("not a table of Parquet", where=str(path)) from error
+
+
+def _clips_of_workbook(path: Path, clips: Collection[str]) -> tuple[str, ...]:
+    """Return the withdrawn clips of a spreadsheet whose first sheet has a column clip_id."""
+    sheet = read_sheet(path, "1")
+    for number, cells in enumerate(sheet.rows):
+        if "clip_id" in cells:
+            column = cells.index("clip_id")
+            later = sheet.rows[number + 1 :]
+            return _only([row[column] for row in later if len(row) > column], clips)
+    return ()
+
+
+def _clips_of_json(path: Path, clips: Collection[str]) -> tuple[str, ...]:
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        return ()
+    records = parse_json(path.read_bytes())
+    if not isinstance(records, list):
+        return ()
+    ids = [record.get("clip_id") for record in records if isinstance(record, dict)]
+    return _only(ids, clips)
+
+
+def _only(ids: Iterable[object], clips: Collection[str]) -> tuple[str, ...]:
+    """Return those of some ids that are withdrawn, each once."""
+    texts = map(str, ids)
+    return tuple(dict.fromkeys(text for text in texts if text in clips))
 
 
 def _held_in_store(
@@ -191,3 +336,12 @@ def _listed_clips(path: Path, clips: Collection[str]) -> tuple[str, ...]:
     except (UnicodeDecodeError, csv.Error, OSError):
         return ()  # not a table of this program
     return tuple(listed)
+
+
+_READERS: Mapping[str, Callable[[Path, Collection[str]], tuple[str, ...]]] = {
+    ".csv": _listed_clips,
+    ".parquet": _clips_of_parquet,
+    ".xlsx": _clips_of_workbook,
+    ".ods": _clips_of_workbook,
+    ".json": _clips_of_json,
+}

@@ -34,6 +34,7 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
 )
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.store import (
     merge,
     open_store,
@@ -45,6 +46,7 @@ from obygaze_features.store import (
     withdraw,
 )
 from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write.publication import NEXT, clean_versions
 from obygaze_features.store.write.version import new_version
@@ -570,6 +572,44 @@ def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkey
     assert said.code == 0 and "training-clips.csv" in said.stdout
     with pytest.raises(FixInput, match="no clip of this store is withdrawn"):
         store_uses("films@1")
+
+
+def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = copy_of_sealed(tmp_path / "stores/films")
+    pack(store, tmp_path / "films.zip")
+    shutil.copytree(store, tmp_path / "lab/given/films")
+    for format, name in (
+        ("parquet", "features"),
+        ("npz", "f.npz"),
+        ("npy", "arrays"),
+        ("csv", "values.csv"),
+    ):
+        export_store(store, tmp_path / name, format)
+    columns = {"clip_id": [CLIPS[0], CLIPS[9]], "score": [0.5, 0.25]}
+    for suffix in (".xlsx", ".parquet", ".json", ".csv"):
+        write_table(tmp_path / f"predicted{suffix}", columns)
+        clean = {"clip_id": [CLIPS[9]]}
+        write_table(tmp_path / f"clean{suffix}", clean)
+    (tmp_path / "broken.parquet").write_bytes(b"no table")
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    export_store(store, tmp_path / "later.npz", "npz")
+    uses = store_uses("films")
+    n_clips = {(use.kind, use.name): len(use.clips) for use in uses.uses}
+    assert n_clips == {
+        ("store", "films.zip"): 5,
+        ("store", "lab/given/films"): 5,
+        ("export", "features"): 5,
+        ("export", "f.npz"): 5,
+        ("export", "arrays"): 5,
+        ("table", "values.csv"): 5,
+        ("table", "predicted.xlsx"): 1,
+        ("table", "predicted.parquet"): 1,
+        ("table", "predicted.json"): 1,
+        ("table", "predicted.csv"): 1,
+    }
+    notes = " ".join(uses.notes)
+    assert "not looked into: HDF5" in notes and "not read: broken.parquet" in notes
 
 
 @pytest.mark.parametrize(
