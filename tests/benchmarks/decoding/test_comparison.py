@@ -212,6 +212,13 @@ def test_each_page_has_its_films_and_its_rounds(
     comparison.measure(Settings())
     comparison.measure(Settings(quick=True))
     comparison.measure_codings(Settings(rounds=5))
+    comparison.measure_clips(Settings())
+    clips = [*character_films(10), *coded_films(10)]
+    readers = set(READERS) - {"obygaze, key frames", "opencv"}
+    last_films, last_options = calls.pop()
+    assert last_films == (clips,)
+    assert set(last_options.pop("readers")) == readers
+    assert last_options == {"rounds": 5}
     assert calls == [
         ((character_films(150), odd_films()), {"rounds": 2}),
         ((character_films(4), odd_films()), {"rounds": 1}),
@@ -222,5 +229,6 @@ def test_each_page_has_its_films_and_its_rounds(
     assert set(defaults["odd_readers"]) - set(defaults["readers"]) == {
         "opencv",
         "pyav in order",
+        "torchcodec, approximate",
     }
     assert set(defaults["odd_readers"]) == set(READERS)
