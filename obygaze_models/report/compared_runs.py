@@ -212,6 +212,11 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             differences.append(difference)
             drawn.append(with_draws)
         cells.append(CellOfRuns(*name, values=values, differences=differences))
+    if not any(_is_of_several_runs(cell) for cell in cells):
+        warnings.append(
+            "no cell (train, test and model) is in two of these runs, so nothing is compared;"
+            f" their test tasks: {_tasks_of(runs)}"
+        )
     return ComparedRuns(
         runs=names_of(runs),
         metric=chosen,
@@ -219,6 +224,20 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         cells=_with_p(cells, drawn),
         warnings=warnings,
     )
+
+
+def _is_of_several_runs(cell: CellOfRuns) -> bool:
+    """Return whether two runs have a value of a cell."""
+    return sum(value is not None for value in cell.values) > 1
+
+
+def _tasks_of(runs: Sequence[Run]) -> str:
+    """Return the test tasks of each run in words."""
+    texts = []
+    for name, run in zip(names_of(runs), runs, strict=True):
+        tasks = dict.fromkeys(cell.test for cell in run.cells)
+        texts.append(f"{', '.join(tasks) or 'none'} in {name}")
+    return "; ".join(texts)
 
 
 def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:

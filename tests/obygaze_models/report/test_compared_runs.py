@@ -399,3 +399,15 @@ def test_the_command(runs: tuple[Run, Run]) -> None:
     alone = call_obygaze("compare", folders[0])
     assert alone.code == 2
     assert "two runs" in alone.stderr
+
+
+def test_runs_without_a_cell_in_common_say_so(runs: tuple[Run, Run]) -> None:
+    first, second = runs
+    assert not compare_runs(runs).warnings
+    of_other_task = []
+    for record in (*second.cells, *second.baselines):
+        of_other_task.append(replace(record, train="HN_S", test="HN_S"))
+    other = Run(second.folder, second.about, of_other_task)
+    (warning,) = compare_runs([first, other]).warnings
+    assert warning.startswith("no cell (train, test and model) is in two of these runs")
+    assert f"EN_S, ENHN_S in {first.folder}; HN_S in {second.folder}" in warning
