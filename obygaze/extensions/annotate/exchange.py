@@ -7,6 +7,7 @@ seeks to one shows the frame; reading takes the nearest frame.
 
 import codecs
 import html
+import os
 import re
 import unicodedata
 from collections import defaultdict
@@ -278,10 +279,24 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
         if not film.segments:
             continue
         text = template.render(
-            film=film, fps_text=frame_rate_text(film.fps), meanings=meanings
+            film=film,
+            fps_text=frame_rate_text(film.fps),
+            meanings=meanings,
+            relative_video=_relative_path(film.video, folder),
         )
         files[folder / f"{film.movie_id}{path.suffix}"] = text.encode()
     return files
+
+
+def _relative_path(video: Path | None, folder: Path) -> str:
+    """Return the path of a video as it is seen from a folder, in the form of ELAN."""
+    if video is None:
+        return ""
+    try:
+        path = Path(os.path.relpath(video.resolve(), folder.resolve())).as_posix()
+    except ValueError:
+        path = video.name  # on another drive of Windows: no path leads there
+    return path if path.startswith("../") else f"./{path}"
 
 
 def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:

@@ -8,7 +8,7 @@ is a line of JSON with the state before and after, written before the table is.
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -556,27 +556,40 @@ def read_good_segments(path: Path, notes: list[str]) -> list[Segment]:
     return segments
 
 
+def films_of_history(table: Path) -> set[str]:
+    """Return the films with marks that the history beside a table has."""
+    return {mark["movie_id"] for mark in _marks_of_history(table)}
+
+
+def _marks_of_history(table: Path) -> Iterator[Mark]:
+    """Yield the marks of the history beside a table as they were after each change, in order."""
+    path = table.with_suffix(".history.jsonl")
+    # A kill may have cut off the last line inside a letter, and values may hold signs other than
+    # these at which text is split into lines.
+    lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    for line in lines:
+        try:
+            mark = json.loads(line)["after"]
+            is_whole = bool(mark) and all(name in mark for name in SEGMENT_COLUMNS)
+        except (ValueError, LookupError, TypeError):
+            continue  # a line that was cut off, or of another program
+        if is_whole:
+            yield mark
+
+
 def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
     """Return the arm in which each film was begun, and the marks as they were first saved in it.
 
     Films with clips of a queue are left out: there, each clip has an arm (`arms.py`).
     """
-    path = table.with_suffix(".history.jsonl")
-    # A kill may have cut off the last line inside a letter, and values may hold signs other than
-    # these at which text is split into lines.
-    lines = path.read_bytes().split(b"\n") if path.is_file() else []
     arms: dict[str, str] = {}
     first: dict[str, Segment] = {}
     films_of_queues = set()
-    for line in lines:
-        try:
-            mark = json.loads(line)["after"]
-            values = [mark[name] for name in SEGMENT_COLUMNS] if mark else []
-        except (ValueError, LookupError, TypeError):
-            continue  # a line that was cut off, or of another program
-        if mark and mark.get("more", {}).get("order"):
+    for mark in _marks_of_history(table):
+        if mark.get("more", {}).get("order"):
             films_of_queues.add(mark["movie_id"])
-        if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
+        if mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
+            values = [mark[name] for name in SEGMENT_COLUMNS]
             first.setdefault(mark["mark"], Segment(*values))
     arms = {film: arm for film, arm in arms.items() if film not in films_of_queues}
     return arms, [mark for mark in first.values() if mark.movie_id in arms]

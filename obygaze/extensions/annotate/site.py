@@ -40,6 +40,7 @@ from obygaze.extensions.annotate.marks import (
     MarkChange,
     MarkTable,
     TableState,
+    films_of_history,
     first_marks,
     read_good_segments,
 )
@@ -88,6 +89,8 @@ N_NEAREST = 12
 MAX_CHANGES = 200
 MOST_SECONDS = 86_400  # nobody looks at a clip for longer than a day
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
+# The arm of films whose marks are in no history: they were added by hand, or copied without it.
+UNKNOWN_ARM = "unknown"
 # What an axis counts.
 FILM = "time in the film"
 VIDEO = "time in the video"
@@ -596,8 +599,9 @@ class Site:
     def agreement(self, notes: list[str]) -> list[Document]:
         """Return how far each annotator agrees with the out-of-fold decisions of the run's models.
 
-        A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
-        they were first saved in that arm, "last" for the table as it is. Rows and tables that
+        A film is in the arm in which its first mark was made; that of a film whose marks are in no
+        history is unknown. `marks` is "first" for the marks as they were first saved in that arm,
+        "last" for the table as it is. Rows and tables that
         cannot be read are left out, and are added to `notes`.
         """
         models = self._models_of_levels()
@@ -617,6 +621,10 @@ class Site:
                 notes.append(f"{path.name} is left out: {_all_of(error)}")
                 continue
             arm_of, first = first_marks(path)
+            with_history = films_of_history(path)
+            for mark in last:
+                if mark.movie_id not in with_history:
+                    arm_of[mark.movie_id] = UNKNOWN_ARM
             states = {"first": first, "last": last}
             arms = sorted(set(arm_of.values()))
             for arm, state in product(arms, states):
@@ -966,7 +974,8 @@ def lay_out(
         axis = FILM
         spans = in_film
         if not in_film:
-            axis = ORDER
+            is_whole_film = len(clips) == 1 and clips[0].scene is None
+            axis = VIDEO if is_whole_film else ORDER
             spans, unknown = _in_a_row(clips, length_of)
         end = _last_end(spans)
         pieces = _pieces(clips, spans, rate)

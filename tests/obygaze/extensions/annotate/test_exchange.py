@@ -509,6 +509,13 @@ def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
     media = root.find("HEADER/MEDIA_DESCRIPTOR")
     assert media is not None
     assert media.get("MEDIA_URL") == (workspace / "videos/lake.mp4").resolve().as_uri()
+    # The file is in the folder `out`, from where the program looks for the video.
+    assert media.get("RELATIVE_MEDIA_URL") == "../videos/lake.mp4"
+    words = ("manifest", "export", "elan", "marks", "-o", "videos")
+    call_obygaze(*words, cwd=workspace).ok()
+    root = ElementTree.parse(workspace / "videos" / "lake.eaf").getroot()
+    media = root.find("HEADER/MEDIA_DESCRIPTOR")
+    assert media is not None
     assert media.get("RELATIVE_MEDIA_URL") == "./lake.mp4"
 
 

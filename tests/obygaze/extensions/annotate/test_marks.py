@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from support.cli import call_obygaze, run_obygaze
+from support.film import write_segments
 from support.film_pages import (
     ask,
     film_clips,
@@ -40,7 +41,7 @@ from obygaze.extensions.annotate.marks import (
     Outdated,
     first_marks,
 )
-from obygaze.extensions.annotate.projection import read_segments
+from obygaze.extensions.annotate.projection import Segment, read_segments
 from obygaze.extensions.annotate.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
@@ -626,6 +627,33 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
     assert (
         done.code == 2 and "agreement needs a run with a model of levels" in done.stderr
     )
+
+
+def test_marks_without_a_history_are_compared_in_the_arm_unknown(
+    tmp_path: Path,
+) -> None:
+    clips = [
+        replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "", 8)
+    ]
+    films = manifest(tmp_path, clips, "framerate")
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    run_of_decisions(tmp_path / "runs" / "one", {"lake": "01010100"})
+    words = ("view", "films", "--run", "one", "--agreement", "--json")
+    by_hand = [
+        Segment("lake", "ben", 25, 49, "S"),
+        Segment("lake", "ben", 75, 99, "S"),
+    ]
+    write_segments(tmp_path / "segments" / "films.ben.csv", by_hand)
+    (row,) = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    # ben 01010000, model 01010100: 7 of 8 alike.
+    expected = ("ben", "unknown", "last", 8, 7 / 8)
+    found = (row["annotator"], row["arm"], row["marks"], row["clips"], row["agreement"])
+    assert found == expected
+    span = {"start_frame": 25, "end_frame": 49}
+    table(tmp_path, films, "ada", blind=True).save(mark(1, level="S", **span))
+    rows = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    arms = {(row["annotator"], row["arm"]) for row in rows}
+    assert arms == {("ada", "blind"), ("ben", "unknown")}
 
 
 def test_tables_of_several_annotators_are_projected_and_compared_together(

@@ -72,6 +72,17 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
     ]
 
 
+def test_the_file_of_a_whole_film_counts_the_time_in_the_video() -> None:
+    whole = [Clip("lake", "lake", None, "lake.mp4")]
+    placed = lay_out(whole, {"lake.mp4": 24.0}.__getitem__, 25)
+    assert placed["axis"] == VIDEO
+    assert placed["spans"] == {"lake": (0, 24)}
+    (piece,) = placed["pieces"]
+    assert (piece["start"], piece["end"], piece["offset"]) == (0, 24, 0.0)
+    scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
+    assert lay_out(scene, {"lake-2.mp4": 9.0}.__getitem__, 25)["axis"] == ORDER
+
+
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     page = site(tmp_path, film_clips("lake", "", 3), "ada")
     theirs = [segment(0, 9, "ben"), segment(30, 39, "ben", "HN"), segment(5, 7, "eva")]
