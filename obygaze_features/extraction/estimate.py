@@ -273,8 +273,7 @@ def estimate(
     kept_pictures = find_kept_pictures(plan, rows_with_video, views, changed=True)
     readable = _readable_rows(plan, rows_with_video, views, kept_pictures)
     missing = [row for row in rows_with_video if row not in readable]
-    step = max(1, len(readable) // max(n_probed, 1))
-    probed = sorted(readable)[::step][:n_probed]
+    probed = spread_over_films(plan, sorted(readable), n_probed)
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     gpu = shares[0].decoding_gpu
     decodes_on_gpu = any(target.decoder == CUDA for target in plan.targets)
@@ -331,6 +330,31 @@ def _readable_rows(
         if Path(plan.rows[row].video).is_file():
             readable.add(row)
     return readable
+
+
+def spread_over_films(plan: ExtractPlan, rows: Sequence[int], n_rows: int) -> list[int]:
+    """Return some of the rows of a plan, of each film one before a second one of any film."""
+    rows_of_film: dict[str, list[int]] = {}
+    for row in rows:
+        rows_of_film.setdefault(plan.rows[row].movie_id, []).append(row)
+    if not rows_of_film or n_rows < 1:
+        return []
+    films = list(rows_of_film.values())
+    step = max(1, len(films) // n_rows)
+    chosen_films = films[::step][:n_rows]
+    n_of_film = math.ceil(n_rows / len(chosen_films))
+    spread = []
+    for rows_of_one in chosen_films:
+        step = max(1, len(rows_of_one) // n_of_film)
+        first = rows_of_one[::step]
+        others = sorted(set(rows_of_one).difference(first))
+        spread.append(first + others)
+    chosen: list[int] = []
+    for turn in range(max(map(len, spread))):
+        chosen += [ordered[turn] for ordered in spread if turn < len(ordered)]
+        if len(chosen) >= n_rows:
+            break
+    return sorted(chosen[:n_rows])
 
 
 def _too_long(plan: ExtractPlan, probed: Sequence[int]) -> dict[str, str]:

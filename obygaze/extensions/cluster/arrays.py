@@ -197,6 +197,13 @@ def write_array(
         again = "--retry-failed"
     resume = resume or bool(again)
     earlier = Submission.of_plan(plan_file) if resume else None
+    if force and not resume:
+        dropped = _dropped_options(Submission.of_plan(plan_file), given)
+        if dropped:
+            note(
+                f"the last submission had {', '.join(dropped)}, which this one does not have; "
+                "--resume keeps them"
+            )
     script = plan_file.with_suffix(".sbatch")
     if out is not None:
         script = Path(out)
@@ -286,6 +293,29 @@ def _edited_script(
             hint="give no options and edit the script, or --force writes it anew",
         )
     return text
+
+
+def _dropped_options(earlier: Submission | None, given: Mapping[str, Any]) -> list[str]:
+    """Return the options of the last submission that a new one is not given, with their values."""
+    if earlier is None:
+        return []
+    flags = flags_of(write_array)
+    dropped = []
+    for name, default in DEFAULTS.items():
+        value = getattr(earlier, name)
+        is_list = isinstance(value, list | tuple)
+        if name == "workers":
+            continue
+        if name == "run_options":
+            if value and not given.get(name):
+                dropped.append(f"-- {shlex.join(value)}")
+            continue
+        if is_list:
+            missing = [word for word in value if word not in given.get(name, ())]
+            dropped += [f"{flags[name]} {shlex.quote(word)}" for word in missing]
+        elif name not in given and value != default:
+            dropped.append(f"{flags[name]} {value}")
+    return dropped
 
 
 def _script_as_edited(

@@ -96,6 +96,35 @@ def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
         assert abs(result["files"] - len(files)) <= 2
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "expected"),
+    [
+        (0, []),
+        (1, [0]),
+        (2, [0, 4]),
+        (3, [0, 4, 7]),
+        (4, [0, 2, 4, 7]),
+        (6, [0, 1, 2, 4, 5, 7]),
+        (20, [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_a_probe_takes_a_clip_of_each_film_before_a_second_one(
+    tmp_path: Path, n_rows: int, expected: list[int]
+) -> None:
+    """Film a has rows 0 to 3, b 4 to 6, c row 7."""
+    films = "aaaabbbc"
+    clips = [
+        Clip(f"{film}-{number}", film, number, f"{film}.mp4")
+        for number, film in enumerate(films)
+    ]
+    target = Target(str(tmp_path / "s"), "descriptors")
+    plan = make_plan(
+        Manifest("m", Header("m"), tuple(clips)), [target], workspace=tmp_path
+    )
+    assert "".join(row.movie_id for row in plan.rows) == films
+    assert estimate_module.spread_over_films(plan, range(8), n_rows) == expected
+
+
 def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     """Half of one store is left and all of the other: 1800 clips, by hand."""
     half = StoreEstimate("a", "a", {}, 4, 2, 0, 0, 0.0, "cached", forward_s=2.0)

@@ -81,7 +81,14 @@ def test_resume_keeps_the_options_of_the_submission(plan: ExtractPlan) -> None:
     assert "#SBATCH --account=lab" in lines
     assert "#SBATCH --cpus-per-task=2" in lines
     assert any("plan.json --device cuda --share --worker" in line for line in lines)
-    # A new submission begins anew.
+    # A new submission begins anew, and says what it does not have of the last one.
+    words = ("extract", "slurm", "plan.json", "-k", "2", "--force")
+    said = " ".join(call_obygaze(*words, "--cpus", "2").ok().stderr.split())
+    assert "the last submission had --gres gpu:1, --time 04:00, " in said
+    assert "--sbatch --account=lab, -- --device cuda --share, which" in said
+    assert "--cpus" not in said
+    again = call_obygaze(*words, "--cpus", "2").ok().stderr
+    assert "the last submission had" not in again
     slurm("-k", "2", "--force")
     assert not any("account" in line or "cuda" in line for line in script_lines())
 
