@@ -643,6 +643,7 @@ def test_marks_without_a_history_are_compared_in_the_arm_unknown(
         Segment("lake", "ben", 25, 49, "S"),
         Segment("lake", "ben", 75, 99, "S"),
     ]
+    (tmp_path / "segments").mkdir()
     write_segments(tmp_path / "segments" / "films.ben.csv", by_hand)
     (row,) = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
     # ben 01010000, model 01010100: 7 of 8 alike.
