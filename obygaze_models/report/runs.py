@@ -26,8 +26,11 @@ class ReportFiles(list[Path]):
 
     @property
     def notes(self) -> list[str]:
-        """How many files there are beside the page."""
-        return [f"and {len(self) - 1} tables and figures"]
+        """How many files there are beside the page, and in which folders."""
+        folders = dict.fromkeys(str(path.parent) for path in self[1:])
+        if not folders:
+            return []
+        return [f"and {len(self) - 1} tables and figures in {', '.join(folders)}"]
 
 
 def report(
