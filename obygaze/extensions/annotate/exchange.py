@@ -46,6 +46,7 @@ from obygaze.extensions.annotate.projection import (
     watched_path,
 )
 from obygaze.extensions.annotate.video_rate import video_rate
+from obygaze.extensions.annotate.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -769,6 +770,14 @@ def import_segments(
         raise FixInput(
             "no annotation has times", where=", ".join(map(str, files)), hint=hint
         )
+    marked_concepts: set[str] = set()
+    for clip in clips:
+        marked_concepts.update(clip.concepts)
+    # What a mapping says is meant as it is.
+    marked_concepts.difference_update(tier_mapping.concepts.values())
+    unknown = unknown_concepts(marked_concepts, paths)
+    if unknown:
+        warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     modality_of: dict[str, str] = {}
     for clip in clips:
         modality_of.update(dict.fromkeys(clip.concepts, "unknown"))

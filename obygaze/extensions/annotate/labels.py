@@ -12,18 +12,20 @@ from obygaze.extensions.annotate.projection import (
     ClipLevel,
     ClipSpan,
     Projection,
+    Segment,
     as_threshold,
     project,
     projection_to_csv,
     read_inputs,
 )
+from obygaze.extensions.annotate.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.vocabulary import canonical_concept
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -130,9 +132,8 @@ def project_tables(
     """Read the tables and project the segments on the clips, or on clips of equal length."""
     cut = _clips_or_length(clips, every, workspace)
     names = table_names(segments)
-    marked, spans = read_inputs(
-        [_table_path(name, workspace) for name in names], cut, fps=fps
-    )
+    paths = [_table_path(name, workspace) for name in names]
+    marked, spans = read_inputs(paths, cut, fps=fps)
     concepts: set[str] = set()
     for segment in marked:
         concepts.update(segment.concepts)
@@ -149,7 +150,22 @@ def project_tables(
             where=", ".join(map(str, names)),
             hint="use a smaller number for --every",
         )
-    return ProjectedClips(projection, spans, tuple(_warnings(projection, concepts)))
+    warnings = _warnings(projection, unknown_concepts(concepts, paths))
+    if projection.unseen:
+        warnings += _films_without_clips(marked, spans)
+    return ProjectedClips(projection, spans, tuple(warnings))
+
+
+def _films_without_clips(
+    marked: Sequence[Segment], spans: Sequence[ClipSpan]
+) -> list[str]:
+    """Return a warning of the films with segments that no clip lies in."""
+    films_of_clips = {span.movie_id for span in spans}
+    films = sorted({segment.movie_id for segment in marked} - films_of_clips)
+    if not films:
+        return []
+    named = [f"{film}{near(film, films_of_clips)}" for film in films]
+    return [f"no clips of films with segments: {few(named, 5)}"]
 
 
 def _clips_or_length(
@@ -199,12 +215,9 @@ def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
     return list(segments)
 
 
-def _warnings(projection: Projection, concepts: set[str]) -> list[str]:
-    """Return what is odd about concepts and clips of a projection."""
+def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
+    """Return what is odd about a projection: unknown concepts, and clips without segments."""
     warnings = []
-    unknown = sorted(
-        concept for concept in concepts if canonical_concept(concept) is None
-    )
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     if projection.assumed:

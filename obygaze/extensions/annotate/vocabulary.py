@@ -504,6 +504,23 @@ WRITERS = {
 }
 
 
+def unknown_concepts(names: Iterable[str], tables: Iterable[Path]) -> list[str]:
+    """Return the concepts that neither the papers nor the vocabularies of tables of marks have.
+
+    The vocabulary of `segments/MANIFEST.NAME.csv` is `segments/MANIFEST.vocabulary.toml`.
+    """
+    unknown = sorted({name for name in names if canonical_concept(name) is None})
+    if not unknown:
+        return []
+    own: set[str] = set()
+    for path in tables:
+        manifest = path.stem.rpartition(".")[0]
+        if manifest:
+            beside = path.with_name(f"{manifest}.vocabulary.toml")
+            own.update(VocabularyFile(beside).read()[0].concepts)
+    return [name for name in unknown if name not in own]
+
+
 @dataclass(frozen=True)
 class ConvertedVocabulary:
     """A vocabulary, and the file to which it was written, None if it was only read."""

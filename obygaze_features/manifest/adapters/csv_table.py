@@ -121,6 +121,11 @@ class UnknownWords:
             cures.append(_cure_of_words("levels", self.levels, "EN, HN, NS or S"))
         if self.concepts:
             cures.append(_cure_of_words("concepts", self.concepts, "a concept"))
+            word = next(iter(self.concepts))
+            (line,) = _toml_lines({word: "visual"})
+            cures.append(
+                f"a concept of your own stays as it is with [modalities], {line}"
+            )
         return cures
 
 

@@ -158,6 +158,34 @@ def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> No
     assert "unknown concepts, kept unchanged: Bdy" in result.stderr
 
 
+def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "segments"
+    folder.mkdir()
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    table = folder / "films.ada.csv"
+    table.write_text(f"{header}lake,ada,0,99,S,glint|Bdy,25\n")
+    (folder / "films.vocabulary.toml").write_text(
+        'schema = "obygaze-vocabulary/1"\n[[terms]]\nname = "glint"\nkind = "concept"\n'
+    )
+    expected = "Warning: unknown concepts, kept unchanged: Bdy\n"
+    words = ("manifest", "project", table, "--every", "4")
+    assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
+    words = ("manifest", "import", "segments", table, "-o", "ada")
+    assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
+
+
+def test_a_film_whose_name_is_written_in_another_way_is_named(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "marks.csv").write_text(f"{header}lake,ada,0,99,S,\nnana,ada,0,9,S,\n")
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,99\nb,Nana,0,99\n"
+    )
+    words = ("manifest", "project", "marks.csv", "--clips", "clips.csv")
+    told = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert "1 clip in films without segments, skipped: b" in told
+    assert "no clips of films with segments: nana (did you mean 'Nana'?)" in told
+
+
 def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     tmp_path: Path,
 ) -> None:

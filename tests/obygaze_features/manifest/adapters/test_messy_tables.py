@@ -357,3 +357,15 @@ def test_times_that_are_all_whole_minutes_are_told(tmp_path: Path) -> None:
         " 1:10 was typed for 1 minute 10 seconds, a spreadsheet made 1 hour 10 minutes of it:"
         " type 0:01:10"
     )
+
+
+def test_a_concept_of_ones_own_is_kept_as_the_hint_says(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
+    )
+    words = ("manifest", "import", "csv", "t.csv", "-o", "t")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert '[modalities], glint = "visual"' in refused.stderr
+    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
+    call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
