@@ -85,6 +85,7 @@ def create_store(
         raise FixInput(
             f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS)
         )
+    is_size_stated = block_rows is not None
     if block_rows is None:
         row_bytes = sum(spec.row_bytes for spec in arrays)
         block_rows = BLOCK_ROWS
@@ -127,9 +128,9 @@ def create_store(
     else:
         remove_abandoned(path)
     existing_plan = read_plan(path, recipe)
-    # A version before this one did not make them even.
-    if existing_plan.block_rows == block_rows:
-        plan = replace(plan, block_rows=block_rows)
+    # Versions before this one chose other sizes, and did not make them even.
+    if not is_size_stated or existing_plan.block_rows == block_rows:
+        plan = replace(plan, block_rows=existing_plan.block_rows)
     _require_same(
         path, existing_plan, plan, FileMark.of(clips_csv(clip_ids, movie_ids))
     )

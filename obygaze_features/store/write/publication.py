@@ -48,6 +48,7 @@ from obygaze_features.store.format.schema import (
     VERSIONS_FOLDER,
     FileMark,
 )
+from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.remote.files import (
     COPY_AGAIN,
     LINK_REFUSED,
@@ -394,8 +395,10 @@ def _problem_of_seal(
 def _place(root: Path, folder: Path, publication: Publication, tag: str) -> None:
     """Move the files of a claim to their places; each step may have been done by another."""
     names = list(publication.names)
+    # Readers of the index by film need what it lists in place, and its store.json.
+    last = (Plan.FILE, FilmIndex.FILE)
     for number, name in enumerate(names):
-        if name != Plan.FILE:
+        if name not in last:
             _move(folder / f"{number}.{tag}", root, name)
     # New arrays have new folders.
     folders: set[PurePosixPath] = set()
@@ -413,6 +416,9 @@ def _place(root: Path, folder: Path, publication: Publication, tag: str) -> None
         sync_dir(pointer.parent)
         _move(folder / f"{names.index(Plan.FILE)}.{tag}", root, Plan.FILE)
         sync_dir(root)
+    if FilmIndex.FILE in names:
+        _move(folder / f"{names.index(FilmIndex.FILE)}.{tag}", root, FilmIndex.FILE)
+        sync_dir((root / FilmIndex.FILE).parent)
     _move(seal_path, root, Seal.FILE)
     sync_dir(root)
 

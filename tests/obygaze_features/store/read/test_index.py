@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from obygaze_features.store import (
     RowSource,
     RowStatus,
     StoreWriter,
+    derive,
     open_store,
     pull,
     subset,
@@ -41,6 +43,7 @@ from obygaze_features.store.read import commits
 from obygaze_features.store.read import index_pages as pages_module
 from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.verify import verify
+from obygaze_features.store.write import publication
 from obygaze_features.store.write import seal as seal_module
 from obygaze_features.store.write import version as version_module
 
@@ -108,6 +111,56 @@ def test_a_part_of_a_version_is_not_that_of_another_one(tmp_path, monkeypatch) -
     pull(tmp_path / "s", tmp_path / "by-seal", films=[FILM])
     ids = [open_store(tmp_path / name).plan.plan_id for name in ("second", "by-seal")]
     assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize("change", ["withdraw", "derive"])
+def test_a_film_is_read_wherever_the_publication_of_a_version_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The second of the two has another store.json."""
+    monkeypatch.setattr(version_module, "INDEX_ROWS", 20)
+    film = "tt0000107"  # rows 35 to 39
+    values = a_store(tmp_path / "s")
+    work = {
+        "withdraw": lambda path: withdraw(path, films=[film], reason="asked for"),
+        "derive": lambda path: derive(path, array="frames"),
+    }[change]
+    move = publication._move
+    places: list[str] = []
+
+    def stop(source: Path, root: Path, name: str) -> None:
+        places.append(name)
+        if len(places) == n_moves:
+            raise KeyboardInterrupt
+        move(source, root, name)
+
+    n_moves = 0
+    is_stopped = True
+    versions = set()
+    while is_stopped:
+        n_moves += 1
+        path = tmp_path / str(n_moves)
+        shutil.copytree(tmp_path / "s", path)
+        places.clear()
+        with monkeypatch.context() as stopped:
+            stopped.setattr(publication, "_move", stop)
+            try:
+                work(path)
+                is_stopped = False
+            except KeyboardInterrupt:
+                pass
+        for files in (path, RemoteFiles(path)):
+            store = open_store(files)
+            rows = store.matrix("clip", films=[film], missing="drop").values
+            # By the index, whose version is placed before its seal.
+            version = store.commits.version_number
+            versions.add(version)
+            if version == 2 and change == "withdraw":
+                assert len(rows) == 0
+            else:
+                np.testing.assert_array_equal(rows, values["clip"][35:40])
+    assert n_moves > 8 and versions == {1, 2}
+    assert places[-1] == "seal.json" and "index/movies.json" in places
 
 
 def test_rows_of_a_film_come_by_the_index_and_nothing_else_is_read(

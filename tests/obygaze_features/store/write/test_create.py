@@ -360,6 +360,17 @@ def test_a_store_of_very_many_clips_has_larger_blocks(
     assert create.with_fewer_blocks(block_rows, n_clips, row_bytes) == expected
 
 
+def test_a_store_that_was_begun_with_other_usual_blocks_is_still_the_same_store(
+    tmp_path: Path,
+) -> None:
+    arrays = (ArraySpec("clip", (4,)),)
+    # As planned before stores of many clips had larger blocks.
+    plan_store(tmp_path / "s", 16_100, 64, arrays=arrays)
+    assert plan_store(tmp_path / "s", 16_100, None, arrays=arrays).block_rows == 64
+    with pytest.raises(Mismatch, match="block_rows"):
+        plan_store(tmp_path / "s", 16_100, 128, arrays=arrays)
+
+
 def test_a_store_with_blocks_of_a_prime_number_of_rows_is_still_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
