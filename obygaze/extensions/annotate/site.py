@@ -158,6 +158,8 @@ class Site:
         return {
             "title": self.manifest.name,
             "dataset": header.dataset,
+            "citation": header.citation,
+            "licence": header.licence,
             "levels": levels,
             **self._vocabulary_facts(),
             "films": [

@@ -11,22 +11,26 @@ function placeLink() {
 // What says something of this picture, with its source.
 function sourcesHere() {
   const lanes = film.lanes.filter((lane) => ["level", "tier", "found", "score", "numbers"].includes(lane.kind));
-  const texts = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => {
+  const texts = lanes.flatMap((lane) => barsAt(lane, now() + EPS).filter((bar) => saysSomething(lane, bar)).map((bar) => {
     const isAnnotated = lane.kind === "level" && bar.id && !bar.annotator;
-    return (isAnnotated ? t`annotation of the ` : "") + describe(lane, bar);
+    const named = lane.name === "your marks" ? { ...lane, label: page.annotator } : lane;
+    return (isAnnotated ? t`annotation of the ` : "") + describe(named, bar);
   }));
   const isScored = texts.length && model && lanes.some((lane) => lane.kind === "score");
   return [...texts, isScored && t`model ${page.run.cells[cell]} of the run ${page.run.name}`].filter(Boolean);
 }
 
+// A clip without a label has a bar too.
+const saysSomething = (lane, bar) => lane.kind !== "level" || bar.level || bar.concepts?.length || bar.comment;
+
 function citation() {
   const year = page.films.find((one) => one.id === film.id)?.year;
   const number = film.rate ? t`, picture ${frame()}` : "";
-  const sources = sourcesHere();
+  const sources = sourcesHere(), data = [page.dataset, page.citation, page.licence].filter(Boolean).join("; ");
   return [
     `${film.title}${year ? ` (${year})` : ""}, ${clock(now(), 3)}${number}`,
     `${sources.length ? sources.join(". ") : t`No label at this picture`}.`,
-    t`Data: ${page.dataset}. ${placeLink()}`,
+    t`Data: ${data}. ${placeLink()}`,
   ];
 }
 
@@ -87,6 +91,12 @@ async function cite() {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   tell(isCopied ? t`The still is saved as PNG, and its citation is in the clipboard.` : t`The still is saved as PNG; its citation stands on the page.`);
+}
+
+// It is of a picture of the film before.
+function forgetCitation() {
+  $("citation-title").hidden = true;
+  fill($("citation"));
 }
 
 $("cite").onclick = () => guarded(cite);

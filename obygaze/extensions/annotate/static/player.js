@@ -234,6 +234,7 @@ async function openFilm(id, time) {
     nextStart = undefined; // it is a picture of the film before
     setLoop(null);
     newMark();
+    forgetCitation();
   }
   const { run, blind } = page;
   const isScored = run && model;

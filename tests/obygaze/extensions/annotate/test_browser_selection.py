@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.browsers import browser, go, open_page, resize, text, wait
-from support.film_pages import film_clips, segment, served, site
+from support.film_pages import film_clips, mark, segment, served, site
 from support.videos import read_number, write_video
+
+from obygaze_features.manifest.model import Clip
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
@@ -130,6 +132,35 @@ def test_a_still_is_saved_with_its_citation(browser: Any, tmp_path: Path) -> Non
     assert picture.shape[1] == 640 and picture.shape[0] > 240
     assert read_number(picture[:240, 160:480]) == 37
     assert (picture[240:] < 128).any()
+
+
+def test_a_citation_has_the_terms_of_the_data_and_stays_with_its_film(
+    browser: Any, tmp_path: Path
+) -> None:
+    for name in ("lake", "pond"):
+        write_video(tmp_path / f"{name}.mp4", numbers=range(100), size=(320, 240))
+    whole = [Clip(name, name, None, f"{name}.mp4") for name in ("lake", "pond")]
+    made = site(tmp_path, whole, "ada")
+    assert made.marks is not None
+    made.marks.save(mark(1, start_frame=25, end_frame=49))
+    header = made.manifest.header
+    header = replace(header, citation="Dupont, Films, 2026", licence="CC0-1.0")
+    page = replace(made, manifest=replace(made.manifest, header=header))
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        go(browser, film="lake", t=1.49)
+        wait(lambda: text(browser, "#picture") == "picture 37")
+        known = "return Boolean(film.times.get(film.pieces[0].key))"
+        wait(lambda: browser.execute_script(known))
+        browser.execute_async_script(SAVE)
+        lines = [line for line in text(browser, "#citation").split("\n") if line]
+        # The clip of the whole film has no label: it says nothing of the picture.
+        assert lines[1] == "ada: S sure; Look, Body; “why”."
+        assert lines[2].startswith("Data: a test; Dupont, Films, 2026; CC0-1.0. ")
+        go(browser, film="pond", t=1)
+        wait(lambda: "pond" in browser.title)
+        wait(lambda: text(browser, "#citation") == "")
+        assert not browser.find_element("id", "citation-title").is_displayed()
 
 
 def test_a_link_opens_its_picture(browser: Any, tmp_path: Path) -> None:
