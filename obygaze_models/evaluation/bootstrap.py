@@ -63,9 +63,9 @@ class Interval:
             return None, None
         return self.low, self.high
 
-    def of_difference(self) -> "Interval":
-        """Return the interval as that of a difference of two values from 0 to 1."""
-        low, high = np.clip((self.low, self.high), -1.0, 1.0).tolist()
+    def of_difference(self, lowest: float = -1.0, highest: float = 1.0) -> "Interval":
+        """Return the interval within the values that a difference of two metrics can have."""
+        low, high = np.clip((self.low, self.high), lowest, highest).tolist()
         return replace(self, low=low, high=high)
 
 
@@ -347,11 +347,10 @@ def _student(
     draws: FloatArray, k: float, confidence: float, *, within_unit: bool
 ) -> FloatArray:
     """Return Student's interval, of values in [0, 1] on the logit scale."""
-    values = (
-        special.logit(np.clip(draws, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-        if within_unit
-        else draws
-    )
+    values = draws
+    if within_unit:
+        edge = _next_to_edge(draws)
+        values = special.logit(np.clip(draws, edge, 1 - edge))
     half = (
         special.stdtrit(k - 1, (1 + confidence) / 2)
         * np.std(values)
@@ -361,6 +360,17 @@ def _student(
     return np.asarray(special.expit(ends) if within_unit else ends)
 
 
+def _next_to_edge(draws: FloatArray) -> float:
+    """Return half the least distance from 0 or 1 that draws in [0, 1] have without being there.
+
+    Draws of 0 and 1 count as so far from it. A number that is much smaller would make the few draws
+    that are 1 more different from the others than these are from one half.
+    """
+    distances = np.minimum(draws, 1 - draws)
+    inside = distances[distances > NEXT_TO_ZERO]
+    return float(inside.min()) / 2 if inside.size else NEXT_TO_ZERO
+
+
 def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
     """Return the draws, moved away from their median; those in [0, 1] on the logit scale."""
     if stretch == 1:
@@ -368,15 +378,12 @@ def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray
     centre = float(np.median(draws))
     if not within_unit:
         return centre + stretch * (draws - centre)
-    middle, values = (
-        special.logit(np.clip(x, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-        for x in (centre, draws)
-    )
-    moved = middle + stretch * (values - middle)
-    # Values that were 0 or 1 before the logit are 0 or 1 again.
-    edge = special.logit(1 - NEXT_TO_ZERO) - 1e-9
-    inside = special.expit(moved)
-    return np.asarray(np.where(np.abs(moved) < edge, inside, np.round(inside)))
+    edge = _next_to_edge(draws)
+    middle = special.logit(np.clip(centre, edge, 1 - edge))
+    values = special.logit(np.clip(draws, edge, 1 - edge))
+    moved = special.expit(middle + stretch * (values - middle))
+    is_inside = (draws > NEXT_TO_ZERO) & (draws < 1 - NEXT_TO_ZERO)
+    return np.asarray(np.where(is_inside, moved, np.round(draws)))
 
 
 def draw_weights(

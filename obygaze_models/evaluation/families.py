@@ -25,12 +25,16 @@ class DrawnDifference:
         draws: Its values in the draws of films, which are alike for all differences of a family.
         n_films: The number of films.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
+        lowest: The lowest value that the difference can have.
+        highest: The highest.
     """
 
     value: float
     draws: FloatArray
     n_films: int
     inflation: float
+    lowest: float = -1.0
+    highest: float = 1.0
 
     @property
     def score(self) -> float:

@@ -168,8 +168,9 @@ def _answer(run: ReportRun, lines: Sequence[BesideGuess]) -> str:
     rest = sentence(
         "guess_rest",
         n_not_certain=verdicts.count(NOT_CERTAIN),
-        n_not_shown=verdicts.count(NOT_SHOWN) + verdicts.count(UNKNOWN),
+        n_not_shown=verdicts.count(NOT_SHOWN),
         n_worse=verdicts.count(WORSE),
+        n_unknown=verdicts.count(UNKNOWN),
     )
     return f"{answer} {rest}"
 

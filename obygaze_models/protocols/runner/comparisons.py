@@ -20,6 +20,7 @@ from obygaze_models.evaluation.bootstrap import Interval, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.evaluation.families import DrawnDifference, family_p_values
 from obygaze_models.evaluation.metrics import RANKING_METRICS, ranking_metric
+from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.results.differences import (
     Comparison,
@@ -115,12 +116,26 @@ def drawn_over_films(
     """Return a difference, and its values if films are drawn, the same for both cells."""
     ours = first.draws(groups, metric, n_replicates, seed)
     theirs = second.draws(groups, metric, n_replicates, seed)
+    # The AUC of a constant is one half whatever films are drawn.
+    lowest_of_first, highest_of_first = _possible_values(ours)
+    lowest_of_second, highest_of_second = _possible_values(theirs)
     return DrawnDifference(
         value=first.value[metric] - second.value[metric],
         draws=ours - theirs,
         n_films=len(np.unique(groups[first.universe])),
         inflation=inflation,
+        lowest=lowest_of_first - highest_of_second,
+        highest=highest_of_first - lowest_of_second,
     )
+
+
+def _possible_values(draws: FloatArray) -> tuple[float, float]:
+    """Return the lowest and highest value of a metric: 0 and 1, or the one that it always has."""
+    finite = draws[np.isfinite(draws)]
+    # Draws of a perfect model are all 1, which shows too few clips, and not a sure value.
+    if finite.size and np.ptp(finite) == 0 and 0 < finite[0] < 1:
+        return float(finite[0]), float(finite[0])
+    return 0.0, 1.0
 
 
 def interval_of_difference(
@@ -134,7 +149,7 @@ def interval_of_difference(
         protocol.report.confidence,
         inflation=drawn.inflation,
     )
-    return interval.of_difference(), error
+    return interval.of_difference(drawn.lowest, drawn.highest), error
 
 
 def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:

@@ -560,3 +560,23 @@ def test_other_intervals_are_not_changed_by_the_number_of_clips() -> None:
     assert bootstrap.not_beyond_clips(narrow, 0.885, y, 0.95) == narrow
     assert bootstrap.not_beyond_clips(wide, 0.95, y, 0.95) == wide
     assert bootstrap.not_beyond_clips(absent, 1.0, y, 0.95).ends == (None, None)
+
+
+def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> None:
+    # One of 150 pairs is out of order, and in more than half of the draws it is not there.
+    rng = np.random.default_rng(0)
+    draws = np.where(rng.random(2000) < 0.6, 1.0, rng.uniform(0.96, 0.994, 2000))
+    for k, inflation in ((9, 4.0), (5, 1.0)):
+        interval, _ = interval_of(
+            draws, 0.9936, k, 0.95, within_unit=True, inflation=inflation
+        )
+        assert 0.5 < interval.low < 0.97 and interval.high > 0.999
+    # Draws that are 1 are so after widening too.
+    moved = bootstrap.widen(draws, 2.0, within_unit=True)
+    assert np.array_equal(moved == 1, draws == 1)
+
+
+def test_a_difference_from_a_constant_stays_within_what_is_possible() -> None:
+    interval = Interval(0.36, 0.519, 0)
+    assert interval.of_difference(-0.5, 0.5).ends == (0.36, 0.5)
+    assert Interval(-1.2, 1.1, 0).of_difference().ends == (-1, 1)
