@@ -73,7 +73,8 @@ def questions(run: ReportRun) -> Part:
         return
     records = [record for record in run.of(Comparison) if record.question is not None]
     n = count(len(asked), "question")
-    yield sentence("questions", n=n, n_family=len(records))
+    if records:
+        yield sentence("questions", n=n, n_family=len(records))
     columns = _p_columns(records)
     rows: list[Row | Heading] = []
     for number, question in enumerate(asked):

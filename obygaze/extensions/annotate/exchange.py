@@ -243,7 +243,7 @@ def _predicted(predictions: Path) -> Iterator[Marked]:
     for row in table.rows:
         who = " ".join(row[name] for name in makers) or predictions.stem
         scores = [
-            f"{name} {cell}"
+            f"{name} {_short(cell)}"
             for name, cell in row.cells.items()
             if _SCORE.fullmatch(name)
         ]
@@ -324,6 +324,12 @@ def _says_only_watched(clip: Clip) -> bool:
     if clip.level or clip.concepts or not clip.extra.get("annotator"):
         return False
     return clip.extra.get("comment") == WATCHED
+
+
+def _short(cell: str) -> str:
+    """Return a score with four digits, as it is read in a subtitle."""
+    number = _number(cell)
+    return cell if number is None else f"{number:.4g}"
 
 
 def _number(cell: str) -> float | None:

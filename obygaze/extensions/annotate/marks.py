@@ -34,7 +34,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import LEVELS, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
@@ -197,9 +197,14 @@ class MarkTable:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.annotator) or self.annotator == SHOTS:
-            hint = f"--annotate NAME: letters, digits, - and _; not {SHOTS}"
+            rule = "letters without accents, digits, - and _"
+            hint = f"--annotate NAME: {rule}; not {SHOTS}"
+            plain_name = ascii_id(self.annotator)
+            if NAME.fullmatch(plain_name) and plain_name != SHOTS:
+                hint = f"--annotate {plain_name}"
             raise FixUsage(
-                f"invalid name of an annotator: {self.annotator!r}", hint=hint
+                f"the name of an annotator is that of a file, of {rule}: got {self.annotator!r}",
+                hint=hint,
             )
         self.path.parent.mkdir(exist_ok=True)
         self.read()

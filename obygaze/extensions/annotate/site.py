@@ -70,6 +70,7 @@ from obygaze_features.backbones.text import TextModel, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.film_choice import (
@@ -796,6 +797,22 @@ class Site:
     def _length(self, video: str) -> float:
         """Return the length of a video in seconds; 0 if it is not known."""
         return self.media.facts(video).duration_s if video else 0.0
+
+    def problem_of_place(self, place: Mapping[str, str]) -> str:
+        """Return why the film or the time of a link is not in the manifest, "" where it is."""
+        film = place.get("film")
+        if film is None:
+            return ""
+        if film not in self.films:
+            return f"the manifest has no film {film!r}{near(film, self.films)}"
+        end_s: float = lay_out(self.films[film], self._length, 0.0)["end"]
+        try:
+            time_s = float(place.get("t", "0"))
+        except ValueError:
+            return f"t={place['t']} is not a time in seconds"
+        if end_s and time_s > end_s:
+            return f"t={place['t']} is after the end of {film}, {end_s:g} s"
+        return ""
 
     def rate(self, film: str) -> Fraction | None:
         """Return the pictures per second of a film: of the manifest, else of a video of it."""

@@ -274,6 +274,9 @@ def view(
             session.console.warn(
                 f"the link was made with other data: the manifest {link.manifest} is not the same"
             )
+        problem = site.problem_of_place(link.place)
+        if problem:
+            session.console.warn(f"the link leads nowhere: {problem}")
     if agreement:
         documents, text = agreement_texts(site)
         for note in documents["left_out"]:

@@ -77,6 +77,8 @@ def test_a_question_without_an_answer_is_said_to_have_none(tmp_path: Path) -> No
     page, *_ = write_report([run.folder], out=tmp_path / "report.html")
     sentence = "No difference of this run answers the question: What is lost"
     assert sentence in page.read_text()
+    # There is no difference at all: nothing is said of the largest.
+    assert "the largest of the" not in page.read_text()
 
 
 def test_a_question_may_name_its_models_in_either_order(tmp_path: Path) -> None:

@@ -653,6 +653,15 @@ def test_a_table_of_films_with_different_rates_is_read_and_exported(
     assert [row["level"] for row in rows] == ["S", "HN"]
 
 
+def test_scores_in_subtitles_have_four_digits(tmp_path: Path) -> None:
+    clip = Clip("a", "lake", None, "", 0.0, 1.0, extra={"framerate": "25"})
+    films = Manifest("films", Header("a test", {}), (clip,), ("framerate",))
+    path = tmp_path / "similar.csv"
+    path.write_text("clip_id,cosine\na,0.9997898209325871\n")
+    ((film,), _) = films_of(films, path)
+    assert film.segments[0].comment == "cosine 0.9998"
+
+
 def test_a_table_without_rates_asks_for_them(tmp_path: Path) -> None:
     path = tmp_path / "lake.csv"
     path.write_text("movie_id,start_frame,end_frame\nlake,0,239\n")

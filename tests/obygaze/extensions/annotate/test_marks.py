@@ -187,8 +187,10 @@ def test_a_comment_is_one_line_of_text(marks: MarkTable) -> None:
     "name", ["", "../ada", "a/b", "a.b", "-a", "shots", "é", "a" * 51]
 )
 def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FixUsage, match="invalid name of an annotator"):
+    message = "the name of an annotator is that of a file"
+    with pytest.raises(FixUsage, match=message) as caught:
         table(tmp_path, manifest(tmp_path, CLIPS), name)
+    assert (caught.value.hint == "--annotate e") == (name == "é")
     assert not (tmp_path / "segments").exists()
 
 

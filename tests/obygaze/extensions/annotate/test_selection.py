@@ -91,6 +91,14 @@ def test_the_command_opens_a_link_and_names_other_data(tmp_path: Path) -> None:
     words = ("view", "obygaze:films#film=lake&data=0123456789ab", "--export", "page")
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert "the link was made with other data" in done.stderr
+    for place, told in (
+        ("film=lak", "the manifest has no film 'lak' (did you mean 'lake'?)"),
+        ("film=lake&t=99", "t=99 is after the end of lake, 4 s"),
+        ("film=lake&t=soon", "t=soon is not a time in seconds"),
+    ):
+        words = ("view", f"obygaze:films#{place}", "--export", "page")
+        done = call_obygaze(*words, cwd=tmp_path).ok()
+        assert f"the link leads nowhere: {told}" in done.stderr
     with leading_page('http://x/?token=a#film=a&t="1"', tmp_path) as path:
         assert 'url=http://x/?token=a#film=a&amp;t=&quot;1&quot;">' in path.read_text()
 
