@@ -48,6 +48,7 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.format.schema import KEPT_FOLDER, FileMark
 from obygaze_features.store.read.describe import card_text
+from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
@@ -288,9 +289,14 @@ class _Upload(Transfer):
         is_earlier = not is_new and is_earlier_copy(target.files, selection)
         # What a version replaces is kept before it is replaced.
         first = [name for name in wanted if is_kept_name(name)]
-        then = [name for name in wanted if not is_kept_name(name)]
+        # The index by film lists its pages.
+        index = [name for name in wanted if name == FilmIndex.FILE]
+        then = [name for name in wanted if name not in {*first, *index}]
+        groups = [first, then]
+        if not is_earlier:
+            groups.append(index)
         with stop_when_unreachable():
-            for names in (first, then):
+            for names in groups:
                 self.move(
                     lambda name: self._put(name, selection.read(name)),
                     names,
@@ -304,6 +310,9 @@ class _Upload(Transfer):
             last = {}
             if is_earlier:
                 last_licence = _bound_licence(target.files, selection, licence)
+                # It is of the new store.json.
+                for name in index:
+                    last[name] = selection.read(name)
                 # Who reads the new store.json before the new seal looks for the seal here.
                 last[Seal.FILE] = documents.pop(Seal.FILE)
                 documents[next_seal_name(sha256_bytes(store))] = last[Seal.FILE]

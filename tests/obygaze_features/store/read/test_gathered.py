@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.kills import kill_everywhere
 from support.store_damage import flip
+from support.store_servers import web_server
 from support.stores import (
     CountedFiles,
     fill_store,
@@ -115,6 +116,17 @@ def test_a_damaged_copy_is_found_and_the_blocks_are_read(store) -> None:
     file.unlink()
     reads_right(path, values)
     assert [p.name for p in verify(path).problems] == ["gathered/pooled"]
+
+
+def test_a_copy_that_a_server_cannot_send_is_not_used(store, tmp_path: Path) -> None:
+    path, values = store
+    file = path / "gathered/clip"
+    with web_server(tmp_path) as server:
+        for n_bytes in (10, 0):
+            file.write_bytes(file.read_bytes()[:n_bytes])
+            # From the second block on: the server has no byte there.
+            rows = open_store(f"{server.url}/s").matrix("clip", films=FILMS[5:]).values
+            np.testing.assert_array_equal(rows, values["clip"][5:])
 
 
 def test_a_copy_of_another_store_of_the_recipe_is_not_used(tmp_path: Path) -> None:

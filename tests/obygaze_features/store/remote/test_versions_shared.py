@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -270,6 +271,37 @@ def test_a_push_to_a_bucket_that_stops_anywhere_is_readable(store, new_rows, tmp
     assert_version(f"{bucket}@1", 1)
     report = verify(bucket, hashes=True)
     assert open_store(bucket).version == 2 and not report.problems
+
+
+def test_a_film_is_read_wherever_a_push_to_a_bucket_stops(
+    new_rows, tmp_path, monkeypatch
+):
+    """The second version has another store.json, and other pages of the index by film."""
+    for module in ("read.commits", "write.seal", "write.version"):
+        monkeypatch.setattr(f"obygaze_features.store.{module}.INDEX_ROWS", 20)
+    monkeypatch.setattr("obygaze_features.store.read.index_pages.PAGE_ROWS", 8)
+    store = tmp_path / "indexed"
+    sealed_store(store, 23)
+    first = tmp_path / "first"
+    first.mkdir()
+    push(store, FolderTarget(first))
+    grow(store, new_rows)
+    is_stopped = True
+    n_puts = 0
+    while is_stopped:
+        n_puts += 1
+        bucket = tmp_path / f"bucket-{n_puts}"
+        shutil.copytree(first, bucket)
+        try:
+            push(store, FolderTarget(bucket, n_puts))
+            is_stopped = False
+        except KeyboardInterrupt:
+            pass
+        values = open_store(bucket).matrix("pooled", films=[FILMS[-1]]).values
+        assert np.array_equal(values, VALUES["pooled"][20:])
+    assert n_puts > 5 and (bucket / "index/movies.json").exists()
+    assert open_store(bucket).version == 2
+    assert not verify(bucket, hashes=True).problems
 
 
 def test_parts_and_copies_are_stores_without_versions(store, new_rows, tmp_path):
