@@ -457,11 +457,26 @@ def _to_skos(vocabulary: Vocabulary) -> bytes:
             node["skos:definition"] = term.definition
         if term.uri:
             node["skos:exactMatch"] = {"@id": term.uri}
+        source = _source_of(term)
+        if source:
+            node["dct:source"] = source
         graph.append(node)
     text = json.dumps(
         {"@context": _CONTEXT, "@graph": graph}, ensure_ascii=False, indent=1
     )
     return text.encode("utf-8") + b"\n"
+
+
+def _source_of(term: Term) -> str:
+    """Return where the papers have a term that is as they define it, "" for one's own terms."""
+    thesaurus = packaged(THESAURUS)
+    for entry in (*thesaurus["subconstructs"], *thesaurus["concepts"]):
+        if entry["name"] == term.name and concept_meaning(term.name) == term.definition:
+            return str(entry["source"])
+        instances = [instance["name"] for instance in entry.get("instances", ())]
+        if term.name in instances:
+            return str(entry["source"])
+    return ""
 
 
 def _read_skos(path: Path) -> Vocabulary:

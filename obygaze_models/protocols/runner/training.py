@@ -39,6 +39,7 @@ from obygaze_models.protocols.kinds import (
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
+from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs
@@ -355,6 +356,19 @@ def _model_info(
     by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
+    metrics = _metrics(run)
+    notes = [
+        f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
+        f" intervals are {100 * protocol.report.confidence:g} % ones."
+    ]
+    lows = [metric.ends[0] for cell in run.cells for metric in cell.metrics.values()]
+    if all(low is None for low in lows):
+        size = f"{count(n_clips, 'clip')} of {count(len(film_ids), 'film')}"
+        notes.append(
+            f"No metric of {size} has an interval: the values may be far from those of other films."
+            f" AP and AUC have one from {LEAST_CLIPS} clips of each class and {LEAST_FILMS} films"
+            " on."
+        )
     return ModelInfo(
         **facts,
         features=FeatureSpec(
@@ -381,12 +395,9 @@ def _model_info(
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),
-        metrics=_metrics(run),
+        metrics=metrics,
         protocol=f"{protocol.name} (run {run.about['name']})",
-        notes=(
-            f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
-            f" intervals are {100 * protocol.report.confidence:g} % ones.",
-        ),
+        notes=tuple(notes),
     )
 
 

@@ -31,6 +31,7 @@ from obygaze_models.protocols import (
     training_protocol,
 )
 from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.runner import cell_records
 from obygaze_models.protocols.runner.training import training_clips
 from obygaze_models.zoo import (
     SavedModel,
@@ -451,6 +452,23 @@ def test_the_card_says_what_the_folds_left_out(
     model, _ = kept(tmp_path, store, "ridge", *changes)
     notes: Any = model.info.notes
     assert said in notes[0]
+
+
+@pytest.mark.parametrize("least_clips", [5, 1000])
+def test_the_card_says_that_few_clips_have_no_interval(
+    tmp_path: Path,
+    store: Store,
+    least_clips: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cell_records, "LEAST_CLIPS", least_clips)
+    model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
+    notes: Any = model.info.notes
+    interval: Any = model.info.metrics["ap"]["ci"] or [None]
+    has_interval = interval[0] is not None
+    assert has_interval == (least_clips == 5)
+    says_so = any("has an interval" in note for note in notes)
+    assert says_so == (not has_interval)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])

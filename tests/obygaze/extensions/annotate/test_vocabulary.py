@@ -352,3 +352,21 @@ def test_the_page_saves_a_vocabulary_that_nobody_else_changed(tmp_path: Path) ->
         facts = ask(server, "/api/overview").json()
         assert "schema must be" in facts["vocabulary"]["problem"]
         assert list(facts["concepts"]) == ["Look", "Body"]
+
+
+def test_terms_of_the_papers_name_their_source_in_skos(tmp_path: Path) -> None:
+    paper = paper_vocabulary()
+    changed = replace(paper.terms[0], definition="In other words.")
+    own = Term("glint", definition="A light in an eye.")
+    terms = (changed, *paper.terms[1:], own)
+    vocabulary = replace(paper, creators=("Marie Dupont",), terms=terms)
+    path = tmp_path / "films.toml"
+    path.write_text(vocabulary.to_toml(), "utf-8")
+    convert_vocabulary(path, out=tmp_path / "films.jsonld")
+    _, *nodes = json.loads((tmp_path / "films.jsonld").read_text("utf-8"))["@graph"]
+    source_of = {node["skos:prefLabel"]: node.get("dct:source") for node in nodes}
+    assert source_of["Look"] == "ObyGaze12, Table 1"
+    assert source_of["a man's gaze on a woman"] == "ObyGaze12, Table 1"
+    assert source_of["glint"] is None
+    assert source_of[changed.name] is None
+    assert read_vocabulary(tmp_path / "films.jsonld") == vocabulary
