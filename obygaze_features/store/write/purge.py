@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from obygaze_features.core.console import Progress, count
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -107,6 +107,15 @@ def purge(
         version=source.version,
         reason="; ".join(sorted({status.message for status in withdrawn})),
     )
+    derived = _derivation(source, _replaced_before(source, replaced.reason), replaced)
+    plan_file = target / Plan.FILE
+    if plan_file.is_file() and Plan.load(target).plan_id != derived.plan_id:
+        # The blocks of another store would be taken for those that were copied before a stop.
+        raise AlreadyThere(
+            "another store is here, which may have the withdrawn features",
+            where=str(target),
+            hint="another name",
+        )
     copied = copy_rows(
         source,
         target,
@@ -114,9 +123,7 @@ def purge(
         source.plan.arrays,
         progress,
         terms=source.plan.terms,
-        derived=_derivation(
-            source, _replaced_before(source, replaced.reason), replaced
-        ),
+        derived=derived,
     )
     history = source.licence_history
     if history is not None:

@@ -43,6 +43,7 @@ from obygaze_features.store import (
     push,
     store_log,
     store_uses,
+    subset,
     withdraw,
 )
 from obygaze_features.store.format.records import with_checksum
@@ -659,3 +660,19 @@ def test_a_store_that_lacks_a_file_gets_no_version(store):
     with pytest.raises(Corrupt, match=r"README\.md does not have the bytes"):
         withdraw(store, films=[FIRST_FILM], reason=REASON)
     assert open_store(store).version == 1
+
+
+def test_a_purged_store_is_never_taken_for_another_one_that_is_there(store, tmp_path):
+    """It has the same clips and arrays, and the features that are withdrawn."""
+    withdraw(store, clips=[CLIPS[0]], reason="asked for")
+    subset(store, tmp_path / "earlier")
+    purge(store, tmp_path / "purged")
+    purge(store, tmp_path / "purged")  # as after a stop
+    withdraw(store, clips=[CLIPS[1]], reason="asked for")
+    for name in ("earlier", "purged", store.name):
+        before = tree(tmp_path / name)
+        with pytest.raises(AlreadyThere, match="another store is here"):
+            purge(store, tmp_path / name)
+        assert tree(tmp_path / name) == before
+    purge(store, tmp_path / "again")
+    assert open_store(tmp_path / "again").status().counts["withdrawn"] == 2
