@@ -28,8 +28,10 @@ from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_arrays, load_target, view_of
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import has_cuda, idle_gpus
-from obygaze_features.store.format.records import Seal
+from obygaze_features.extraction.status import new_clips, words_of_new_clips
+from obygaze_features.store.format.records import Plan, Seal
 from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import BLOCK_ROWS
 from obygaze_features.video.decoded_clip import CUDA, View
 from obygaze_features.video.film import kept_end_s
@@ -56,7 +58,9 @@ class StoreEstimate:
 
     `forward_s` is the time to prepare and compute one clip, None if it was not measured, and
     `activation_bytes` the memory of computing it. `disk` is the number of the disk that the store
-    is on, and `disk_free_bytes` what is free there.
+    is on, and `disk_free_bytes` what is free there. `new_clips` are clips of the plan that a sealed
+    store does not have, and `share_of_new` is the share of the plan's clips that are still to be
+    extracted for it, None for a store that is not sealed. `withdrawn` tells of withdrawn clips.
     """
 
     store: str
@@ -74,10 +78,15 @@ class StoreEstimate:
     forward_s: float | None = None
     disk: int = 0
     disk_free_bytes: int = 0
+    new_clips: int = 0
+    withdrawn: str = ""
+    share_of_new: float | None = None
 
     @property
     def share_left(self) -> float:
-        """Return the share of blocks that are not committed yet."""
+        """Return the share of clips that a sealed store lacks, else of blocks to be committed."""
+        if self.share_of_new is not None:
+            return self.share_of_new
         return 1 - self.blocks_done / self.blocks
 
 
@@ -198,6 +207,11 @@ class CostEstimate:
             table(headers, rows),
         ]
         lines += [f"  ! {message}" for message in self.obstacles]
+        for store in self.stores:
+            if store.new_clips:
+                lines.append(f"  {words_of_new_clips(store.store, store.new_clips)}")
+            if store.withdrawn:
+                lines.append(f"  {store.withdrawn}")
         if self.untried_device:
             lines.append(
                 f"  {self.untried_device} could not be tried here: this machine has no CUDA device"
@@ -446,7 +460,21 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
     chosen = chosen_arrays(card, target.arrays)
     folder = Path(target.store)
     arrays = {name: array.n_bytes for name, array in chosen.items()}
-    committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
+    blocks_done = sum(1 for _ in (folder / "commits").glob("block-*.json"))
+    n_new = 0
+    share_of_new = None
+    if (folder / Seal.FILE).exists():
+        sealed_plan = open_store(folder).plan
+        block_rows = min(sealed_plan.block_rows, len(plan.rows))
+        blocks = blocks_done = sealed_plan.n_blocks
+        share_of_new = 0.0
+        new = new_clips(plan, target.store)
+        if new is not None:
+            n_new = new.clips
+            blocks += new.blocks
+            blocks_done += new.blocks_done
+            share_of_work_left = 1 - new.blocks_done / new.blocks
+            share_of_new = share_of_work_left * n_new / len(plan.rows)
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
@@ -459,7 +487,7 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         backbone=card.label,
         arrays=arrays,
         blocks=blocks,
-        blocks_done=blocks if (folder / Seal.FILE).exists() else committed,
+        blocks_done=blocks_done,
         # Each block has a file for each array, two for the times, and a marker.
         files=blocks * (len(arrays) + has_mask + 3) + len(arrays) + has_mask + 10,
         # The last block takes the space of a full one.
@@ -473,7 +501,52 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         why=weights.why,
         disk=on_disk.stat().st_dev,
         disk_free_bytes=shutil.disk_usage(on_disk).free,
+        new_clips=n_new,
+        withdrawn=_withdrawn_note(plan, target, card),
+        share_of_new=share_of_new,
     )
+
+
+def _withdrawn_note(plan: ExtractPlan, target: Target, card: Card) -> str:
+    """Return that clips were withdrawn from this store, or from others of the same backbone.
+
+    The clips of a store that exists stay withdrawn; a new store would have them again.
+    """
+    if (Path(target.store) / Plan.FILE).is_file():
+        n_withdrawn = open_store(target.store).status().counts.get("withdrawn", 0)
+        if not n_withdrawn:
+            return ""
+        clips = count(n_withdrawn, "clip")
+        stay = "stays" if n_withdrawn == 1 else "stay"
+        return f"{clips} withdrawn from {Path(target.store).name} {stay} withdrawn"
+    workspace = Workspace(Path(plan.workspace))
+    names_of_clip: dict[str, list[str]] = {}
+    for name in workspace.names("stores"):
+        # A store that cannot be read is an error where it is used.
+        with suppress(ObygazeError):
+            for clip in _withdrawn_clips(workspace.existing_store(name), card):
+                names_of_clip.setdefault(clip, []).append(name)
+    planned = [clip for clip, _ in plan.ids() if clip in names_of_clip]
+    if not planned:
+        return ""
+    names = sorted({name for clip in planned for name in names_of_clip[clip]})
+    verb = "was" if len(planned) == 1 else "were"
+    return (
+        f"{count(len(planned), 'clip')} ({few(planned)}) {verb} withdrawn from {few(names)},"
+        f" and would be extracted again into the new store {Path(target.store).name}"
+    )
+
+
+def _withdrawn_clips(location: str, card: Card) -> list[str]:
+    """Return the clips that were withdrawn from a store, if it is of this backbone."""
+    store = open_store(location)
+    if store.recipe.title != card.name:
+        return []
+    return [
+        str(store.clip_ids[row])
+        for row, status in store.status().status_of_row.items()
+        if status.is_withdrawn
+    ]
 
 
 def _probe(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.create import BLOCK_ROWS
+from obygaze_features.store.write.growth import DRAFT_OF_CLIPS
 from obygaze_features.store.write.writer import StoreWriter, kept_rows
 
 # The stages of the main process; they add up to its time. `decode` runs beside them.
@@ -49,6 +50,8 @@ class StoreStatus:
     withdrawn: int = 0
     # The version that this run made of the store, in words.
     new_version: str = ""
+    # Clips of the plan that the sealed store does not have yet; they are missing.
+    new_clips: int = 0
 
     @property
     def done(self) -> bool:
@@ -100,6 +103,8 @@ class StoreStatus:
             lines.append(table(("failed at", "clips"), self.reasons.items()))
         if self.new_version:
             lines.append(self.new_version)
+        if self.new_clips:
+            lines.append(words_of_new_clips(self.store, self.new_clips))
         return "\n".join(lines)
 
     @property
@@ -242,10 +247,78 @@ def status_of_plan(plan: ExtractPlan) -> list[StoreStatus]:
     states = []
     for target in plan.targets:
         if (Path(target.store) / Plan.FILE).is_file():
-            states.append(store_status(target.store))
+            states.append(_status_of_existing(plan, target))
         else:
             states.append(_status_of_new(plan, target))
     return states
+
+
+@dataclass(frozen=True)
+class NewClips:
+    """The clips of a plan that a sealed store does not have, and the progress of their version."""
+
+    clips: int
+    blocks: int
+    blocks_done: int
+    # The status of the rows that a run has begun, None before it.
+    begun: StoreStatus | None = None
+
+
+def new_clips(plan: ExtractPlan, location: str) -> NewClips | None:
+    """Return the clips of a plan that a sealed store does not have; None if it has all.
+
+    A store that is not sealed has the clips of its plan.
+    """
+    store = open_store(location)
+    if not store.sealed:
+        return None
+    stored = set(store.clip_ids.tolist())
+    n_new = sum(clip not in stored for clip, _ in plan.ids())
+    if not n_new:
+        return None
+    draft = Path(location) / DRAFT_OF_CLIPS
+    if (draft / Plan.FILE).is_file():
+        begun = store_status(draft)
+        return NewClips(n_new, begun.blocks, begun.blocks_done, begun)
+    return NewClips(n_new, blocks=-(-n_new // store.plan.block_rows), blocks_done=0)
+
+
+def words_of_new_clips(store: str, n_clips: int) -> str:
+    """Return that a sealed store lacks clips of its manifest, and what adds them."""
+    verb, pronoun = ("is", "it") if n_clips == 1 else ("are", "them")
+    return (
+        f"{count(n_clips, 'clip')} of the manifest {verb} not in the sealed store"
+        f" {Path(store).name}: a run extracts {pronoun} into a new version"
+    )
+
+
+def _status_of_existing(plan: ExtractPlan, target: Target) -> StoreStatus:
+    """Return the status of a store, with the clips of the plan that a sealed one does not have."""
+    state = store_status(target.store)
+    new = new_clips(plan, target.store)
+    if new is None:
+        return state
+    blocks = state.blocks + new.blocks
+    n_clips = state.clips + new.clips
+    if new.begun is None:
+        missing = state.missing + new.clips
+        return replace(
+            state, clips=n_clips, missing=missing, blocks=blocks, new_clips=new.clips
+        )
+    begun = new.begun
+    return replace(
+        state,
+        clips=n_clips,
+        ok=state.ok + begun.ok,
+        failed=state.failed + begun.failed,
+        missing=state.missing + new.clips - begun.ok - begun.failed,
+        blocks=blocks,
+        blocks_done=state.blocks_done + new.blocks_done,
+        reasons=dict((Counter(state.reasons) + Counter(begun.reasons)).most_common()),
+        failures={**state.failures, **begun.failures},
+        in_unfinished_blocks=begun.in_unfinished_blocks,
+        new_clips=new.clips,
+    )
 
 
 def _status_of_new(plan: ExtractPlan, target: Target) -> StoreStatus:

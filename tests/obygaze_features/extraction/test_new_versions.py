@@ -244,3 +244,56 @@ def test_a_store_with_a_derived_array_is_extracted_into_as_before(films, tmp_pat
     mean = store.matrix(f"{several[0]}_mean", clips=["tt0-003"]).values[0]
     expected = vectors.astype(np.float64).mean(axis=0).astype(np.float32)
     assert np.array_equal(mean, expected)
+
+
+def test_a_plan_counts_the_clips_that_a_sealed_store_lacks(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1, 2, 3, 4, 5])
+    run(tmp_path, "--block-clips", "4").ok()
+    keep_manifest(films, tmp_path)
+    plan = ("-C", tmp_path, "extract", "plan", "films", "-b", "descriptors")
+    words = (*plan, "-o", tmp_path / "plan.json", "--probe", "0")
+    planned = call_obygaze(*words).ok()
+    note = (
+        "3 clips of the manifest are not in the sealed store films.descriptors:"
+        " a run extracts them into a new version"
+    )
+    assert note in planned.stdout
+    (store,) = call_obygaze(*plan, "--probe", "0", "--json").ok().json()["stores"]
+    # Six clips in blocks of 4 are two blocks, and three new ones a third.
+    assert (store["blocks"], store["blocks_done"], store["new_clips"]) == (3, 2, 3)
+    assert store["share_of_new"] == pytest.approx(3 / 9)
+    status = ("-C", tmp_path, "extract", "status", tmp_path / "plan.json")
+    (before,) = call_obygaze(*status, "--json").ok().json()["stores"]
+    assert (before["clips"], before["ok"], before["missing"]) == (9, 6, 3)
+    assert (before["blocks"], before["blocks_done"]) == (3, 2)
+    assert note in call_obygaze(*status).ok().stdout
+    # The clips are extracted, and not a version of the store yet.
+    run(tmp_path, "--no-seal")
+    (begun,) = call_obygaze(*status, "--json").ok().json()["stores"]
+    assert (begun["clips"], begun["ok"], begun["missing"]) == (9, 9, 0)
+    assert begun["blocks_done"] == 3
+    run(tmp_path).ok()
+    done = call_obygaze(*status).ok().stdout
+    assert "not in the sealed store" not in done
+    (store,) = call_obygaze(*plan, "--probe", "0", "--json").ok().json()["stores"]
+    assert (store["new_clips"], store["share_of_new"]) == (0, 0)
+
+
+def test_a_plan_tells_of_withdrawn_clips(films, tmp_path):
+    keep_some(films, tmp_path, [0, 1, 2, 3])
+    run(tmp_path).ok()
+    path = tmp_path / "stores" / "films.descriptors"
+    plan = ("-C", tmp_path, "extract", "plan", "films", "-b", "descriptors")
+    words = (*plan, "--probe", "0")
+    assert "withdrawn" not in call_obygaze(*words).ok().stdout
+    withdraw(path, clips=["tt0-001"], reason="asked for")
+    same = call_obygaze(*words).ok().stdout
+    assert "1 clip withdrawn from films.descriptors stays withdrawn" in same
+    other = call_obygaze(*words, "--store", "descriptors=again").ok().stdout
+    assert (
+        "1 clip (tt0-001) was withdrawn from films.descriptors, and would be extracted again"
+        " into the new store again"
+    ) in other
+    keep_some(films, tmp_path, [0, 2, 3])
+    without = call_obygaze(*words, "--store", "descriptors=again").ok().stdout
+    assert "withdrawn" not in without
