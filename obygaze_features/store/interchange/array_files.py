@@ -33,6 +33,7 @@ from obygaze_features.store.interchange.source import (
     DAMAGE,
     FILM_KEY,
     ID_KEY,
+    ID_KEYS,
     NPY_NAMES,
     PROVENANCE,
     Array,
@@ -57,13 +58,16 @@ _NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
 
 def open_npz(
-    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
+    path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> FeatureSource:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
     with _opened(path) as packed:
+        names = [name for name in packed.files if name != PROVENANCE]
+        if id_key is None:
+            id_key = next((key for key in ID_KEYS if key in names), ID_KEY)
         return column_source(
             path,
-            [name for name in packed.files if name != PROVENANCE],
+            names,
             partial(_member, path, packed),
             arrays,
             origin=origin_of("npz", path),

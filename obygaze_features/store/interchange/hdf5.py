@@ -21,6 +21,7 @@ from obygaze_features.store.interchange.source import (
     DAMAGE,
     FILM_KEY,
     HDF5_NAMES,
+    ID_KEYS,
     BadRow,
     FeatureSource,
     by_clip,
@@ -36,7 +37,6 @@ SUFFIXES = (".h5", ".hdf5", ".hdf")
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
-ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 
 def open_one(

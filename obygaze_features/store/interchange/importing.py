@@ -185,7 +185,8 @@ def import_features(
         sources: The files or folders.
         path: The new store: a name or a folder.
         arrays: Store the array, dataset path or folder KEY under NAME.
-        id_key: npz, hdf5, csv, parquet: the array or column of clip ids. [default: clip_id]
+        id_key: npz, hdf5, csv, parquet: the array or column of clip ids. [default: clip_id; in npz
+            and hdf5 also clip_ids, ids, id, names, video_names or keys]
         ids: npy: the ids of rows: one a line, or a table with clip_id (and movie_id).
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place

@@ -46,6 +46,8 @@ GENERIC = frozenset(
     )
 )
 ID_KEY = "clip_id"
+# What arrays of ids are called, the first of which is taken where none is named.
+ID_KEYS = (ID_KEY, "clip_ids", "ids", "id", "names", "video_names", "keys")
 FILM_KEY = "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (

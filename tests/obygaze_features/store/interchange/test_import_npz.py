@@ -38,6 +38,22 @@ def test_an_array_is_stored_and_clips_are_read_by_id(tmp_path: Path) -> None:
     np.testing.assert_array_equal(matrix.values, X)
 
 
+@pytest.mark.parametrize(
+    "key", ["clip_ids", "ids", "id", "names", "video_names", "keys"]
+)
+def test_usual_names_of_ids_are_known(tmp_path: Path, key: str) -> None:
+    file = saved(tmp_path / "f.npz", X=X, **{key: IDS})
+    source = open_features("npz", [file], {"clip": "X"})
+    import_store(source, tmp_path / "s")
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip", clips=IDS).values, X
+    )
+    other = saved(tmp_path / "g.npz", clips=IDS, X=X)
+    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
+        open_features("npz", [other], {"clip": "X"})
+    assert "--id-key KEY" in str(caught.value.hint)
+
+
 def test_rows_are_in_the_order_of_film_and_scene(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
@@ -226,10 +242,10 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(
         ),
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
-        ({"ids": IDS, "X": X}, "no array 'clip_id'; the file has ids, X"),
+        ({"clips": IDS, "X": X}, "no array 'clip_id'; the file has clips, X"),
         (
-            {"clip_ids": IDS, "X": X},
-            r"\(did you mean 'clip_ids'\?\); the file has clip_ids, X",
+            {"clip_idx": IDS, "X": X},
+            r"\(did you mean 'clip_idx'\?\); the file has clip_idx, X",
         ),
         ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
         (
