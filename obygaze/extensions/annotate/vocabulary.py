@@ -389,9 +389,10 @@ def _to_ecv(vocabulary: Vocabulary) -> bytes:
     root = Element(
         "CV_RESOURCE", {**facts, f"{{{_XSI}}}noNamespaceSchemaLocation": schema}
     )
-    language = "http://cdb.iso.org/lg/CDB-00138502-001"
-    label = "English (eng)"
-    SubElement(root, "LANGUAGE", LANG_ID="eng", LANG_DEF=language, LANG_LABEL=label)
+    # Terms of one's own may be in any language.
+    language = "http://cdb.iso.org/lg/CDB-00130975-001"
+    label = "undetermined (und)"
+    SubElement(root, "LANGUAGE", LANG_ID="und", LANG_DEF=language, LANG_LABEL=label)
     by_tier: dict[str, list[Term]] = {}
     definitions = {CONCEPT: vocabulary.title}
     for term in vocabulary.terms:
@@ -405,13 +406,13 @@ def _to_ecv(vocabulary: Vocabulary) -> bytes:
     uris: dict[str, str] = {}
     for tier, terms in by_tier.items():
         element = SubElement(root, "CONTROLLED_VOCABULARY", CV_ID=tier)
-        SubElement(element, "DESCRIPTION", LANG_REF="eng").text = definitions[tier]
+        SubElement(element, "DESCRIPTION", LANG_REF="und").text = definitions[tier]
         for term in terms:
             digest = sha256_bytes(f"{tier}\n{term.name}".encode())[:16]
             entry = SubElement(element, "CV_ENTRY_ML", CVE_ID=f"cve_{digest}")
             if term.uri:
                 entry.set("EXT_REF", uris.setdefault(term.uri, f"er{len(uris) + 1}"))
-            value = SubElement(entry, "CVE_VALUE", LANG_REF="eng")
+            value = SubElement(entry, "CVE_VALUE", LANG_REF="und")
             value.set("DESCRIPTION", term.definition)
             value.text = term.name
     for uri, name in uris.items():

@@ -370,3 +370,12 @@ def test_terms_of_the_papers_name_their_source_in_skos(tmp_path: Path) -> None:
     assert source_of["glint"] is None
     assert source_of[changed.name] is None
     assert read_vocabulary(tmp_path / "films.jsonld") == vocabulary
+
+
+def test_own_words_in_ecv_are_not_called_english(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(Vocabulary(terms=(Term("reflet"),)).to_toml(), "utf-8")
+    convert_vocabulary(path, out=tmp_path / "own.ecv")
+    root = ElementTree.parse(tmp_path / "own.ecv").getroot()
+    assert [one.get("LANG_ID") for one in root.iter("LANGUAGE")] == ["und"]
+    assert {one.get("LANG_REF") for one in root.iter("CVE_VALUE")} == {"und"}
