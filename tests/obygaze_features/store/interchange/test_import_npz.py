@@ -242,7 +242,7 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(
         ),
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
-        ({"clips": IDS, "X": X}, "no array 'clip_id'; the file has clips, X"),
+        ({"rows": IDS, "X": X}, "no array 'clip_id'; the file has rows, X"),
         (
             {"clip_idx": IDS, "X": X},
             r"\(did you mean 'clip_idx'\?\); the file has clip_idx, X",
