@@ -5,12 +5,15 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from obygaze_features import __version__
+import obygaze_features
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
@@ -24,6 +27,8 @@ from obygaze_features.core.metadata import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan
 
+# The file that says how the wheel of a checkout is built.
+PROJECT = "pyproject.toml"
 # The folder of own code in a bundle.
 CODE = "code"
 
@@ -86,7 +91,9 @@ def make_bundle(
     if missing:
         return missing  # before packages are downloaded
     extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
-    _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
+    with tempfile.TemporaryDirectory(prefix="obygaze-") as temporary:
+        requirement = f"obygaze[{extra}]{_source(Path(temporary))}"
+        _collect_wheels(folder / "wheels", [requirement, *pip])
     return missing
 
 
@@ -249,16 +256,43 @@ def _follow_links_outside(source: Path, copy: Path) -> None:
             shutil.copyfile(original, link)
 
 
-def _source() -> str:
-    """Return the rest of the requirement of the obygaze that runs: its version, or its source."""
+def _source(copy: Path) -> str:
+    """Return the rest of the requirement of the obygaze that runs: its version, or its source.
+
+    A build writes into the folder of its source, so that a folder is copied into `copy` before.
+    """
+    # The code of a checkout may run although another folder was installed (PYTHONPATH).
+    folder_of_code = Path(obygaze_features.__file__).parents[1]
+    if (folder_of_code / PROJECT).is_file():
+        return _copied_source(folder_of_code, copy)
     text = metadata.distribution("obygaze").read_text("direct_url.json")
     if text is None:
-        return f"=={__version__}"
+        return f"=={obygaze_features.__version__}"
     source = json.loads(text)
     git = source.get("vcs_info")
     if git:
         return f" @ git+{source['url']}@{git['commit_id']}"
+    if "dir_info" in source:
+        path_of_url = urlsplit(source["url"]).path
+        return _copied_source(Path(url2pathname(path_of_url)), copy)
     return f" @ {source['url']}"
+
+
+def _copied_source(checkout: Path, copy: Path) -> str:
+    """Copy what a wheel is built of, and return the rest of the requirement."""
+    if not (checkout / PROJECT).is_file():
+        raise NotFound(
+            "the folder that obygaze was installed from is not there any more",
+            where=str(checkout),
+            hint="install obygaze again",
+        )
+    for package in checkout.glob("obygaze*"):
+        if (package / "__init__.py").is_file():
+            without_caches = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, copy / package.name, ignore=without_caches)
+    for name in (PROJECT, "README.md", "LICENSE"):
+        shutil.copyfile(checkout / name, copy / name)
+    return f" @ {copy.resolve().as_uri()}"
 
 
 def _collect_wheels(folder: Path, words: Sequence[str]) -> None:

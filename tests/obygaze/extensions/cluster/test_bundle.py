@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +309,40 @@ def test_a_file_outside_of_the_folder_of_own_code_is_refused(
         make_bundle(read_plan_file(Path("plan.json")), Path("night"))
     assert caught.value.where == str(workspace / "far.bin")
     assert not Path("night").exists()
+
+
+def names_of_builds(folder: Path) -> set[str]:
+    """What a build leaves in the folder of its source."""
+    return {path.name for path in (*folder.glob("build"), *folder.glob("*.egg-info"))}
+
+
+def test_the_wheel_is_that_of_the_code_that_runs_and_its_folder_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("setuptools", minversion="77")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "pyproject.toml").write_text('[project]\nname = "obygaze"\n', "utf-8")
+    installed = {"dir_info": {"editable": True}, "url": other.as_uri()}
+
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return json.dumps(installed)
+
+    monkeypatch.setattr(bundle.metadata, "distribution", lambda name: Installed())
+    before = names_of_builds(ROOT)
+    source = bundle._source(tmp_path / "copy")
+    words = ["--no-deps", "--no-build-isolation", "--quiet", f"obygaze{source}"]
+    bundle._collect_wheels(tmp_path / "wheels", words)
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    with zipfile.ZipFile(wheel) as files:
+        built = files.read("obygaze/extensions/cluster/bundle.py")
+        names = files.namelist()
+    assert built == Path(bundle.__file__).read_bytes()
+    assert "obygaze_models/protocols/runner/remarks.toml" in names
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+    assert names_of_builds(ROOT) == before
+    assert [path.name for path in other.iterdir()] == ["pyproject.toml"]
 
 
 @pytest.mark.check("a clean installation")
