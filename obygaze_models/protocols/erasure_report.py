@@ -20,6 +20,7 @@ from obygaze_features.core.console import (
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import last_part
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store
@@ -469,16 +470,22 @@ def write_erased(data: ClipsToErase, source: Store, path: Path) -> WrittenStore:
         fitted = fit_eraser(data.eraser, data.X, data.erased_targets, data.erased)
     examples = (data.erased_targets >= 0).all(axis=1)
     n_fitted = int(examples.sum())
+    films = np.unique(data.films[examples]).tolist()
     fitted_on = {
         "manifest": data.manifest,
         "n_clips": n_fitted,
-        "n_films": len(np.unique(data.films[examples])),
+        "n_films": len(films),
+        "films": films,
     }
     recipe = source.recipe.with_erased(
         {
             "concepts": list(data.erased),
             "eraser": data.eraser,
             "array": data.array,
+            "source": {
+                "store": last_part(source.location),
+                "fingerprint": source.fingerprint,
+            },
             "fitted_on": fitted_on,
         }
     )

@@ -67,6 +67,8 @@ IMPORTED = " (imported)"
 FACTS = "told"
 # The section of features that concepts were removed from.
 ERASED = "erased"
+# In that section: the one of an earlier erasing.
+BEFORE = "before"
 # The fact that describes the files of an import; it differs from import to import.
 ORIGIN = "origin"
 
@@ -152,10 +154,27 @@ class Recipe:
         The concepts that were removed from them are a fact too.
         """
         stated = {key: value for key, value in self.facts.items() if key != ORIGIN}
-        erased = self.to_json().get(ERASED)
-        if self.is_unknown and erased:
-            stated[ERASED] = erased["concepts"]
+        if self.is_unknown and self.erasings:
+            stated[ERASED] = self.erased_concepts
         return stated
+
+    @property
+    def erasings(self) -> list[dict[str, Any]]:
+        """How concepts were removed from the features, the first time first; empty where none."""
+        erasings = []
+        erased = self.to_json().get(ERASED)
+        while erased:
+            erasings.insert(0, erased)
+            erased = erased.get(BEFORE)
+        return erasings
+
+    @property
+    def erased_concepts(self) -> list[str]:
+        """The concepts that were removed from the features."""
+        concepts: dict[str, None] = {}
+        for erasing in self.erasings:
+            concepts |= dict.fromkeys(erasing["concepts"])
+        return list(concepts)
 
     @property
     def title(self) -> str:
@@ -171,13 +190,17 @@ class Recipe:
             title = f"{UNKNOWN} ({value.get('source', 'imported')})"
         else:
             title = str(value["backbone"].get("name", "?"))
-        if ERASED in value:
-            title += f" without {', '.join(value[ERASED]['concepts'])}"
+        if self.erasings:
+            title += f" without {', '.join(self.erased_concepts)}"
         return safe_text(title, "terminal")
 
     def with_erased(self, erased: Mapping[str, Any]) -> Self:
         """Return the recipe of the same features without some `concepts`, and how it was done."""
-        return self.from_json({**self.to_json(), ERASED: dict(erased)})
+        value = self.to_json()
+        erasing = dict(erased)
+        if ERASED in value:
+            erasing[BEFORE] = value[ERASED]
+        return self.from_json({**value, ERASED: erasing})
 
     def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.

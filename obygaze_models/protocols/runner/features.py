@@ -249,6 +249,7 @@ def join(
     }
     stated = {
         "facts": store.recipe.stated_facts,
+        "erasings": store.recipe.erasings,
         "licence": store.licence,
         "citation": store.citation,
     }

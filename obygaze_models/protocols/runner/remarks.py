@@ -1,13 +1,16 @@
 """Warnings that a result is misleading."""
 
+import json
 import math
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from obygaze_features.store.format.recipe import ERASED
+from obygaze_features.store.read.describe import fitted_clips
 from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Remark
@@ -213,6 +216,10 @@ def feature_remarks(context: FitContext) -> Iterator[Remark]:
         yield Remark(about="rare concepts", cells=rare.n_cells, text=str(rare))
     texts = _remark_texts()
     features = context.store
+    for erasing in features.origin.get("erasings", []):
+        remark = _of_erasing(context, erasing, texts["erased"])
+        if remark is not None:
+            yield remark
     decided = {}
     for task in context.protocol.test_tasks:
         labels = context.labels[task]
@@ -226,6 +233,37 @@ def feature_remarks(context: FitContext) -> Iterator[Remark]:
         )
         text = texts["one number"].format(feature=features.name, listed=listed)
         yield Remark(about="one number", cells=len(decided), text=text)
+
+
+def _of_erasing(
+    context: FitContext, erasing: Mapping[str, Any], text: str
+) -> Remark | None:
+    """Return a warning of an eraser that was fitted on films that this run tests."""
+    is_tested = np.zeros(len(context.table), dtype=np.bool_)
+    for task in context.protocol.test_tasks:
+        is_tested |= context.labels[task] >= 0
+    rows = np.flatnonzero(is_tested & context.store.present)
+    films = np.unique(context.table.films[rows]).tolist()
+    fitted_films = erasing["fitted_on"].get("films")
+    tested = "this run may test the same films"  # stores of earlier versions
+    if fitted_films is not None:
+        n_seen = len(set(films).intersection(fitted_films))
+        if not n_seen:
+            return None
+        tested = (
+            f"{n_seen} of the {len(films)} films that this run tests are among them"
+        )
+    source = erasing.get("source", {}).get("store", "")
+    text = text.format(
+        feature=context.store.name,
+        concepts=", ".join(erasing["concepts"]),
+        clips=fitted_clips(erasing),
+        tested=tested,
+        protocol_concepts=json.dumps(erasing["concepts"]),
+        source=f" (the store {source})" if source else "",
+    )
+    n_cells = len(context.protocol.pairs) * len(context.models)
+    return Remark(about=ERASED, cells=n_cells, text=text)
 
 
 def _beaten(

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.cli import call_obygaze
-from support.experiments import films, planted, store_of, write_workspace
+from support.experiments import (
+    ONE_PAIR,
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    write_workspace,
+)
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
+from obygaze_features.store.read.describe import explain
 from obygaze_models.models.erasure import Leace
 from obygaze_models.protocols.erasing import erase
 from obygaze_models.protocols.erasure_report import (
@@ -22,6 +31,9 @@ from obygaze_models.protocols.erasure_report import (
     over_films,
     read_clips,
 )
+from obygaze_models.protocols.experiments import train
+from obygaze_models.protocols.results.whole_run import Remark
+from obygaze_models.protocols.runner.table import result_text
 
 FAILED = "tt0000001-003"
 
@@ -159,10 +171,12 @@ def test_the_store_of_erased_features(
         "concepts": ["Look"],
         "eraser": "leace",
         "array": "clip",
+        "source": {"store": "store", "fingerprint": store.fingerprint},
         "fitted_on": {
             "manifest": "made-up",
             "n_clips": int(is_sure.sum()),
             "n_films": 8,
+            "films": list(manifest.films),
         },
     }
     assert about == store.recipe.to_json()
@@ -208,3 +222,40 @@ def test_the_command(tmp_path: Path) -> None:
     }
     assert by_name["Body", "linear"]["after"]["value"] == 0.5
     assert as_json["written"] is None
+
+
+def test_a_run_warns_that_the_eraser_has_seen_the_films_it_tests(
+    tmp_path: Path, manifest: Manifest, X: NDArray[np.float32], store: Store
+) -> None:
+    """It said nothing, and neither did the store nor the card of a model."""
+    some = manifest.with_clips(
+        [clip for clip in manifest if clip.movie_id <= "tt0000005"]
+    )
+    erase(store, some, "Look", output=tmp_path / "once", n_jobs=1)
+    once = open_store(tmp_path / "once")
+    fitted = f"of 5 films of the manifest '{manifest.name}'"
+    explained = explain(once.plan)
+    assert "Erased from the features of the store 'store': Look." in explained
+    assert fitted in explained
+    erase(once, some, "Body", output=tmp_path / "twice", n_jobs=1)
+    twice = open_store(tmp_path / "twice")
+    assert twice.recipe.erased_concepts == ["Look", "Body"]
+    assert twice.recipe.title.endswith("without Look, Body")
+    changes = ('grid.models=["ridge"]', *ONE_PAIR[:2])
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": twice})
+    texts = [record.text for record in run.of(Remark) if record.about == "erased"]
+    assert len(texts) == 2
+    assert "have lost Look by" in texts[0] and fitted in texts[0]
+    assert "5 of the 8 films that this run tests are among them" in texts[0]
+    assert 'data.erase = ["Body"]' in texts[1] and "(the store once)" in texts[1]
+    assert texts[0] in result_text(run)
+    others = manifest.with_clips(
+        [clip for clip in manifest if clip.movie_id > "tt0000005"]
+    )
+    unseen = run_on(tmp_path, quick("honest", *changes), others, {"x": once})
+    assert "erased" not in [record.about for record in unseen.of(Remark)]
+    trained = train(
+        "ridge", once, manifest, output="kept", n_jobs=1, workspace=tmp_path
+    )
+    notes = trained.model.info.notes
+    assert "have lost Look by" in notes[-1]
