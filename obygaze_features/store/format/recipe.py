@@ -161,7 +161,7 @@ class Recipe:
     @property
     def erasings(self) -> list[dict[str, Any]]:
         """How concepts were removed from the features, the first time first; empty where none."""
-        erasings = []
+        erasings: list[dict[str, Any]] = []
         erased = self.to_json().get(ERASED)
         while erased:
             erasings.insert(0, erased)
