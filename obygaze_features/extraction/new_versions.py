@@ -245,7 +245,7 @@ def _work(
         raise Mismatch(
             "this store was planned differently: compressor",
             where=store.location,
-            hint="choose another store name",
+            hint=store.recipe.another_store,
         )
     draft = Path(target.store) / (DRAFT_OF_CLIPS if adds_clips else DRAFT_OF_ROWS)
     _check_draft(draft, [row.clip_id for row in rows])

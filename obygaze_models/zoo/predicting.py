@@ -10,6 +10,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.files import csv_table, json_values
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
@@ -146,6 +147,8 @@ class Predicted:
         written = []
         if output is not None:
             columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
+            if self.same_recipe:
+                columns["same_recipe"] = [True] * len(self)
             write_table(output, columns, for_spreadsheets=for_spreadsheets, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
@@ -320,7 +323,12 @@ def predict(
         rows = read_manifest(manifest, workspace=workspace)
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
     predicted, film_of = _predict(
-        saved, opened, listed, in_sample=in_sample, same_recipe=same_recipe
+        saved,
+        opened,
+        listed,
+        in_sample=in_sample,
+        same_recipe=same_recipe,
+        workspace=workspace,
     )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
     films = film_columns(predicted.clip_ids, movie_ids, rows)
@@ -338,12 +346,15 @@ def _predict(
     *,
     in_sample: bool,
     same_recipe: bool,
+    workspace: PathLike | None,
 ) -> tuple[Predicted, dict[str, str]]:
     """Return the predictions of a model, and the film of each clip.
 
     Training clips get their out-of-fold scores.
     """
-    matrix, film_of = read_features(model, store, clips, same_recipe=same_recipe)
+    matrix, film_of = read_features(
+        model, store, clips, same_recipe=same_recipe, workspace=workspace
+    )
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
@@ -387,11 +398,12 @@ def read_features(
     clips: Iterable[str | Clip] | None,
     *,
     same_recipe: bool = False,
+    workspace: PathLike | None = None,
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
     if store.fingerprint != wanted.fingerprint:
-        _require_same_import(model, store, same_recipe=same_recipe)
+        _require_same_import(model, store, workspace, same_recipe=same_recipe)
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
@@ -416,7 +428,13 @@ def read_features(
     return matrix, films
 
 
-def _require_same_import(model: SavedModel, store: Store, *, same_recipe: bool) -> None:
+def _require_same_import(
+    model: SavedModel,
+    store: Store,
+    workspace: PathLike | None,
+    *,
+    same_recipe: bool,
+) -> None:
     """Raise an error unless a store may be another import of the features that a model reads.
 
     The recipe of an import has the hash of its files: that of further clips is another one. Only
@@ -433,7 +451,7 @@ def _require_same_import(model: SavedModel, store: Store, *, same_recipe: bool) 
         raise Mismatch(
             f"{expected}, got {got}",
             where=store.location,
-            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
+            hint=_stores_that_fit(wanted, workspace),
         )
     contradictions = _contradictions(wanted.stated_facts, store.recipe.stated_facts)
     if contradictions:
@@ -451,6 +469,22 @@ def _require_same_import(model: SavedModel, store: Store, *, same_recipe: bool) 
             hint="--same-recipe, if both imports were made in the same way (network, layer, frames,"
             " scaling); nothing but you knows it",
         )
+
+
+def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
+    """Return the stores of the workspace that a model reads, or how to find one, as a hint."""
+    here = Workspace.of(workspace)
+    fitting = []
+    for name in here.names("stores"):
+        # A store that cannot be read does not hide the others.
+        with suppress(ObygazeError, OSError):
+            if open_store(name, workspace=workspace).fingerprint == wanted.fingerprint:
+                fitting.append(name)
+    if fitting:
+        return f"{' or '.join(fitting)}, of the same recipe"
+    return (
+        "a store of the same recipe; obygaze store info shows the fingerprint of each"
+    )
 
 
 def _contradictions(wanted: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:

@@ -177,6 +177,22 @@ class Recipe:
         return list(concepts)
 
     @property
+    def another_store(self) -> str:
+        """How features of this recipe get another store: a hint for errors.
+
+        The name of own code is the one that the user gives it, and is not known here.
+        """
+        if self.is_unknown or self.erasings:
+            return "choose another store name: -o NAME"
+        backbone = self.to_json()["backbone"]
+        name = str(backbone.get("name", "BACKBONE"))
+        if backbone.get("code") or ":" in name:
+            name = "BACKBONE"
+        elif backbone.get("preset", "default") != "default":
+            name = f"{name}@{backbone['preset']}"
+        return f"choose another store name: --store {name}=NAME"
+
+    @property
     def title(self) -> str:
         """A few words for lists: the backbone's name, or where unknown features came from.
 
@@ -232,7 +248,7 @@ class Recipe:
         where: str,
         message: str = "another recipe",
         sides: tuple[str, str] = ("here", "there"),
-        hint: str = "choose another store name",
+        hint: str = "",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
         differences = self.diff(other, sides)
@@ -242,7 +258,7 @@ class Recipe:
             raise Mismatch(
                 f"{message}: {keys}{more} differ",
                 where=where,
-                hint=hint,
+                hint=hint or other.another_store,
                 details=[str(difference) for difference in differences],
             )
 

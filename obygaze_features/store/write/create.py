@@ -165,7 +165,7 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
     plan = Plan.load(path)
     if recipe is not None:
         differing = [difference.key for difference in plan.recipe.diff(recipe)]
-        hint = "choose another store name"
+        hint = recipe.another_store
         if recipe.is_unknown:
             hint += f"; or, to import it anew, delete the folder {path}"
         if differing == ["weights.tensors"]:
@@ -209,7 +209,7 @@ def _require_same(path: Path, existing_plan: Plan, plan: Plan, clips: FileMark) 
         raise Mismatch(
             f"this store is of {other_manifest} ({existing_plan.manifest_name!r})",
             where=str(path),
-            hint="choose another store name; `obygaze store merge` copies the clips both have",
+            hint=f"{plan.recipe.another_store}; `obygaze store merge` copies the clips both have",
         )
     if not has_same_clips:
         differing.append("clip_ids")
@@ -217,7 +217,7 @@ def _require_same(path: Path, existing_plan: Plan, plan: Plan, clips: FileMark) 
         raise Mismatch(
             f"this store was planned differently: {', '.join(differing)}",
             where=str(path),
-            hint="choose another store name",
+            hint=plan.recipe.another_store,
         )
 
 

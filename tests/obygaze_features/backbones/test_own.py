@@ -125,7 +125,7 @@ def test_a_store_of_other_weights_says_how_they_may_differ(tmp_path: Path) -> No
     both = a_recipe(weights={"tensors": "b" * 64, "dtype": "float16"})
     with pytest.raises(Mismatch) as raised:
         read_plan(tmp_path / "s", both)
-    assert raised.value.hint == "choose another store name"
+    assert raised.value.hint == "choose another store name: --store toy=NAME"
 
 
 @pytest.mark.check("several commands")

@@ -78,6 +78,7 @@ def test_another_recipe_is_an_error_that_names_what_differs(films, tmp_path):
     done = run(tmp_path, "--sampling", "keyframes")
     assert done.code == 5
     assert "this store has another recipe: sampling" in done.stderr
+    assert "choose another store name: --store descriptors=NAME" in done.stderr
     assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
 
 

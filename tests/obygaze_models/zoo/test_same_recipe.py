@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_a_later_import_is_refused_with_a_hint_that_works(lab: Path) -> None:
     document = call_obygaze(*words, "--same-recipe", "--json").ok().json()
     assert document["same_recipe"] is True
     assert {row["basis"] for row in document["rows"]} == {"unseen"}
+    # A file of the scores says so too; one of the model's own import has no such column.
+    call_obygaze(*words, "--same-recipe", "-o", lab / "later.csv").ok()
+    table = (lab / "later.csv").read_text("utf-8")
+    rows = list(csv.DictReader(table.splitlines()))
+    assert [row["same_recipe"] for row in rows] == ["True"] * 20
+    first = ("-C", lab, "models", "predict", "mine", "first", "-o", lab / "first.csv")
+    call_obygaze(*first).ok()
+    assert "same_recipe" not in (lab / "first.csv").read_text("utf-8")
 
 
 def test_of_the_import_that_trained_nothing_is_assumed(lab: Path) -> None:
@@ -87,6 +96,16 @@ def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
     with pytest.raises(Mismatch, match="expects features of unknown") as raised:
         predict("mine", known, same_recipe=True, workspace=lab)
     assert "--same-recipe" not in raised.value.hint
+    # The store of the workspace that the model was trained on is named.
+    assert raised.value.hint == "first, of the same recipe"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    model = load_model("mine", workspace=lab)
+    with pytest.raises(Mismatch) as raised:
+        predict(model, known, workspace=elsewhere)
+    assert raised.value.hint.startswith(
+        "a store of the same recipe; obygaze store info"
+    )
 
 
 def test_imports_with_the_same_backbone_and_facts_are_taken(lab: Path) -> None:
