@@ -93,9 +93,14 @@ class StoreStatus:
         counts = {"ok": self.ok, "failed": self.failed, "missing": self.missing}
         if self.withdrawn:
             counts["withdrawn"] = self.withdrawn
-        if self.in_unfinished_blocks:
-            counts["of these kept"] = self.in_unfinished_blocks
         lines = [line, table(("clips", str(self.clips)), counts.items())]
+        if self.in_unfinished_blocks:
+            n_finished = self.in_unfinished_blocks
+            verb, again = ("are", "they are") if n_finished > 1 else ("is", "it is")
+            lines.append(
+                f"{n_finished} of the {count(self.missing, 'missing clip')} {verb} finished"
+                f" and kept beside the blocks: {again} not computed again"
+            )
         if self.seconds:
             lines.append(table(("stage", "seconds"), self.seconds.items()))
             lines.append(self.bottleneck)

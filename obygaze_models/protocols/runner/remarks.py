@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from obygaze_features.core.console import count, few
 from obygaze_features.store.format.recipe import ERASED
 from obygaze_features.store.read.describe import fitted_clips
 from obygaze_models.evaluation.metrics import goodness
@@ -162,15 +163,38 @@ def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:
     without = [cell for cell in cells if cell.no_interval]
     if not without:
         return None
-    least = min(without, key=lambda cell: cell.n_positive)
-    n_films = sum(film.n_positive > 0 for film in least.by_film.values())
+    cells_of_reason: dict[str, list[CellRecord]] = {}
+    for cell in without:
+        cells_of_reason.setdefault(_reason_without_interval(cell), []).append(cell)
+    reasons = []
+    for reason, of_reason in cells_of_reason.items():
+        names = [
+            f"{cell.model} on {cell.feature} ({cell.train} -> {cell.test})"
+            for cell in of_reason
+        ]
+        reasons.append(f"{few(names)}: {reason}")
     facts = {
-        "least": least,
-        "n_films": n_films,
+        "reasons": "; ".join(reasons),
         "least_clips": LEAST_CLIPS,
         "least_films": LEAST_FILMS,
     }
     return _Warning("no interval", len(without), facts)
+
+
+def _reason_without_interval(cell: CellRecord) -> str:
+    """Return which of the conditions of an interval a cell does not meet."""
+    n_films = sum(film.n_positive > 0 for film in cell.by_film.values())
+    n_negative = cell.n_test - cell.n_positive
+    failed = []
+    if n_films < LEAST_FILMS:
+        failed.append(f"{count(n_films, 'film')} with positive clips")
+    if cell.n_positive < LEAST_CLIPS:
+        failed.append(count(cell.n_positive, "positive clip"))
+    if n_negative < LEAST_CLIPS:
+        failed.append(count(n_negative, "negative clip"))
+    if failed:
+        return f"only {', '.join(failed)}"
+    return "the values do not differ from film to film"
 
 
 def _of_ceilings(

@@ -103,6 +103,20 @@ def test_what_limits_the_speed() -> None:
     assert "nothing" in who_waits()
 
 
+def test_clips_that_are_kept_until_their_block_is_whole_are_told_in_words() -> None:
+    def status_text(n_finished: int) -> str:
+        state = StoreStatus("s", "b", 75, 0, 0, 75, 2, 0, {}, {}, {}, False, n_finished)
+        return str(state)
+
+    assert (
+        "34 of the 75 missing clips are finished and kept beside the blocks:"
+        " they are not computed again"
+    ) in status_text(34)
+    assert "1 of the 75 missing clips is finished" in status_text(1)
+    assert "it is not computed again" in status_text(1)
+    assert "kept" not in status_text(0)
+
+
 def test_the_stores_of_a_plan_have_a_status_before_they_exist(tmp_path: Path) -> None:
     plan = a_plan(
         film_folder(tmp_path, 9), tmp_path, "descriptors", "frames:descriptors"

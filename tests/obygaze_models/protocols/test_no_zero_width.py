@@ -49,11 +49,13 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             assert "clips of one film are in several folds" not in result_text(run)
         if name == "right":
             assert cell["ap"]["value"] == 1
+            reason = "the values do not differ from film to film"
+            assert f"ridge on s (ENHN_S -> ENHN_S): {reason}." in remarks[0]
         if name == "few":
-            assert (
-                cell["n_positive"] < 5
-                and f"{cell['n_positive']} positive" in remarks[0]
-            )
+            n_positive = cell["n_positive"]
+            assert n_positive < 5
+            few_clips = f"{n_positive} positive clips"
+            assert f"ridge on s (ENHN_S -> ENHN_S): only {few_clips}." in remarks[0]
         for record in (*run.cells, *run.baselines, *run.of("comparison")):
             for metric in ("ap", "auc", "f1_binary", "recall", "ci"):
                 ends = record.get(metric)
