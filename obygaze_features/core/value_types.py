@@ -18,7 +18,8 @@ from obygaze_features.core.clip_ids import clip_ids, ids_of_word, is_file_name
 from obygaze_features.core.schema_rules import near
 
 _CLOCK = re.compile(
-    r"(?P<hours>[0-9]{1,6}):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,16})?)"
+    r"(?:(?P<hours>[0-9]{1,6}):)?(?P<minutes>[0-5]?[0-9]):"
+    r"(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,16})?)"
 )
 
 
@@ -77,7 +78,7 @@ class Number(click.FloatRange):
 
 
 class Time(Number):
-    """A time in seconds, which may be typed as h:mm:ss."""
+    """A time in seconds, which may be typed as m:ss or h:mm:ss."""
 
     name = "time"
 
@@ -90,18 +91,19 @@ class Time(Number):
 
     def _expected(self) -> str:
         expected = _expected("must be seconds", self.range_in_words())
-        return f"{expected}, or h:mm:ss such as 0:01:10.5"
+        return f"{expected}, m:ss or h:mm:ss such as 1:10 or 0:01:10.5"
 
 
 def clock_seconds(text: str) -> float | None:
-    """Return the seconds of a time such as 0:01:10.5, None for text of another form.
+    """Return the seconds of a time such as 1:10 or 0:01:10.5, None for text of another form.
 
-    1:10 has another form: it may be minutes or hours.
+    1:10 is one minute and ten seconds. In a cell of a table it may be hours and minutes, so that
+    tables are asked for the hours too.
     """
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         return None
-    whole_minutes = 60 * int(match["hours"]) + int(match["minutes"])
+    whole_minutes = 60 * int(match["hours"] or 0) + int(match["minutes"])
     # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
     seconds = Fraction(match["seconds"].replace(",", "."))
     return float(60 * whole_minutes + seconds)
