@@ -7,6 +7,7 @@ from obygaze_features.core.console import count
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.protocols.results.whole_run import Coverage
+from obygaze_models.protocols.runner.records import count_groups
 from obygaze_models.report.lookup import (
     ReportRun,
     best_guesses,
@@ -71,7 +72,7 @@ def model_text(run: ReportRun, cell: CellRecord) -> str:
     text = sentence(
         "model_alone",
         n=f"{cell.n_test:,}",
-        films=count(cell.n_films or 0, "film"),
+        films=count_groups(cell.n_films or 0, run.protocol["splits"]["group"]),
         metric=metric_name(run.ranking),
         value=metric_of(cell, run.ranking),
     )
@@ -211,7 +212,10 @@ def _task(run: ReportRun, cell: CellRecord) -> str:
     title = run.task_titles.get(cell.test, "")
     if title:
         name = f"{name}: {title}"
-    films = f" of {count(cell.n_films, 'film')}" if cell.n_films else ""
+    films = ""
+    if cell.n_films:
+        group = run.protocol["splits"]["group"]
+        films = f" of {count_groups(cell.n_films, group)}"
     share = f"{100 * cell.prevalence:.0f} % positive"
     return f"{name} ({cell.n_test:,} clips{films}, {share})"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from obygaze_features.core import system
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.drafts import (
     OwnFolder,
     check_folder,
@@ -49,7 +49,17 @@ PREDICTIONS_FILE = "predictions.csv"
 # What reports and audits write into the folder of a run.
 MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")
 
+# The value of `splits.group` whose groups are films.
+FILM = "movie_id"
+
 R = TypeVar("R", bound=RunRecord)
+
+
+def count_groups(n: int, column: str) -> str:
+    """Return a number of groups by their column: `3 films`, `3 values of decade`."""
+    if column == FILM:
+        return count(n, "film")
+    return f"{count(n, 'value')} of {column}"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from obygaze_features.core.console import count, few
 from obygaze_features.store.format.recipe import ERASED
 from obygaze_features.store.read.describe import fitted_clips
+from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Remark
@@ -19,6 +21,7 @@ from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILM
 from obygaze_models.protocols.runner.copies import deciding_column
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.rare_concepts import rare_concepts
+from obygaze_models.protocols.runner.records import FILM, count_groups
 
 MARGIN = 0.02  # a baseline this close is as good
 
@@ -30,6 +33,7 @@ def remarks(
     *,
     grouped: bool,
     column: str = "",
+    group: str = "movie_id",
 ) -> Iterator[Remark]:
     """Yield warnings that a result is misleading.
 
@@ -39,6 +43,7 @@ def remarks(
         primary: The metric that models and baselines are compared by.
         grouped: Whether the splits have no film on both sides.
         column: The column of the manifest that divides the clips, of `fixed` splits.
+        group: The column of the manifest whose values intervals are over.
     """
     texts = _remark_texts()
     because = "" if grouped else texts["same films"]
@@ -49,6 +54,7 @@ def remarks(
         _of_blind_baselines(cells, baselines, primary, because),
         _of_shared_tests(cells),
         _of_chance(cells),
+        _of_few_groups(cells, group),
         _of_no_interval(cells),
         _of_ceilings(cells, baselines),
         _of_skipped_folds(cells, baselines),
@@ -124,6 +130,9 @@ def _of_blind_baselines(
         return None
     cell, other = max(beaten, key=lambda pair: _lead(pair[0], pair[1], primary))
     n_cells = len({id(cell) for cell, _ in beaten})
+    of_store = ""
+    if len({cell.feature for cell in cells}) > 1:
+        of_store = f", {cell.feature}"
     facts = {
         "primary": primary,
         "cell": cell,
@@ -131,8 +140,20 @@ def _of_blind_baselines(
         "ours": cell.metrics[primary].value,
         "theirs": other.metrics[primary].value,
         "why": because,
+        "of_store": of_store,
+        "stores": _stores_of([cell for cell, _ in beaten], cells),
     }
     return _Warning("blind baseline", n_cells, facts)
+
+
+def _stores_of(some: Sequence[CellRecord], cells: Sequence[CellRecord]) -> str:
+    """Return a sentence on the stores of some cells, "" where all cells are of one store."""
+    if len({cell.feature for cell in cells}) < 2:
+        return ""
+    different = {id(cell): cell for cell in some}
+    counts = Counter(cell.feature for cell in different.values())
+    stores = ", ".join(f"{store} ({n})" for store, n in counts.items())
+    return f" They are cells of {stores}."
 
 
 def _of_shared_tests(cells: Sequence[CellRecord]) -> _Warning | None:
@@ -153,9 +174,32 @@ def _times_tested(cell: CellRecord) -> float:
 
 def _of_chance(cells: Sequence[CellRecord]) -> _Warning | None:
     """Return a warning of cells that may rank by chance."""
-    lows = [cell.metrics["auc"].ends[0] for cell in cells]
-    n_chance = sum(low is not None and low <= 0.5 for low in lows)
-    return _Warning("chance", n_chance, {}) if n_chance else None
+    by_chance = []
+    for cell in cells:
+        low = cell.metrics["auc"].ends[0]
+        if low is not None and low <= 0.5:
+            by_chance.append(cell)
+    if not by_chance:
+        return None
+    facts = {"stores": _stores_of(by_chance, cells)}
+    return _Warning("chance", len(by_chance), facts)
+
+
+def _of_few_groups(cells: Sequence[CellRecord], group: str) -> _Warning | None:
+    """Return a warning of intervals over so few films or groups that chance makes them."""
+    few = []
+    for cell in cells:
+        has_interval = any(
+            metric.ends[0] is not None for metric in cell.metrics.values()
+        )
+        if has_interval and cell.n_films < FEW_GROUPS:
+            few.append(cell)
+    if not few:
+        return None
+    least = min(cell.n_films for cell in few)
+    others = "other films" if group == FILM else f"other values of {group}"
+    facts = {"groups": count_groups(least, group), "others": others}
+    return _Warning("few groups", len(few), facts)
 
 
 def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:

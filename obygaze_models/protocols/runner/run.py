@@ -424,6 +424,7 @@ def _records(
         protocol.report.primary,
         grouped=protocol.splits.are_grouped,
         column=protocol.splits.column if protocol.splits.kind == "fixed" else "",
+        group=protocol.splits.group,
     )
     for store in stores:
         records += feature_remarks(store)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.runner.training import fit_final, training_protocol
+from obygaze_models.report.page import write_report
 from obygaze_models.zoo import load_model
 
 
@@ -91,3 +93,47 @@ def test_concept_vectors_take_no_task() -> None:
     with pytest.raises(FixUsage, match="a task for each concept, got the task 'HN_S'"):
         training_protocol("cav", "HN_S", films())
     assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks
+
+
+def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
+    tmp_path: Path,
+) -> None:
+    """Three decades gave an interval of .75 to .77 by chance, as of "3 films"."""
+    manifest = films(6, 40, seed=8)
+    clips = []
+    for clip in manifest:
+        decade = f"{int(clip.movie_id[-1]) % 3}0s"
+        clips.append(replace(clip, extra={**clip.extra, "decade": decade}))
+    manifest = manifest.with_clips(clips)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    changes = ('grid.models=["ridge"]', *ONE_PAIR)
+    by_film = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
+    assert "few groups" not in [record.about for record in by_film.of(Remark)]
+    protocol = quick("honest", *changes, "splits.group=decade")
+    run = run_on(tmp_path, protocol, manifest, {"s": store})
+    (text,) = [record.text for record in run.of(Remark) if record.about == "few groups"]
+    assert "1 of 1 cells are over 3 values of decade only" in text
+    assert text in result_text(run)
+    assert "intervals over the values of decade." in result_text(run)
+    write_report([run.folder], formats=["md"])
+    page = (run.folder / "report.md").read_text("utf-8")
+    assert text in page
+    assert "clips of 3 values of decade" in page and "of 3 films" not in page
+
+
+def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
+    tmp_path: Path,
+) -> None:
+    manifest = films(6, 40, seed=8, runs_on=0.9)
+    noise = np.random.default_rng(1).normal(size=(len(manifest), 8))
+    stores = {
+        "good": store_of(tmp_path / "good", manifest, planted(manifest, strength=9)),
+        "noise": store_of(tmp_path / "noise", manifest, noise),
+    }
+    changes = ('grid.models=["ridge"]', *ONE_PAIR, 'grid.baselines=["neighbour"]')
+    run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
+    (text,) = [
+        record.text for record in run.of(Remark) if record.about == "blind baseline"
+    ]
+    assert "In 1 of 2 cells" in text
+    assert "(ENHN_S -> ENHN_S, noise). They are cells of noise (1)." in text
