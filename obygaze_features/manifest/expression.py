@@ -11,7 +11,8 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
     COLUMN                                            any value
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
-Names of several words or with other signs need quotes, as do Python's own words such as `is`.
+Names of several words or with other signs need quotes, as do words that begin with a digit, such
+as 1990s, and Python's own words such as `is`.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -32,6 +33,8 @@ MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
 EXAMPLE = 'for example: level in {S, NS} and "Type of shot" in concept'
+# A word that begins with a digit and has letters is no name in Python's grammar.
+_DIGIT_FIRST = re.compile(r"(?<![\w.:])[0-9]+[^\W\d]\w*")
 _QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 _BETWEEN_VALUES = re.compile(r"\s*[,;+&|/]\s*|\s+(?:and|or)\s+", re.IGNORECASE)
 # What people write as in other languages, and how it is written here.
@@ -92,11 +95,29 @@ class _Parser:
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            self.check_digits()
             offset = (getattr(error, "offset", None) or 1) - 1
             raise self.error(
                 "the expression is not complete or not valid", offset
             ) from None
         return self.condition(tree.body, MAX_DEPTH)
+
+    def check_digits(self) -> None:
+        """Raise an error if words begin with a digit and have no quotes, with how to write it."""
+        blanked = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), self.text)
+        words = list(_DIGIT_FIRST.finditer(blanked))
+        if not words:
+            return
+        corrected = self.text
+        for word in reversed(words):
+            before = corrected[: word.start()]
+            after = corrected[word.end() :]
+            corrected = f'{before}"{word[0]}"{after}'
+        raise self.error(
+            f"{words[0][0]} begins with a digit, so it needs quotes",
+            words[0].start() - self.n_blanks,
+            f"write {corrected.strip()}",
+        )
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         if not depth:

@@ -369,3 +369,29 @@ def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() ->
     with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
         manifest.where("annotater == A1")
     assert raised.value.where == "films"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "corrected"),
+    [
+        ("decade == 1990s", 11, 'decade == "1990s"'),
+        ("2010s in decade", 1, '"2010s" in decade'),
+        (" decade in {1990s, 2000s}", 13, 'decade in {"1990s", "2000s"}'),
+        ("2010_s in decade", 1, '"2010_s" in decade'),
+        (
+            'mood == "1 2b" and decade == 1990s and x == 7',
+            30,
+            'mood == "1 2b" and decade == "1990s" and x == 7',
+        ),
+    ],
+)
+def test_a_value_that_begins_with_a_digit_is_said_to_need_quotes(
+    text: str, column: int, corrected: str
+) -> None:
+    """It was "not complete or not valid" at a column inside the value."""
+    with pytest.raises(BadExpression) as raised:
+        parse(text)
+    assert f"column {column}:" in raised.value.message
+    assert "begins with a digit, so it needs quotes" in raised.value.message
+    assert raised.value.hint == f"write {corrected}"
+    assert parse(corrected).text == corrected
