@@ -9,7 +9,7 @@ from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Argmax, LearningCurve
-from obygaze_models.protocols.runner.records import count_groups
+from obygaze_models.protocols.runner.records import count_groups, group_column
 from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
@@ -92,7 +92,7 @@ def _results_of_test(
     if test in run.task_titles:
         title = f"{test}: {run.task_titles[test]}"
     if not sizes_differ:
-        title += _sizes_of(shown[0], run.protocol["splits"]["group"])
+        title += _sizes_of(shown[0], group_column(run.protocol))
     headers = list(_cells(run, shown[0], sizes_differ))
     table = make_table("results", f"results-{slug(test)}", rows, headers, test=title)
     if any(record.leaked for record in shown):

@@ -7,7 +7,7 @@ from obygaze_features.core.console import count
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.protocols.results.whole_run import Coverage
-from obygaze_models.protocols.runner.records import count_groups
+from obygaze_models.protocols.runner.records import count_groups, group_column
 from obygaze_models.report.lookup import (
     ReportRun,
     best_guesses,
@@ -72,7 +72,7 @@ def model_text(run: ReportRun, cell: CellRecord) -> str:
     text = sentence(
         "model_alone",
         n=f"{cell.n_test:,}",
-        films=count_groups(cell.n_films or 0, run.protocol["splits"]["group"]),
+        films=count_groups(cell.n_films or 0, group_column(run.protocol)),
         metric=metric_name(run.ranking),
         value=metric_of(cell, run.ranking),
     )
@@ -214,7 +214,7 @@ def _task(run: ReportRun, cell: CellRecord) -> str:
         name = f"{name}: {title}"
     films = ""
     if cell.n_films:
-        group = run.protocol["splits"]["group"]
+        group = group_column(run.protocol)
         films = f" of {count_groups(cell.n_films, group)}"
     share = f"{100 * cell.prevalence:.0f} % positive"
     return f"{name} ({cell.n_test:,} clips{films}, {share})"

@@ -55,6 +55,12 @@ FILM = "movie_id"
 R = TypeVar("R", bound=RunRecord)
 
 
+def group_column(protocol: Mapping[str, Any]) -> str:
+    """Return the column whose values intervals are over, of a protocol as run.json has it."""
+    column: str = protocol.get("splits", {}).get("group", FILM)
+    return column
+
+
 def count_groups(n: int, column: str) -> str:
     """Return a number of groups by their column: `3 films`, `3 values of decade`."""
     if column == FILM:

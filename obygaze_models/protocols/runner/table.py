@@ -23,7 +23,7 @@ from obygaze_models.protocols.results.levels import LevelOrder
 from obygaze_models.protocols.results.localisation import Localisation
 from obygaze_models.protocols.results.success import FactorRecord, SuccessRegression
 from obygaze_models.protocols.results.whole_run import Argmax, Coverage, Remark
-from obygaze_models.protocols.runner.records import FILM, Run
+from obygaze_models.protocols.runner.records import FILM, Run, group_column
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
@@ -146,7 +146,7 @@ def _about_values(run: Run) -> str:
     if all(record.n_films < 2 for record in (*run.cells, *run.baselines)):
         return f"{how}; of one film there is no interval over films."
     percent = 100 * run.protocol["report"]["confidence"]
-    group = run.protocol["splits"]["group"]
+    group = group_column(run.protocol)
     groups = "films" if group == FILM else f"the values of {group}"
     line = f"{how}; AP and AUC with {percent:g} % intervals over {groups}."
     if run.cells and all(_has_shared_films(cell) for cell in run.cells):
