@@ -547,6 +547,9 @@ def join_columns(
     several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
     lake-001 is also one of the clips that annotators made of it (given_clip_id).
 
+    A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
+    get the values of its rows.
+
     A .json file has graphs of MovieGraphs: emotions, interactions, relationships, situation and
     place become columns.
 
@@ -562,11 +565,12 @@ def join_columns(
     Commands:
         obygaze manifest join obygaze12 emotions.csv
         obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
+        obygaze manifest join obygaze12 decades.csv --map movie_id=film
         obygaze manifest join obygaze12 graphs.json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined, warnings = join(
+    (joined, warnings), added = _join(
         before,
         Path(csv),
         columns,
@@ -575,11 +579,7 @@ def join_columns(
         force=force,
     )
     update_manifest(before, joined, path)
-    n_values_added = {
-        column: n_with_value(joined, column)
-        for column in joined.columns
-        if force or column not in before.columns
-    }
+    n_values_added = {column: n_with_value(joined, column) for column in added}
     return JoinedColumns(before.name, n_values_added, warnings)
 
 
@@ -593,7 +593,24 @@ def join(
     force: bool = False,
 ) -> ImportedManifest:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
-    targets = {"clip_id": "clip_id", **(columns or {})}
+    joined, _ = _join(
+        manifest, csv, columns, sheet=sheet, header_row=header_row, force=force
+    )
+    return joined
+
+
+def _join(
+    manifest: Manifest,
+    csv: Path,
+    columns: Mapping[str, str] | None,
+    *,
+    sheet: str,
+    header_row: int | None,
+    force: bool,
+) -> tuple[ImportedManifest, list[str]]:
+    """Return a manifest with the columns of a table, and the names of these columns."""
+    key = _key_of_table(csv, columns or {}, sheet, header_row)
+    targets = {key: key, **(columns or {})}
     source = source_of(csv)
     violations = Violations(csv, targets)
     if csv.suffix == GRAPHS:
@@ -615,13 +632,15 @@ def join(
     violations.raise_if_any("the table cannot be joined", hint)
     rows: dict[str, list[TableRow]] = {}
     for row in table.rows:
-        rows.setdefault(ascii_id(row[targets["clip_id"]]), []).append(row)
-    id_in_table = _ids_in_table(manifest, rows)
+        rows.setdefault(ascii_id(row[targets[key]]), []).append(row)
+    id_in_table = _ids_in_table(manifest, rows, key)
     if rows.keys().isdisjoint(id_in_table.values()):
+        noun = "film" if key == "movie_id" else "clip"
+        known_ids = manifest.films if key == "movie_id" else manifest.clip_ids
         raise NotFound(
-            f"no clip has an id of this table, such as {next(iter(rows), '')!r}",
+            f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
             where=str(csv),
-            hint=f"the manifest has {few(manifest.clip_ids, 2)}",
+            hint=f"the manifest has {few(known_ids, 2)}",
         )
     plan = {**targets, **_unmapped(table.columns, targets)}
     left_out = [target for target in plan if target in ("", *COLUMNS)]
@@ -642,11 +661,36 @@ def join(
             for clip_id, table_id in id_in_table.items()
         }
         joined = joined.with_column(target, cells)
-    warnings = _warnings_of_join(rows, id_in_table, left_out)
+    warnings = _warnings_of_join(rows, id_in_table, left_out, key)
     header = replace(joined.header, sources=(*joined.header.sources, source))
     messages = [*table.warnings]
     messages += [f"{csv}: {warning}" for warning in warnings]
-    return ImportedManifest(replace(joined, header=header), tuple(messages))
+    imported = ImportedManifest(replace(joined, header=header), tuple(messages))
+    return imported, list(added)
+
+
+def _key_of_table(
+    csv: Path, columns: Mapping[str, str], sheet: str, header_row: int | None
+) -> str:
+    """Return what names the rows of a table: clip_id, or movie_id where only that is there."""
+    if "clip_id" in columns or csv.suffix == GRAPHS:
+        return "clip_id"
+    if "movie_id" in columns:
+        return "movie_id"
+    for key in ("clip_id", "movie_id"):
+        violations = Violations(csv, {})
+        read_table(
+            csv,
+            required=[key],
+            delimiter=None,
+            skip_blank=True,
+            violations=violations,
+            sheet=sheet,
+            header_row=header_row,
+        )
+        if not violations:
+            return key
+    return "clip_id"
 
 
 def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, str]:
@@ -658,29 +702,41 @@ def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, s
     return unmapped
 
 
-def _ids_in_table(manifest: Manifest, table_ids: Container[str]) -> dict[str, str]:
-    """Return, for each clip, its own id if the table has it, else the id it was given first."""
+def _ids_in_table(
+    manifest: Manifest, table_ids: Container[str], key: str
+) -> dict[str, str]:
+    """Return, for each clip, its id (or its film's) if the table has it, else the one given first.
+
+    `key` is clip_id or movie_id.
+    """
     id_in_table: dict[str, str] = {}
     for clip in manifest:
-        if clip.clip_id in table_ids:
-            id_in_table[clip.clip_id] = clip.clip_id
-        else:
-            id_in_table[clip.clip_id] = ascii_id(clip.extra.get("given_clip_id", ""))
+        id_of_row = clip.movie_id if key == "movie_id" else clip.clip_id
+        if id_of_row not in table_ids:
+            id_of_row = ascii_id(clip.extra.get(f"given_{key}", ""))
+        id_in_table[clip.clip_id] = id_of_row
     return id_in_table
 
 
 def _warnings_of_join(
-    rows: Mapping[str, object], id_in_table: Mapping[str, str], left_out: Sequence[str]
+    rows: Mapping[str, object],
+    id_in_table: Mapping[str, str],
+    left_out: Sequence[str],
+    key: str,
 ) -> list[str]:
     """Return what a user should know of clips, rows and columns that were not joined."""
     warnings = []
+    noun = "clips"
+    if key == "movie_id":
+        noun = "films"
+        warnings.append("joined by movie_id: all clips of a film get its values")
     n_without = sum(table_id not in rows for table_id in id_in_table.values())
     if n_without:
         warnings.append(f"{n_without} of {len(id_in_table)} clips have no row")
     unknown = sorted(rows.keys() - set(id_in_table.values()))
     if unknown:
-        warnings.append(f"not clips of the manifest: {few(unknown, 3)}")
-    columns = [name for name in left_out if name not in ("", "clip_id")]
+        warnings.append(f"not {noun} of the manifest: {few(unknown, 3)}")
+    columns = [name for name in left_out if name not in ("", key)]
     if columns:
         warnings.append(f"left out, every manifest has them: {', '.join(columns)}")
     return warnings

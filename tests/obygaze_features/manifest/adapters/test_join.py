@@ -8,7 +8,8 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.manifest.adapters.csv_table import join, read
+from obygaze_features.manifest.adapters.csv_table import join, join_columns, read
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 CLIPS = (
@@ -133,3 +134,29 @@ def test_a_mapped_column_replaces_the_tables_column_of_that_name(
     joined, _ = join(MANIFEST, table(tmp_path, moods), {"mood": "mood_checked"})
     assert joined.columns == ("annotator", "mood")
     assert [clip.extra["mood"] for clip in joined] == ["fear", "", ""]
+
+
+def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
+    tmp_path: Path,
+) -> None:
+    """The hint was --map clip_id=COLUMN, and with it no clip had an id of the table."""
+    path = tmp_path / "decades.csv"
+    path.write_text("movie_id,decade\ntt1,1990s\ntt9,2000s\n", encoding="utf-8")
+    joined, warnings = join(MANIFEST, path)
+    assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "joined by movie_id: all clips of a film get its values",
+        "1 of 3 clips have no row",
+        "not films of the manifest: tt9",
+    ]
+    path.write_text("film,decade\ntt2,2010s\n", encoding="utf-8")
+    mapped, _ = join(MANIFEST, path, {"movie_id": "film"})
+    assert [clip.extra["decade"] for clip in mapped] == ["", "", "2010s"]
+    path.write_text("movie_id,decade\ntt8,2010s\n", encoding="utf-8")
+    with pytest.raises(NotFound, match="no film has an id of this table") as caught:
+        join(MANIFEST, path)
+    assert caught.value.hint == "the manifest has tt1, tt2"
+    write_manifest(joined, tmp_path / "manifests" / "films.toml")
+    path.write_text("movie_id,decade\ntt1,1980s\n", encoding="utf-8")
+    shown = join_columns("films", path, force=True, workspace=tmp_path)
+    assert shown.columns == {"decade": 2}
