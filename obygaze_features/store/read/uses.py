@@ -46,18 +46,29 @@ class Use:
 
 @dataclass(frozen=True)
 class Uses:
-    """What the workspace has that was made with the withdrawn clips of a store."""
+    """What the workspace has that was made with the features of a store, and its withdrawn clips.
+
+    `made_with` are the runs, models and folders of exports with features of this recipe.
+    """
 
     store: str
     n_withdrawn: int
     uses: tuple[Use, ...]
     not_read: tuple[str, ...] = ()
+    made_with: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return each use with its clips."""
         return asdict(self)
 
     def __str__(self) -> str:
+        made_with = ", ".join(self.made_with) or "none"
+        first = f"made with features of this recipe: {safe_text(made_with, 'terminal')}"
+        return f"{first}\n{self._about_withdrawn()}"
+
+    def _about_withdrawn(self) -> str:
+        if not self.n_withdrawn:
+            return "no clip of this store is withdrawn"
         if not self.uses:
             clips = count(self.n_withdrawn, "withdrawn clip")
             return f"nothing in this workspace lists the {clips}"
@@ -89,7 +100,9 @@ def store_uses(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Uses:
-    """List the stores, runs, models and predictions that have or used withdrawn clips.
+    """List what was made with a store, and the stores, runs, models and tables of withdrawn clips.
+
+    First come all runs, models and folders of exports with features of this recipe.
 
     Another store of the workspace is listed if it has features of this recipe of a withdrawn clip:
     a copy, a part, or a store that was merged. A run or a model is listed if it was made with
@@ -112,14 +125,12 @@ def store_uses(
         for row, status in sorted(opened.status().status_of_row.items())
         if status.is_withdrawn
     ]
-    if not withdrawn_rows:
-        raise FixInput(
-            "no clip of this store is withdrawn",
-            where=opened.location,
-            hint='obygaze store withdraw STORE --film FILM --reason "..."',
-        )
     clips = set(opened.clip_ids[withdrawn_rows].tolist())
     fingerprints = _fingerprints(opened)
+    name_of_store = opened.location if isinstance(store, Store) else os.fspath(store)
+    made_with = tuple(_made_with(here, fingerprints))
+    if not clips:
+        return Uses(name_of_store, 0, (), (), made_with)
     uses: list[Use] = []
     for name in here.names("stores"):
         held = _held_in_store(name, here, opened, clips, fingerprints)
@@ -135,8 +146,18 @@ def store_uses(
         use = _use_of_entry(path, here, opened, clips, fingerprints, not_read)
         if use is not None:
             uses.append(use)
-    name = opened.location if isinstance(store, Store) else os.fspath(store)
-    return Uses(name, len(clips), tuple(uses), tuple(not_read))
+    return Uses(name_of_store, len(clips), tuple(uses), tuple(not_read), made_with)
+
+
+def _made_with(workspace: Workspace, fingerprints: Collection[bytes]) -> Iterator[str]:
+    """Yield the runs, the models and the folders of exports with features of these recipes."""
+    for kind, document in _DOCUMENTS.items():
+        for name in workspace.names(kind):
+            if _names_one(workspace.folder(kind) / name / document, fingerprints):
+                yield f"{kind.removesuffix('s')} {name}"
+    for path in _entries_below(workspace.root):
+        if path.is_dir() and _names_one(path / _EXPORT_FILE, fingerprints):
+            yield f"export {path.relative_to(workspace.root).as_posix()}"
 
 
 def _entries_below(root: Path) -> Iterator[Path]:

@@ -571,8 +571,12 @@ def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkey
     assert uses.n_withdrawn == 5
     said = call_obygaze("store", "uses", "films")
     assert said.code == 0 and "training-clips.csv" in said.stdout
-    with pytest.raises(FixInput, match="no clip of this store is withdrawn"):
-        store_uses("films@1")
+    first = store_uses("films@1")
+    assert first.made_with == ("run clean", "run used", "model m")
+    assert str(first).splitlines() == [
+        "made with features of this recipe: run clean, run used, model m",
+        "no clip of this store is withdrawn",
+    ]
 
 
 def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monkeypatch):
