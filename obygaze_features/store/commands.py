@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "uses": (
         f"{_HERE}.read.uses:store_uses",
-        "List the stores, runs, models and predictions that have or used withdrawn clips.",
+        "List what was made with a store and what has its withdrawn clips.",
     ),
     "subset": (
         f"{_HERE}.write.edit:subset",

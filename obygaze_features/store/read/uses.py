@@ -100,7 +100,7 @@ def store_uses(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Uses:
-    """List what was made with a store, and the stores, runs, models and tables of withdrawn clips.
+    """List what was made with a store and what has its withdrawn clips.
 
     First come all runs, models and folders of exports with features of this recipe.
 
