@@ -365,8 +365,14 @@ def _predict(
     trained_on = (
         {} if model.clips is None else _training_rows(model.clips, list(film_of))
     )
-    basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
-    refused = {} if in_sample else _refused(model, ids, basis)
+    # The out-of-fold scores of a model are those of the features that it was trained on.
+    is_other_import = store.fingerprint != model.info.features.fingerprint
+    basis = _basis(
+        model, ids, film_of, trained_on, in_sample=in_sample or is_other_import
+    )
+    refused = {}
+    if not in_sample:
+        refused = _refused(model, ids, basis, is_other_import=is_other_import)
     predicted_rows = [i for i, clip in enumerate(ids) if clip not in refused]
     ids = [ids[i] for i in predicted_rows]
     basis = [basis[i] for i in predicted_rows]
@@ -387,7 +393,7 @@ def _predict(
         absent={clip: str(status) for clip, status in matrix.reasons.items()},
         refused=refused,
         model=model.info,
-        same_recipe=store.fingerprint != model.info.features.fingerprint,
+        same_recipe=is_other_import,
     )
     return predicted, film_of
 
@@ -585,11 +591,20 @@ def _basis(
 
 
 def _refused(
-    model: SavedModel, ids: Sequence[str], basis: Sequence[str]
+    model: SavedModel,
+    ids: Sequence[str],
+    basis: Sequence[str],
+    *,
+    is_other_import: bool,
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
     hint = "or train a model on other clips"
+    if is_other_import:
+        reason = (
+            "the model was trained on this clip; its out-of-fold score is that of the features"
+            " it was trained on, not of these"
+        )
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
         hint = "or obygaze train again, which saves out-of-fold scores"

@@ -172,3 +172,26 @@ def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
     assert f"| features | named | CC-BY-4.0 | {CITATION} |" in report
     unnamed = json.loads((lab / "models" / "mine" / "model.json").read_text("utf-8"))
     assert not {"facts", "licence", "citation"} & set(unnamed["features"])
+
+
+def test_scores_of_training_clips_are_not_given_for_features_of_another_import(
+    lab: Path,
+) -> None:
+    # The model keeps an out-of-fold score of each training clip: of the features it was trained on.
+    manifest = films(6, 30, seed=2)
+    rng = np.random.default_rng(3)
+    np.savez(
+        lab / "noise.npz",
+        clip_id=[clip.clip_id for clip in manifest],
+        movie_id=[clip.movie_id for clip in manifest],
+        clip=rng.normal(size=(len(manifest), 14)).astype(np.float32),
+    )
+    words = ("store", "import", "npz", lab / "noise.npz", "-o", "noise")
+    call_obygaze("-C", lab, *words).ok()
+    ask = ("-C", lab, "models", "predict", "mine", "noise", "--same-recipe", "--json")
+    given = call_obygaze(*ask).ok()
+    assert "is that of the features it was trained on, not of these" in given.stderr
+    assert "out-of-fold" not in {row["basis"] for row in given.json()["rows"]}
+    own = predict("mine", "first", in_sample=True, workspace=lab)
+    other = predict("mine", "noise", in_sample=True, same_recipe=True, workspace=lab)
+    assert not np.allclose(own.scores, other.scores)
