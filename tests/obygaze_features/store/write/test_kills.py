@@ -160,6 +160,7 @@ def test_kills_from_planning_to_sealing(tmp_path, zygote, undisturbed, took) -> 
             "README.md",
             "clips.csv",
             "data.zarr",
+            "gathered",
             "seal.json",
             "store.json",
         }
