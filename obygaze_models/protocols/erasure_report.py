@@ -95,10 +95,15 @@ class ErasedTarget:
 
 @dataclass(frozen=True)
 class WrittenStore:
-    """A store of erased features, and the number of clips that its eraser was fitted on."""
+    """A store of erased features, and the number of clips that its eraser was fitted on.
+
+    `n_present` blocks were in the store before, `n_copied` were written.
+    """
 
     path: str
     n_fitted: int
+    n_present: int = 0
+    n_copied: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,16 @@ class ErasureReport:
                 "data.erase of a protocol fits on training films"
             )
         return notes
+
+    @property
+    def warnings(self) -> list[str]:
+        """That the store was there before, if it was."""
+        from obygaze_features.store.write.edit import text_of_present
+
+        written = self.written
+        if written is None or not written.n_present:
+            return []
+        return [text_of_present(written.path, written.n_present, written.n_copied)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -490,7 +505,7 @@ def write_erased(data: ClipsToErase, source: Store, path: Path) -> WrittenStore:
         }
     )
     copied = copy_changed(source, path, data.array, fitted.transform, recipe)
-    return WrittenStore(str(copied.path), n_fitted)
+    return WrittenStore(str(copied.path), n_fitted, copied.n_present, copied.n_blocks)
 
 
 def report_text(report: ErasureReport) -> str:

@@ -48,8 +48,9 @@ class Origin(NamedTuple):
 class Copied:
     """The result of a copy into a new store.
 
-    `in_several` of the clips are in several stores; `n_differing` of those copied are ok in another
-    with other numbers. Blocks with a clip that no store holds are pending.
+    `n_present` blocks were in the store before and were not copied. `in_several` of the clips are
+    in several stores; `n_differing` of those copied are ok in another with other numbers. Blocks
+    with a clip that no store holds are pending.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Copied:
     in_several: int
     n_differing: int
     sealed: bool
+    n_present: int = 0
     films: tuple[ChosenFilm, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -83,13 +85,35 @@ class Copied:
 
     @property
     def warnings(self) -> list[str]:
-        """How many clips have other numbers in another store."""
-        if not self.n_differing:
-            return []
-        clips = count(self.n_differing, "clip")
-        return [
-            f"{clips} with other numbers in another of these stores (obygaze store diff)"
-        ]
+        """What was in the store before, and how many clips have other numbers in another."""
+        warnings = []
+        if self.n_present:
+            warnings.append(text_of_present(self.path, self.n_present, self.n_blocks))
+        if self.n_differing:
+            clips = count(self.n_differing, "clip")
+            warnings.append(
+                f"{clips} with other numbers in another of these stores (obygaze store diff)"
+            )
+        return warnings
+
+
+def text_of_present(path: str | os.PathLike[str], n_present: int, n_copied: int) -> str:
+    """Return a sentence on the blocks that were in a store before a command wrote to it.
+
+    Args:
+        path: The store.
+        n_present: How many blocks were there.
+        n_copied: How many were written.
+    """
+    blocks = count(n_present, "block")
+    written = "nothing was copied"
+    if n_copied:
+        written = "only the others were copied"
+    return (
+        f"{os.fspath(path)} was there before, with {blocks}: {written}. Whether its features are "
+        "those that another name would get now was not compared (obygaze store diff compares two "
+        "stores)"
+    )
 
 
 @dataclass(frozen=True)
@@ -455,6 +479,7 @@ def _copy(
     # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
     writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
     writer.clean_litter()
+    n_present = _n_present(writer)
     n_copied, n_differing = _copy_blocks(writer, origins, progress)
     text = _first_text(sources)
     pending = len(writer.pending_blocks())
@@ -470,7 +495,13 @@ def _copy(
         in_several=sum(len(of_clip) > 1 for of_clip in origins),
         n_differing=n_differing,
         sealed=writer.sealed,
+        n_present=n_present,
     )
+
+
+def _n_present(writer: StoreWriter) -> int:
+    """Return how many blocks are in a store."""
+    return writer.plan.n_blocks - len(writer.pending_blocks())
 
 
 def copy_changed(
@@ -517,6 +548,7 @@ def copy_changed(
     require_terms(path, source.terms)
     writer = StoreWriter(path, recipe=recipe, mixed=True)
     writer.clean_litter()
+    n_present = _n_present(writer)
     n_copied = 0
     for block in writer.pending_blocks():
         first, after = writer.plan.block_range(block)
@@ -542,6 +574,7 @@ def copy_changed(
         in_several=0,
         n_differing=0,
         sealed=writer.sealed,
+        n_present=n_present,
     )
 
 

@@ -241,6 +241,10 @@ def test_a_run_warns_that_the_eraser_has_seen_the_films_it_tests(
     twice = open_store(tmp_path / "twice")
     assert twice.recipe.erased_concepts == ["Look", "Body"]
     assert twice.recipe.title.endswith("without Look, Body")
+    # Other labels of the same clips: the store that is there keeps the eraser of the first ones.
+    again = erase(once, some, "Body", output=tmp_path / "twice", n_jobs=1)
+    assert "twice was there before, with " in again.warnings[0]
+    assert "nothing was copied" in again.warnings[0]
     changes = ('grid.models=["ridge"]', *ONE_PAIR[:2])
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": twice})
     texts = [record.text for record in run.of(Remark) if record.about == "erased"]

@@ -143,6 +143,39 @@ def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
     assert merge([a, b, c], tmp_path / "apart").n_differing == 1
 
 
+def test_a_copy_into_a_store_that_is_there_says_that_it_copied_nothing(
+    tmp_path: Path,
+) -> None:
+    """Other features of the same recipe stayed out, and only "0 blocks copied" said so."""
+    values = some_values(10)
+    changed = {**values, "frames": values["frames"] + np.float16(1)}
+    for name, features in (("old", values), ("new", changed)):
+        plan_store(tmp_path / name, 10, 4)
+        fill_store(tmp_path / name, features).seal()
+    for command in ("subset", "merge"):
+        copy = tmp_path / f"{command}-copy"
+        into = ("-C", tmp_path, "store", command)
+        first = call_obygaze(*into, tmp_path / "old", "-o", copy).ok()
+        assert "was there before" not in first.stderr
+        again = call_obygaze(*into, tmp_path / "new", "-o", copy).ok()
+        assert (
+            f"{copy} was there before, with 3 blocks: nothing was copied"
+            in again.stderr
+        )
+        assert diff_stores(copy, tmp_path / "old").same
+
+
+def test_a_copy_that_goes_on_says_which_part_was_there(tmp_path: Path) -> None:
+    values = some_values(10)
+    plan_store(tmp_path / "s", 10, 4)
+    fill_store(tmp_path / "s", values, blocks=[0])
+    first = subset(tmp_path / "s", tmp_path / "copy")
+    assert (first.n_present, first.warnings) == (0, [])
+    fill_store(tmp_path / "s", values, blocks=[1, 2]).seal()
+    (warning,) = subset(tmp_path / "s", tmp_path / "copy").warnings
+    assert "with 1 block: only the others were copied" in warning
+
+
 def test_a_merge_sorts_films_and_scenes_as_people_count(tmp_path: Path) -> None:
     plan_store(
         tmp_path / "a", 2, clip_ids=["tt2-10", "tt10-1"], movie_ids=["tt2", "tt10"]
