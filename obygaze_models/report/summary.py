@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 
 from obygaze_features.core.console import count
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.differences import Comparison
+from obygaze_models.protocols.results.differences import (
+    BETTER,
+    NOT_SHOWN,
+    PERHAPS_BETTER,
+    PERHAPS_WORSE,
+    UNKNOWN,
+    WORSE,
+    Comparison,
+)
 from obygaze_models.protocols.results.whole_run import Coverage
 from obygaze_models.protocols.runner.records import count_groups, group_column
 from obygaze_models.report.lookup import (
@@ -28,15 +36,9 @@ from obygaze_models.report.tables import (
     sentence,
 )
 
-ALPHA = 0.05
 CHANCE = 0.5  # of AUC
 MAX_OPEN_ROWS = 24
 MAX_NAMED_FILMS = 3
-BETTER = "yes"
-NOT_CERTAIN = "not certain"
-NOT_SHOWN = "not shown"
-WORSE = "no, worse"
-UNKNOWN = "–"
 
 
 @dataclass(frozen=True)
@@ -131,22 +133,8 @@ def _beside_guess(run: ReportRun, cell: CellRecord) -> BesideGuess:
         is_of_cell = record.pair == cell.pair and first == (cell.model, cell.feature)
         if is_of_cell and record.metric == run.ranking and second in names:
             difference = difference_of(record)
-            return BesideGuess(cell, guesses, difference, _verdict(record))
+            return BesideGuess(cell, guesses, difference, record.verdict)
     return BesideGuess(cell, guesses, Number(None), UNKNOWN)
-
-
-def _verdict(record: Comparison) -> str:
-    """Return whether a model is better than a guess, as far as the run can tell."""
-    low, high = record.ends
-    if low is None or high is None:
-        return UNKNOWN
-    if high < 0:
-        return WORSE
-    if low <= 0:
-        return NOT_SHOWN
-    if record.p_family is not None and record.p_family > ALPHA:
-        return NOT_CERTAIN
-    return BETTER
 
 
 def _answer(run: ReportRun, lines: Sequence[BesideGuess]) -> str:
@@ -168,9 +156,10 @@ def _answer(run: ReportRun, lines: Sequence[BesideGuess]) -> str:
     )
     rest = sentence(
         "guess_rest",
-        n_not_certain=verdicts.count(NOT_CERTAIN),
+        n_not_certain=verdicts.count(PERHAPS_BETTER),
         n_not_shown=verdicts.count(NOT_SHOWN),
         n_worse=verdicts.count(WORSE),
+        n_perhaps_worse=verdicts.count(PERHAPS_WORSE),
         n_unknown=verdicts.count(UNKNOWN),
     )
     return f"{answer} {rest}"

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from obygaze_models.protocols.results.cells import Interval, OfPair, WithInterval
 from obygaze_models.protocols.results.record import Record, RunRecord
 
+ALPHA = 0.05
+# Whether the first is better than the second, as far as a run can tell.
+BETTER = "yes"
+PERHAPS_BETTER = "not certain"
+NOT_SHOWN = "not shown"
+PERHAPS_WORSE = "no, perhaps worse"
+WORSE = "no, worse"
+UNKNOWN = "–"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelOnStore(Record):
@@ -41,6 +50,23 @@ class Comparison(OfPair, WithInterval):
     # The p among the `n_family` differences of the run that were asked for, or that were not.
     p_family: float | None = None
     n_family: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """Whether the first is better than the second, as far as the run can tell.
+
+        A difference whose interval is on one side of 0 can be chance among many: where its p among
+        all differences of the run is above .05, it is only perhaps better or worse.
+        """
+        low, high = self.ends
+        if low is None or high is None:
+            return UNKNOWN
+        if low <= 0 <= high:
+            return NOT_SHOWN
+        is_certain = self.p_family is None or self.p_family <= ALPHA
+        if low > 0:
+            return BETTER if is_certain else PERHAPS_BETTER
+        return WORSE if is_certain else PERHAPS_WORSE
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

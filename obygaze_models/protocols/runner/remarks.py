@@ -5,6 +5,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -14,8 +15,17 @@ from obygaze_features.core.console import count, few
 from obygaze_features.store.format.recipe import ERASED
 from obygaze_features.store.read.describe import fitted_clips
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
-from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.differences import (
+    BETTER,
+    NOT_SHOWN,
+    PERHAPS_BETTER,
+    PERHAPS_WORSE,
+    UNKNOWN,
+    WORSE,
+    Comparison,
+)
 from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.protocols.runner.copies import deciding_column
@@ -23,7 +33,7 @@ from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.rare_concepts import rare_concepts
 from obygaze_models.protocols.runner.records import FILM, count_groups
 
-MARGIN = 0.02  # a baseline this close is as good
+MARGIN = 0.02  # a model that is better by less than this is warned of
 
 
 def remarks(
@@ -32,6 +42,7 @@ def remarks(
     primary: str,
     *,
     grouped: bool,
+    comparisons: Sequence[Comparison] = (),
     column: str = "",
     group: str = "movie_id",
 ) -> Iterator[Remark]:
@@ -42,6 +53,7 @@ def remarks(
         baselines: The records of the baselines.
         primary: The metric that models and baselines are compared by.
         grouped: Whether the splits have no film on both sides.
+        comparisons: The differences of models and baselines.
         column: The column of the manifest that divides the clips, of `fixed` splits.
         group: The column of the manifest whose values intervals are over.
     """
@@ -51,7 +63,7 @@ def remarks(
         _of_leaks(cells),
         _of_copies(cells),
         _of_films_on_both_sides(cells, column),
-        _of_blind_baselines(cells, baselines, primary, because),
+        _of_blind_baselines(cells, baselines, comparisons, primary, because),
         _of_shared_tests(cells),
         _of_chance(cells),
         _of_few_groups(cells, group),
@@ -121,15 +133,15 @@ def _of_films_on_both_sides(
 def _of_blind_baselines(
     cells: Sequence[CellRecord],
     baselines: Sequence[CellRecord],
+    comparisons: Sequence[Comparison],
     primary: str,
     because: str,
 ) -> _Warning | None:
-    """Return a warning of baselines that see no video and are as good."""
-    beaten = _beaten(cells, baselines, primary)
-    if not beaten:
+    """Return a warning of models that are hardly better than a baseline that sees no video."""
+    beside_best = _beside_best_blind(cells, baselines, primary)
+    if not beside_best:
         return None
-    cell, other = max(beaten, key=lambda pair: _lead(pair[0], pair[1], primary))
-    n_cells = len({id(cell) for cell, _ in beaten})
+    cell, other = max(beside_best, key=lambda pair: _lead(pair[0], pair[1], primary))
     of_store = ""
     if len({cell.feature for cell in cells}) > 1:
         of_store = f", {cell.feature}"
@@ -141,9 +153,40 @@ def _of_blind_baselines(
         "theirs": other.metrics[primary].value,
         "why": because,
         "of_store": of_store,
-        "stores": _stores_of([cell for cell, _ in beaten], cells),
+        "stores": _stores_of([cell for cell, _ in beside_best], cells),
+        "margin": f"{MARGIN:.2f}",
+        "tested": _text_of_tests(beside_best, comparisons, primary),
     }
-    return _Warning("blind baseline", n_cells, facts)
+    return _Warning("blind baseline", len(beside_best), facts)
+
+
+def _text_of_tests(
+    pairs: Sequence[tuple[CellRecord, CellRecord]],
+    comparisons: Sequence[Comparison],
+    primary: str,
+) -> str:
+    """Return in how many pairs of a model and a baseline one of both is shown to be better."""
+    verdict_of = {}
+    for record in comparisons:
+        first = (record.first.model, record.first.feature)
+        second = (record.second.model, record.second.feature)
+        verdict_of[record.pair, first, second] = record.verdict
+    verdicts = []
+    for cell, other in pairs:
+        first = (cell.model, cell.feature)
+        second = (other.model, other.feature)
+        verdicts.append(verdict_of.get((cell.pair, first, second), UNKNOWN))
+    counts = Counter(verdicts)
+    texts = _remark_texts()
+    if counts[UNKNOWN] == len(pairs):
+        return texts["not tested"]
+    return texts["tested"].format(
+        ranking=ranking_metric(primary),
+        n_better=counts[BETTER],
+        n_worse=counts[WORSE],
+        n_not_shown=counts[NOT_SHOWN] + counts[PERHAPS_BETTER] + counts[PERHAPS_WORSE],
+        n_unknown=counts[UNKNOWN],
+    )
 
 
 def _stores_of(some: Sequence[CellRecord], cells: Sequence[CellRecord]) -> str:
@@ -334,20 +377,24 @@ def _of_erasing(
     return Remark(about=ERASED, cells=n_cells, text=text)
 
 
-def _beaten(
+def _beside_best_blind(
     cells: Sequence[CellRecord], baselines: Sequence[CellRecord], primary: str
 ) -> list[tuple[CellRecord, CellRecord]]:
-    """Return cells with baselines that see no video and are as good."""
-    beaten = []
+    """Return the cells that are hardly better than a baseline without video, each with the best."""
+    beside_best = []
     for cell in cells:
+        close = []
         for other in baselines:
             if cell.pair != other.pair:
                 continue
             same_clips = other.feature in ("", cell.feature)
             blind = other.model in ("neighbour", "film_prior")
             if same_clips and blind and _lead(cell, other, primary) > -MARGIN:
-                beaten.append((cell, other))
-    return beaten
+                close.append(other)
+        if close:
+            best = max(close, key=partial(_lead, cell, metric=primary))
+            beside_best.append((cell, best))
+    return beside_best
 
 
 def _lead(cell: CellRecord, other: CellRecord, metric: str) -> float:

@@ -400,10 +400,11 @@ def _records(
     n_jobs = sum(map(len, jobs.values()))
     with watch("evaluation", n_jobs) as progress:
         made = map_groups(jobs, contexts[0].n_jobs, progress)
+    comparisons = with_families(made["comparisons"], protocol.report.questions)
     records: list[RunRecord] = [
         *made["cells"],
         *made["baselines"],
-        *with_families(made["comparisons"], protocol.report.questions),
+        *comparisons,
         *argmax_records(protocol, cells),
         *level_records(protocol, everything, table),
         *annotator_records(protocol, everything, table),
@@ -423,6 +424,7 @@ def _records(
         [cell.as_read() for cell in made["baselines"]],
         protocol.report.primary,
         grouped=protocol.splits.are_grouped,
+        comparisons=[record.as_read() for record in comparisons],
         column=protocol.splits.column if protocol.splits.kind == "fixed" else "",
         group=protocol.splits.group,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from support.runs import cell
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.differences import Comparison, ModelOnStore
 from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.report.lookup import rank_of
 
@@ -41,6 +43,54 @@ def test_a_worse_baseline_is_not_as_good() -> None:
     assert warned(0.25, 0.10, "brier")
     assert warned(0.10, 0.11, "ece")  # within .02
     assert warned(0.5, 0.7, "ap") and not warned(0.7, 0.5, "ap")
+
+
+def difference(
+    model: str, low: float | None, high: float | None, p: float
+) -> Comparison:
+    names = [ModelOnStore(model=name, feature="") for name in (model, "neighbour")]
+    first, second = names
+    return Comparison(
+        task="EN_S",
+        train="EN_S",
+        test="EN_S",
+        metric="ap",
+        first=first,
+        second=second,
+        difference=0.5,
+        ci=[low, high],
+        n_films=8,
+        p_family=p,
+    )
+
+
+def test_the_warning_of_a_close_baseline_says_what_the_test_shows() -> None:
+    """It said "is as good" of every model whose value was less than .02 above a baseline."""
+    names = {"train": "EN_S", "test": "EN_S"}
+    cells = []
+    for model in ("better", "by-chance", "open", "worse", "untested"):
+        cells.append(replace(record(model, ap=0.11), **names))
+    blind = [replace(record("neighbour", ap=0.095), **names)]
+    comparisons = [
+        difference("better", 0.01, 0.02, 0.04),
+        difference("by-chance", -0.02, -0.01, 0.06),
+        difference("open", -0.1, 0.12, 0.5),
+        difference("worse", -0.02, -0.01, 0.04),
+        difference("untested", None, None, 0.5),
+    ]
+    found = remarks(cells, blind, "ap", grouped=True, comparisons=comparisons)
+    (text,) = [remark.text for remark in found if remark.about == "blind baseline"]
+    assert "as good" not in text
+    assert text.startswith("In 5 of 5 cells the model has a worse ap than a baseline")
+    assert "or one that is better by less than 0.02" in text
+    assert "neighbour has ap 0.10, better 0.11 (EN_S -> EN_S)." in text
+    assert (
+        "the model is better in 1 of these cells, the baseline is better in 1, "
+        "neither is shown to be better in 2, and 1 cannot be tested."
+    ) in text
+    found = remarks(cells, blind, "ap", grouped=True)
+    (text,) = [remark.text for remark in found if remark.about == "blind baseline"]
+    assert text.endswith("whether one of both is better was not tested.")
 
 
 def test_the_best_model_is_the_one_with_the_lowest_error() -> None:

@@ -509,6 +509,7 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
             cell("by-chance", **own),
             cell("not-shown", **own),
             cell("worse", **own),
+            cell("worse-by-chance", **own),
             cell("unknown", **own),
             cell("elsewhere", train="HN_S", test="EN_S"),
             baseline("random", **own, ap=0.25),
@@ -520,6 +521,7 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
             against_guess("by-chance", [0.0625, 0.25], 0.0625),
             against_guess("not-shown", [-0.0625, 0.25], 0.5),
             against_guess("worse", [-0.25, -0.0625], 0.03125),
+            against_guess("worse-by-chance", [-0.25, -0.0625], 0.0625),
             against_guess("unknown", None),
         ],
     )
@@ -528,13 +530,14 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
         "The data: 12 clips of 3 films, from the manifest films (visual view). "
         "Features: clip (made-up backbone)."
     )
-    assert "Yes, in 1 of 5 rows: the 95 % interval of the difference in AP" in answer
+    assert "Yes, in 1 of 6 rows: the 95 % interval of the difference in AP" in answer
     assert "Not certain in 1 (" in answer
     assert "not shown in 1 (" in answer
-    assert "worse than the guess in 1; not known in 1 (no interval)." in answer
+    assert "worse than the guess in 1; perhaps worse in 1 (" in answer
+    assert "not known in 1 (no interval)." in answer
     (table,) = made.tables
     assert groups_of(table) == [
-        ("EN_S: easy negatives against sure (12 clips of 3 films, 25 % positive)", 5)
+        ("EN_S: easy negatives against sure (12 clips of 3 films, 25 % positive)", 6)
     ]
     verdicts = {row[0]: row[5] for row in rows_of(table)}
     assert verdicts == {
@@ -542,6 +545,7 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
         "by-chance": "not certain",
         "not-shown": "not shown",
         "worse": "no, worse",
+        "worse-by-chance": "no, perhaps worse",
         "unknown": "–",
     }
     first = rows_of(table)[0]
