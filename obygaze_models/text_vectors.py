@@ -1,5 +1,6 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and its texts."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,14 +61,33 @@ def read_vectors(
     else:
         where = str(source)
         arrays = dict(read_arrays(Path(source)))
-    items = (
-        next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
-    )
-    x = _group(arrays, items, where)
-    y = None if single else _group(arrays, "Y", where)
-    tags = [found["tag"] for name in arrays if (found := _PAIR.fullmatch(name))] or [""]
-    groups = [[_group(arrays, f"{name}{tag}", where) for name in "AB"] for tag in tags]
-    return x, y, [(a, b) for a, b in groups]
+    if single:
+        x = _group(arrays, _name_of_items(arrays), where)
+        y = None
+    else:
+        x = _group(arrays, "X", where)
+        y = _group(arrays, "Y", where)
+    pairs: Pairs = []
+    for tag in _tags_of_pairs(arrays):
+        a = _group(arrays, f"A{tag}", where)
+        b = _group(arrays, f"B{tag}", where)
+        pairs.append((a, b))
+    return x, y, pairs
+
+
+def _name_of_items(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the name of the array with the items of a test of one group."""
+    for name in ("W", "w"):
+        if name in arrays:
+            return name
+    return "X"
+
+
+def _tags_of_pairs(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return what follows A and B in the names of the pairs; without any, the pair is A and B."""
+    matches = [_PAIR.fullmatch(name) for name in arrays]
+    tags = [match["tag"] for match in matches if match]
+    return tags or [""]
 
 
 def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorGroup:
@@ -101,17 +121,17 @@ def read_store_vectors(
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
-    found_in = None if manifest is None else read_manifest(manifest)
-    if found_in is not None:
-        found_in = found_in.view(view or found_in.usual_view)
+    labels = None if manifest is None else read_manifest(manifest)
+    if labels is not None:
+        labels = labels.view(view or labels.usual_view)
     texts = read_text_table(store, text)
     check_spaces(store, array, texts, assume=assume_space)
+    missing: Literal["drop", "error"] = "drop" if drop_missing else "error"
+    selections = [x] if y is None else [x, y]
     groups: list[VectorGroup] = []
-    for name, ids in select_groups((x,) if y is None else (x, y), found_in):
+    for name, ids in select_groups(selections, labels):
         try:
-            found = store.matrix(
-                array, clips=ids, missing="drop" if drop_missing else "error"
-            )
+            found = store.matrix(array, clips=ids, missing=missing)
         except NotFound as error:
             error.hint = "--drop-missing to leave them out, or extract them again"
             raise
@@ -122,11 +142,10 @@ def read_store_vectors(
         values = np.asarray(found.values, dtype=np.float64)
         films = store.movie_ids[found.rows]
         groups.append(VectorGroup(name, values, films, found.clip_ids.tolist()))
-    return (
-        groups[0],
-        groups[1] if y is not None else None,
-        text_pairs(texts, attributes),
-    )
+    pairs = text_pairs(texts, attributes)
+    if y is None:
+        return groups[0], None, pairs
+    return groups[0], groups[1], pairs
 
 
 def select_groups(
@@ -159,11 +178,10 @@ def select_groups(
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
         groups.append((name, list(dict.fromkeys(ids))))
-    both = (
-        sorted(set.intersection(*(set(ids) for _, ids in groups)))
-        if len(groups) > 1
-        else []
-    )
+    if len(groups) == 1:
+        return groups
+    sets = [set(ids) for _, ids in groups]
+    both = sorted(set.intersection(*sets))
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
@@ -187,11 +205,13 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
         raise FixInput(
             f"missing array {', '.join(missing)}", where=str(path), hint=hint
         )
-    blank = np.full(len(arrays["embeddings"]), "")
-    names = ("prompt", "template", "attribute")
-    words = {
-        name: [str(word) for word in arrays.get(name, blank).tolist()] for name in names
-    }
+    n_texts = len(arrays["embeddings"])
+    words: dict[str, list[str]] = {}
+    for name in ("prompt", "template", "attribute"):
+        if name in arrays:
+            words[name] = list(map(str, arrays[name].tolist()))
+        else:
+            words[name] = [""] * n_texts
     space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
     return TextTable(embeddings=arrays["embeddings"], space_id=space_id, **words)
 
@@ -236,22 +256,23 @@ def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
     if not names and len(groups) != 2:
         what = f"the texts have {len(groups)} attributes: {few(list(groups), 12)}"
         raise FixUsage(what, hint="--attributes A B, once for each pair")
-    for name in (name for pair in names for name in pair):
+    if not names:
+        a, b = groups.values()
+        return [(a, b)]
+    for name in itertools.chain.from_iterable(names):
         if name not in groups:
             hint = f"one of {few(list(groups), 12)}"
             raise NotFound(f"the texts have no attribute {name!r}", hint=hint)
-    known = list(groups)
-    return [(groups[a], groups[b]) for a, b in names or [(known[0], known[1])]]
+    return [(groups[a], groups[b]) for a, b in names]
 
 
 def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
     """Return the vectors of the texts by attribute."""
-    return {
-        name: VectorGroup(
-            name, texts.embeddings[[word == name for word in texts.attribute]]
-        )
-        for name in dict.fromkeys(texts.attribute)
-    }
+    words = np.array(texts.attribute, dtype=object)
+    groups: dict[str, VectorGroup] = {}
+    for name in dict.fromkeys(texts.attribute):
+        groups[name] = VectorGroup(name, texts.embeddings[words == name])
+    return groups
 
 
 def store_word_probabilities(
