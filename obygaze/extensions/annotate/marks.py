@@ -222,7 +222,8 @@ class MarkTable:
         if last is None or last.data != data:
             state = self._parsed(data)
             # Made now, so that the first save is as fast as the others.
-            rows = _Rows.of(state.marks, _columns_of(state.marks))
+            columns = _columns_of(state.marks, state.columns)
+            rows = _Rows.of(state.marks, columns)
             last = _TableBytes(data, state, rows)
             self._last.table = last
         # A copy, so that a caller cannot change what the next one gets.
@@ -319,7 +320,8 @@ class MarkTable:
         self._last.table = None
         # Another thread may have read what an editor wrote in the meantime.
         if last is None or last.state.tag != state.tag:
-            rows = _Rows.of(state.marks, _columns_of(state.marks))
+            columns = _columns_of(state.marks, state.columns)
+            rows = _Rows.of(state.marks, columns)
         else:
             rows = last.rows
             for line in history:
@@ -416,7 +418,7 @@ class MarkTable:
 
     def _write(self, marks: Mapping[str, Mark], bad_rows: Sequence[BadRow]) -> None:
         """Write the table: the marks in order, then the rows that are none, as they were."""
-        names = list(_columns_of(marks))
+        names = list(_columns_of(marks, ()))
         for bad_row in bad_rows:
             names += [name for name, cell in bad_row.cells.items() if name or cell]
         columns = tuple(dict.fromkeys(names))
@@ -524,9 +526,9 @@ def _other_columns(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)]
 
 
-def _columns_of(marks: Mapping[str, Mark]) -> tuple[str, ...]:
-    """Return the columns of a table of marks."""
-    names = [*SEGMENT_COLUMNS, *MORE_COLUMNS]
+def _columns_of(marks: Mapping[str, Mark], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table of marks, with those that it had, also if it has no marks."""
+    names = [*SEGMENT_COLUMNS, *MORE_COLUMNS, *_other_columns(columns)]
     for mark in marks.values():
         names += mark["more"]
     return tuple(dict.fromkeys(names))
@@ -543,7 +545,8 @@ def _with_state(mark: Mark) -> Mark:
 
 def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:
     """Return the cells of a mark in the table."""
-    cells = {**mark["more"], **mark, "concepts": "|".join(mark["concepts"])}
+    # A column of somebody may be called as a value that is in no column, such as `state`.
+    cells = {**mark, **mark["more"], "concepts": "|".join(mark["concepts"])}
     return [cells.get(name, "") for name in columns]
 
 

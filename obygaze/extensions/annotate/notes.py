@@ -4,7 +4,7 @@ A note has no level: it is for what a mark does not say. An annotator has one no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +23,7 @@ MAX_TEXT = 4000
 
 @dataclass(frozen=True)
 class Note:
-    """A note at a picture of a film."""
+    """A note at a picture of a film; `more` are the cells of columns that others added."""
 
     movie_id: str
     annotator: str
@@ -32,6 +32,7 @@ class Note:
     time_s: str = ""
     framerate: str = ""
     when: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 class NoteChanged(ObygazeError):
@@ -54,13 +55,15 @@ def read_notes(path: Path) -> list[Note]:
     if not path.is_file():
         return []
     table = read_table(path, required=REQUIRED, delimiter=None, skip_blank=True)
+    other_columns = [name for name in table.filled_columns if name not in COLUMNS]
     notes = []
     for row in table.rows:
         frame = row.whole("frame", "the number of a picture (whole, from 0)")
-        more = [row.cells.get(name, "") for name in ("time_s", "framerate", "when")]
+        known = [row.cells.get(name, "") for name in ("time_s", "framerate", "when")]
         if frame is not None:
             facts = (row["movie_id"], row["annotator"], frame, row["text"])
-            notes.append(Note(*facts, *more))
+            more = {name: row.cells[name] for name in other_columns}
+            notes.append(Note(*facts, *known, more))
     if table.rows:
         table.rows[0].violations.raise_if_any("these notes cannot be read")
     return notes
@@ -76,23 +79,44 @@ def save_note(path: Path, note: Note, before: str, rate: Fraction) -> None:
         rate: The pictures per second of the film.
     """
     with locked(path.parent):
-        notes = {(one.movie_id, one.frame): one for one in read_notes(path)}
-        place = (note.movie_id, note.frame)
-        earlier = notes.pop(place, None)
+        notes = read_notes(path)
+        earlier = next(
+            (other for other in notes if _place(other) == _place(note)), None
+        )
         text_by_now = earlier.text if earlier else ""
         if text_by_now not in (before, note.text):
             raise NoteChanged(text_by_now)
+        if earlier is not None:
+            notes.remove(earlier)
         if note.text:
-            notes[place] = replace(
+            saved = replace(
                 note,
                 time_s=repr(float(note.frame / rate)),
                 framerate=frame_rate_text(rate),
                 when=datetime.now(UTC).isoformat(timespec="seconds"),
+                more=earlier.more if earlier else {},
             )
-        rows = []
-        for one in sorted(notes.values(), key=lambda one: (one.movie_id, one.frame)):
-            rows.append([getattr(one, name) for name in COLUMNS])
-        write_atomic(path, csv_bytes(COLUMNS, rows))
+            notes.append(saved)
+        notes.sort(key=lambda other: (other.movie_id, other.frame))
+        write_atomic(path, _table_of(notes))
+
+
+def _place(note: Note) -> tuple[str, str, int]:
+    """Return what tells a note from others: somebody may have written one for another person."""
+    return note.movie_id, note.annotator, note.frame
+
+
+def _table_of(notes: Sequence[Note]) -> bytes:
+    """Return the table of notes, with the columns that others added."""
+    further_columns: dict[str, None] = {}
+    for note in notes:
+        further_columns.update(dict.fromkeys(note.more))
+    rows = []
+    for note in notes:
+        row = [getattr(note, name) for name in COLUMNS]
+        row += [note.more.get(name, "") for name in further_columns]
+        rows.append(row)
+    return csv_bytes((*COLUMNS, *further_columns), rows)
 
 
 def checked_note(

@@ -42,6 +42,7 @@ from obygaze.extensions.annotate.marks import (
     first_marks,
 )
 from obygaze.extensions.annotate.projection import Segment, read_segments
+from obygaze.extensions.annotate.vocabulary import Term, Vocabulary
 from obygaze.extensions.annotate.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
@@ -694,6 +695,37 @@ def test_columns_that_others_added_are_kept(marks: MarkTable) -> None:
     marks.save(mark(1))
     sizes = {row["start_frame"]: row["shot size"] for row in rows_of(marks.path)}
     assert sizes == {"1": "close", "10": ""}
+
+
+@pytest.mark.parametrize("tier", ["state", "more", "deleted"])
+def test_a_tier_may_be_called_as_a_value_of_marks_that_is_in_no_column(
+    tmp_path: Path, marks: MarkTable, tier: str
+) -> None:
+    """A tier that was called `state` had the hash of the mark in place of its value."""
+    terms = (Term(tier, "tier"), Term("calm", "value", (tier,)))
+    wanted = mark(1, tiers={tier: "calm"})
+    marks.save_all([MarkChange(wanted)], Vocabulary(terms=terms))
+    assert [row[tier] for row in rows_of(marks.path)] == ["calm"]
+    ((saved,),) = [
+        table(tmp_path, manifest(tmp_path, CLIPS), "ada").read().marks.values()
+    ]
+    assert saved["more"] == {tier: "calm"}
+    marks.save({**saved, "level": "HN"})
+    assert [row[tier] for row in rows_of(marks.path)] == ["calm"]
+
+
+def test_a_table_whose_marks_were_all_deleted_has_a_column_for_each_tier(
+    tmp_path: Path, marks: MarkTable
+) -> None:
+    """The value of the first mark after that was shown in the page, and missing in the file."""
+    terms = (Term("look", "tier"), Term("up", "value", ("look",)))
+    vocabulary = Vocabulary(terms=terms)
+    (saved,) = marks.save_all([MarkChange(mark(1, tiers={"look": "up"}))], vocabulary)
+    marks.save({**saved, "deleted": True})
+    assert rows_of(marks.path) == []
+    opened_again = table(tmp_path, manifest(tmp_path, CLIPS), "ada")
+    opened_again.save_all([MarkChange(mark(2, tiers={"look": "up"}))], vocabulary)
+    assert [row["look"] for row in rows_of(marks.path)] == ["up"]
 
 
 def test_an_edit_by_hand_is_not_overwritten(marks: MarkTable) -> None:

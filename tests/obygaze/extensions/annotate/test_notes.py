@@ -101,3 +101,27 @@ def test_notes_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     film = page.film("lake")
     assert film["picture_notes"] == []
     assert "films.eva.notes.csv is not shown" in film["notes"][0]
+
+
+def test_what_somebody_wrote_into_a_table_of_notes_stays(tmp_path: Path) -> None:
+    """A save in the page rewrote the table without other columns, and one note at a picture."""
+    page = site(tmp_path, CLIPS, "eva")
+    path = tmp_path / "segments" / "films.eva.notes.csv"
+    path.write_text(
+        "movie_id,annotator,frame,text,theme\n"
+        "lake,eva,30,the lamp,light\n"
+        "lake,ada,30,of a colleague,\n"
+        "pond,eva,9,a frog,animals\n",
+        "utf-8",
+    )
+    page.save_note(note(50, "the door"))
+    page.save_note(note(30, "the lamps", before="the lamp"))
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = [tuple(row.values()) for row in csv.DictReader(stream)]
+    shown = {(row[0], row[1], row[2], row[5], row[7]) for row in rows}
+    assert shown == {
+        ("lake", "eva", "30", "the lamps", "light"),
+        ("lake", "ada", "30", "of a colleague", ""),
+        ("lake", "eva", "50", "the door", ""),
+        ("pond", "eva", "9", "a frog", "animals"),
+    }
