@@ -67,7 +67,7 @@ def remarks(
         _of_shared_tests(cells),
         _of_chance(cells),
         _of_few_groups(cells, group),
-        _of_no_interval(cells),
+        _of_no_interval(cells, group),
         _of_ceilings(cells, baselines),
         _of_skipped_folds(cells, baselines),
     )
@@ -245,14 +245,15 @@ def _of_few_groups(cells: Sequence[CellRecord], group: str) -> _Warning | None:
     return _Warning("few groups", len(few), facts)
 
 
-def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:
+def _of_no_interval(cells: Sequence[CellRecord], group: str) -> _Warning | None:
     """Return a warning of cells with too few clips or films for an interval."""
     without = [cell for cell in cells if cell.no_interval]
     if not without:
         return None
     cells_of_reason: dict[str, list[CellRecord]] = {}
     for cell in without:
-        cells_of_reason.setdefault(_reason_without_interval(cell), []).append(cell)
+        reason = _reason_without_interval(cell, group)
+        cells_of_reason.setdefault(reason, []).append(cell)
     reasons = []
     for reason, of_reason in cells_of_reason.items():
         names = [
@@ -263,25 +264,31 @@ def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:
     facts = {
         "reasons": "; ".join(reasons),
         "least_clips": LEAST_CLIPS,
-        "least_films": LEAST_FILMS,
+        "least_groups": count_groups(LEAST_FILMS, group),
+        "differ": _differ(group),
     }
     return _Warning("no interval", len(without), facts)
 
 
-def _reason_without_interval(cell: CellRecord) -> str:
+def _differ(group: str) -> str:
+    """Return how values differ over films, or over the values of a column."""
+    return "from film to film" if group == FILM else "from one to another"
+
+
+def _reason_without_interval(cell: CellRecord, group: str) -> str:
     """Return which of the conditions of an interval a cell does not meet."""
-    n_films = sum(film.n_positive > 0 for film in cell.by_film.values())
+    n_groups = sum(values.n_positive > 0 for values in cell.by_film.values())
     n_negative = cell.n_test - cell.n_positive
     failed = []
-    if n_films < LEAST_FILMS:
-        failed.append(f"{count(n_films, 'film')} with positive clips")
+    if n_groups < LEAST_FILMS:
+        failed.append(f"{count_groups(n_groups, group)} with positive clips")
     if cell.n_positive < LEAST_CLIPS:
         failed.append(count(cell.n_positive, "positive clip"))
     if n_negative < LEAST_CLIPS:
         failed.append(count(n_negative, "negative clip"))
     if failed:
         return f"only {', '.join(failed)}"
-    return "the values do not differ from film to film"
+    return f"the values do not differ {_differ(group)}"
 
 
 def _of_ceilings(
@@ -350,11 +357,12 @@ def _of_erasing(
     context: FitContext, erasing: Mapping[str, Any], text: str
 ) -> Remark | None:
     """Return a warning of an eraser that was fitted on films that this run tests."""
+    # Of fixed splits, a part of the clips is never tested.
     is_tested = np.zeros(len(context.table), dtype=np.bool_)
-    for task in context.protocol.test_tasks:
-        is_tested |= context.labels[task] >= 0
-    rows = np.flatnonzero(is_tested & context.store.present)
-    films = np.unique(context.table.films[rows]).tolist()
+    for splits in context.schedule.pairs.values():
+        for split in splits:
+            is_tested[split.test] = True
+    films = np.unique(context.table.films[is_tested]).tolist()
     fitted_films = erasing["fitted_on"].get("films")
     tested = "this run may test the same films"  # stores of earlier versions
     if fitted_films is not None:

@@ -258,6 +258,11 @@ def test_a_run_warns_that_the_eraser_has_seen_the_films_it_tests(
     )
     unseen = run_on(tmp_path, quick("honest", *changes), others, {"x": once})
     assert "erased" not in [record.about for record in unseen.of(Remark)]
+    fixed = ("splits.kind=fixed", "splits.column=movie_id", 'splits.test=["tt0000008"]')
+    other_film = run_on(
+        tmp_path, quick("honest", *changes, *fixed), manifest, {"x": once}
+    )
+    assert "erased" not in [record.about for record in other_film.of(Remark)]
     trained = train(
         "ridge", once, manifest, output="kept", n_jobs=1, workspace=tmp_path
     )

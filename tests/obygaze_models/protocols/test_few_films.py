@@ -120,6 +120,16 @@ def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
     assert text in page
     assert "clips of 3 values of decade" in page and "of 3 films" not in page
 
+    sure = [clip for clip in clips if clip.level == "S"]
+    others = [clip for clip in clips if clip.level != "S"]
+    few = manifest.with_clips([*others, *sure[::16]])
+    of_few = run_on(tmp_path, protocol, few, {"s": store})
+    (text,) = [
+        record.text for record in of_few.of(Remark) if record.about == "no interval"
+    ]
+    assert "it needs 2 values of decade with positive clips" in text
+    assert "film" not in text
+
 
 def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
     tmp_path: Path,
