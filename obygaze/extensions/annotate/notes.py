@@ -59,11 +59,19 @@ def read_notes(path: Path) -> list[Note]:
     notes = []
     for row in table.rows:
         frame = row.whole("frame", "the number of a picture (whole, from 0)")
-        known = [row.cells.get(name, "") for name in ("time_s", "framerate", "when")]
-        if frame is not None:
-            facts = (row["movie_id"], row["annotator"], frame, row["text"])
-            more = {name: row.cells[name] for name in other_columns}
-            notes.append(Note(*facts, *known, more))
+        if frame is None:
+            continue
+        note = Note(
+            movie_id=row["movie_id"],
+            annotator=row["annotator"],
+            frame=frame,
+            text=row["text"],
+            time_s=row.cells.get("time_s", ""),
+            framerate=row.cells.get("framerate", ""),
+            when=row.cells.get("when", ""),
+            more={name: row.cells[name] for name in other_columns},
+        )
+        notes.append(note)
     if table.rows:
         table.rows[0].violations.raise_if_any("these notes cannot be read")
     return notes
