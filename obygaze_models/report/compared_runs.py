@@ -41,6 +41,7 @@ from obygaze_models.protocols.runner.tested_cells import (
     is_trained,
     same_clips,
 )
+from obygaze_models.report.compared_clips import warnings_of_clips
 
 REPLICATES = 1000
 Key = TypeVar("Key", bound=Hashable)
@@ -114,7 +115,8 @@ class ComparedRuns(Listing):
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The cells and baselines.
         warnings: Why there are no differences, where a metric of a plugin cannot be computed, or
-            where runs have other stores.
+            where runs have other stores, or do not test the same clips in the
+            same folds.
     """
 
     runs: Sequence[str]
@@ -197,6 +199,7 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         warnings.append(f"no differences of {chosen}: {reason}")
     further = (chosen,) if chosen not in METRICS and not reason else ()
     tested = [_tested_by_name(run, clips, further, by_store=by_store) for run in runs]
+    warnings += warnings_of_clips(names_of(runs), records, tested, chosen)
     cells = []
     drawn: list[DrawnDifference] = []
     for name in _in_order(records):

@@ -134,7 +134,7 @@ def write_report(
         text = render(
             "report.html",
             chapters=chapters,
-            compared=list(side_by_side(runs)),
+            compared=side_by_side(runs),
             run_names=names_of(runs),
         )
     return [_write(page, text), *written]

@@ -1,6 +1,7 @@
 """The section of a page of several runs that shows them side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.report.compared_runs import (
@@ -20,25 +21,36 @@ from obygaze_models.report.tables import (
 )
 
 
-def side_by_side(runs: Sequence[Run]) -> Iterator[ResultTable]:
-    """Yield the settings that differ between runs, and their cells with paired differences."""
+@dataclass(frozen=True)
+class SideBySide:
+    """What differs between runs: warnings, settings, and cells with paired differences."""
+
+    warnings: Sequence[str] = ()
+    tables: Sequence[ResultTable] = ()
+
+
+def side_by_side(runs: Sequence[Run]) -> SideBySide:
+    """Return what differs between runs; nothing of a single one."""
     if len(runs) < 2:
-        return
+        return SideBySide()
     compared = compare_runs(runs)
+    tables = []
     numbers = range(1, len(runs) + 1)
     names = [f"run {number}" for number in numbers]
     if compared.settings:
         settings = [(key, *values) for key, values in compared.settings.items()]
-        yield make_table("settings", "settings", settings, names)
+        tables.append(make_table("settings", "settings", settings, names))
     differences = [f"run {number} minus run 1" for number in numbers[1:]]
     p_values = [f"p (all), run {number}" for number in numbers[1:]]
-    yield make_table(
+    cells = make_table(
         "compared",
         "compared",
         _rows(compared),
         [*names, *differences, *p_values, "clips"],
         metric=metric_name(compared.metric),
     )
+    tables.append(cells)
+    return SideBySide(compared.warnings, tables)
 
 
 def _rows(compared: ComparedRuns) -> list[Row | Heading]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -9,6 +12,8 @@ from sklearn.metrics import roc_auc_score
 from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import Prevalence
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
+from obygaze_models.protocols.runner.tested_cells import UNKNOWN_LEAK
 
 
 def pooled(seed: int, k: int = 4) -> tuple:
@@ -48,6 +53,38 @@ def test_against_sklearn_for_each_model() -> None:
     weights = [a.sum() * (~a).sum() / a.size for a, _ in parts]
     expected = np.average([roc_auc_score(*part) for part in parts], weights=weights)
     assert within(y, score, fold) == pytest.approx(expected)
+
+
+def test_the_example_of_the_page_on_reports() -> None:
+    """Folds count by their pairs over their clips in AUC, and once in AP."""
+    first = Predictions.of([True, False], [0.25, 0.75])
+    truth = [True, True, False, False, False, False]
+    second = Predictions.of(truth, [0.875, 0.75, 0.5, 0.375, 0.25, 0.125])
+    tested = []
+    rows_of_first = 0
+    for fold, predictions in (("first", first), ("second", second)):
+        rows = np.arange(rows_of_first, rows_of_first + len(predictions))
+        rows_of_first += len(predictions)
+        tested.append(
+            TestedFold(
+                fold=fold,
+                seed=0,
+                rows=rows,
+                predictions=predictions,
+                n_train=8,
+                n_validation=0,
+                leak=UNKNOWN_LEAK,
+            )
+        )
+    cell = Cell(train="EN_S", test="EN_S", model="ridge", feature="x", tested=tested)
+    averaged = replace(cell, averaged=True)
+    assert cell.value["ap"] == averaged.value["ap"] == 0.75
+    assert cell.value["auc"] == pytest.approx((2 * 4 / 6) / (1 * 1 / 2 + 2 * 4 / 6))
+    assert averaged.value["auc"] == 0.5
+    page = (Path(__file__).parents[3] / "docs" / "reports.md").read_text("utf-8")
+    assert "| AP | 0.50 | 1.00 | 1 and 1 | 0.75 |" in page
+    weights = "1 × 1 / 2 = 0.50 and 2 × 4 / 6 = 1.33"
+    assert f"| AUC | 0.00 | 1.00 | {weights} | {cell.value['auc']:.2f} |" in page
 
 
 def test_a_shift_of_one_models_scores_does_not_matter() -> None:

@@ -178,7 +178,7 @@ def test_a_metric_of_a_plugin_is_compared_as_one_of_obygaze(
     differences = [cell.differences for cell in compared.cells]
     assert differences == [cell.differences for cell in by_accuracy.cells]
     assert any(difference[1] is not None for difference in differences)
-    assert compared.warnings == []
+    assert not [text for text in compared.warnings if "no differences" in text]
     with pytest.raises(FixUsage, match=r"did you mean 'share_right'"):
         compare_runs(both, "share_rihgt")
 
@@ -193,7 +193,7 @@ def test_another_version_of_its_package_is_named(runs: tuple[Run, Run]) -> None:
     assert compared.settings["plugins.metrics.share_right"] == ["mine 1.0", "mine 0.9"]
     assert all(cell.differences[1] is None for cell in compared.cells)
     assert all(cell.values[0] is not None for cell in compared.cells)
-    (warning,) = compared.warnings
+    warning = compared.warnings[0]
     assert "is by mine 0.9, installed is mine 1.0" in warning
 
 
@@ -204,7 +204,7 @@ def test_without_its_package_there_are_values_and_a_warning(
     compared = compare_runs(both)
     assert all(cell.differences[1] is None for cell in compared.cells)
     assert all(cell.values[0] is not None for cell in compared.cells)
-    (warning,) = compared.warnings
+    warning = compared.warnings[0]
     assert warning == (
         "no differences of share_right: no plugin 'share_right'; pip install 'mine==1.0'"
     )
@@ -245,6 +245,46 @@ def test_a_difference_is_on_the_clips_that_both_tested(runs: tuple[Run, Run]) ->
     assert difference.value == pytest.approx(values[1] - values[0], abs=1e-9)
     assert difference.low < difference.value < difference.high < 0
     assert difference.p < 0.1
+
+
+def test_runs_of_other_clips_are_warned_of(runs: tuple[Run, Run]) -> None:
+    """Values of AP of other shares of positives stood side by side without a word."""
+    sizes = []
+    for run in runs:
+        (cell,) = (
+            cell for cell in run.cells if (cell.model, cell.test) == ("ridge", "EN_S")
+        )
+        share = f"{100 * cell.n_positive / cell.n_test:.1f}"
+        sizes.append(f"{cell.n_test} clips ({share} % positive)")
+    assert sizes[0] != sizes[1]
+    (warning,) = compare_runs(runs, "ap").warnings
+    assert f"ridge (EN_S -> EN_S) has {sizes[1]}, and in the first run {sizes[0]}" in (
+        warning
+    )
+    assert "AP depends on the share of positive clips" in warning
+    assert "differences are computed on the clips that both tested" in warning
+    (of_auc,) = compare_runs(runs, "auc").warnings
+    assert "depends on the share" not in of_auc and "of other clips" in of_auc
+    assert compare_runs([runs[0], runs[0]]).warnings == []
+
+
+def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
+    """AP is the mean over folds: the same scores in other folds have another AP."""
+    manifest = films(6, 40, seed=2)
+    store = store_of(tmp_path / "store", manifest, planted(manifest, width=14))
+    made = []
+    for splits in ((), ("splits.kind=nested", "splits.folds=3")):
+        protocol = quick("honest", *CHANGES, *ONE_CELL, *splits)
+        made.append(run_on(tmp_path, protocol, manifest, {"a": store}))
+    (warning,) = compare_runs(made, "ap").warnings
+    assert "tests the clips of run-0 in other folds in 1 of 1 cell" in warning
+    assert "ridge (EN_S -> EN_S) has 3 folds, and in the first run 6." in warning
+    # Decisions are pooled over folds.
+    assert compare_runs(made, "f1_binary").warnings == []
+    page, *_ = write_report(
+        [run.folder for run in made], out=tmp_path / "two.html", formats=["html"]
+    )
+    assert "AP is computed within folds" in page.read_text("utf-8")
 
 
 def test_a_run_compared_with_itself_differs_in_nothing(runs: tuple[Run, Run]) -> None:
@@ -403,7 +443,7 @@ def test_the_command(runs: tuple[Run, Run]) -> None:
 
 def test_runs_without_a_cell_in_common_say_so(runs: tuple[Run, Run]) -> None:
     first, second = runs
-    assert not compare_runs(runs).warnings
+    assert "no cell" not in compare_runs(runs).warnings[0]
     of_other_task = []
     for record in (*second.cells, *second.baselines):
         of_other_task.append(replace(record, train="HN_S", test="HN_S"))
