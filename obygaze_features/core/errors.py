@@ -30,7 +30,8 @@ class ObygazeError(Exception):
         message: What is wrong, in one line.
         where: The file, store or option it is about.
         hint: What to do or type next.
-        details: Lines printed before the error: each violation of a file, each failed clip.
+        details: Lines printed before the error, in a traceback after it: each violation of a file,
+            each failed clip.
         brief: The lines that are printed in place of `details` where few are asked for.
     """
 
@@ -52,6 +53,9 @@ class ObygazeError(Exception):
         self.hint = _line(hint) if hint else self.usual_hint
         self.details = tuple(map(_line, details))
         self.brief = tuple(map(_line, brief))
+        # In Python, a traceback prints them below the text of the error.
+        for line in self.brief or self.details:
+            self.add_note(f"  {line}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error as it is: subclasses have other parameters than the text."""

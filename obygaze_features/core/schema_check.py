@@ -170,7 +170,7 @@ def raise_together(
     raise error(
         f"{summary}: {n_violations}",
         where=", ".join(paths),
-        hint=hint or "correct what is listed above, then the same command again",
+        hint=hint or "correct what is listed, then the same command again",
         details=details,
         brief=brief,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import DEFAULT_TASK
-from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.runner.features import join
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -95,24 +96,35 @@ def dataset(
 
 def _task_of(described: Mapping[str, Any]) -> Task:
     """Return the task of a mapping: classes of levels, or the keys of a task in a protocol."""
+    if not isinstance(described, Mapping):
+        raise FixUsage(
+            f"task must be a name or a mapping, got {described!r}",
+            hint='"EN_S", or {"EN": 0, "S": 1}',
+        )
     known = {field.name for field in fields(Task)}
     given = {str(key): value for key, value in described.items()}
     if not known & given.keys():
-        return Task(classes=given)
+        given = {"classes": given}
     unknown = sorted(given.keys() - known)
     if unknown:
         problem = f"unknown key {unknown[0]!r} of a task{near(unknown[0], known)}"
         raise FixUsage(
             problem, hint='{"positive": ...}, or {"column": ..., "values": ...}'
         )
-    if "values" in given:
-        given["values"] = {str(cell): n for cell, n in given["values"].items()}
     if given.get("column") and not given.get("values"):
         raise FixUsage(
             f"the task of the column {given['column']!r} has no values",
             hint='"values": {"1990": 0, "2000": 1}, with the class of each value',
         )
-    return Task(**given)
+    for key in ("classes", "values"):
+        if isinstance(given.get(key), Mapping):
+            given[key] = {str(name): _plain_class(n) for name, n in given[key].items()}
+    return checked_task(given)
+
+
+def _plain_class(value: Any) -> Any:
+    """Return a class as a number of Python, also that of numpy, or True and False."""
+    return int(value) if isinstance(value, Integral | np.bool_) else value
 
 
 def honest_task(name: str) -> Task:

@@ -421,6 +421,16 @@ def _with_draws(protocol: Protocol) -> Protocol:
     return replace(protocol, models=models)
 
 
+def checked_task(values: Mapping[str, Any]) -> Task:
+    """Return the task with these keys of `[tasks.NAME]`, or raise one error of all violations."""
+    document = Document(values, "task")
+    task: Task = document.check(table_of(Task))
+    if not document.violations:
+        _check_task(document, task, "task")
+    document.raise_if_any("the task is not valid")
+    return task
+
+
 def _check_task(document: Document, task: Task, key_path: str) -> None:
     """Check that a task defines its classes in exactly one way, with valid expressions."""
     ways = [bool(task.classes), bool(task.positive), bool(task.column)]

@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.store.interchange.importing import MISSING
 
 TABLE = """\
@@ -178,6 +178,34 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
         og.dataset("mine", "films", task={"column": "decade"})
     with pytest.raises(FixUsage, match="unknown key 'negativ' of a task"):
         og.dataset("mine", "films", task={"positive": "level == S", "negativ": "x"})
+
+
+@pytest.mark.parametrize(
+    ("task", "problem"),
+    [
+        ({}, "needs one of classes, positive and column"),
+        ({"negative": "level == EN"}, "task.negative: needs positive beside it"),
+        ({"EN": 0, "S": 2}, "classes.S"),
+        ({"EN": 0, "X": 1}, "'X'"),
+        ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
+        ({"positive": "level == S", "labels": "mean"}, "labels"),
+        ({"positive": 5}, "positive"),
+        ({"column": "decade", "values": ["1990"]}, "values"),
+        ({"values": {"1990": 0, "2000": 1}}, "column and values go together"),
+    ],
+)
+def test_what_is_no_task_is_refused_as_in_a_protocol(inside, task, problem):
+    """Of two ways to name the classes one was taken, an unknown word was none, 5 was a crash."""
+    with pytest.raises(FixInput, match="the task is not valid") as raised:
+        og.dataset("mine", "films", task=task)
+    assert problem in " ".join(raised.value.details)
+
+
+def test_a_task_may_have_numbers_of_numpy(inside):
+    levels = og.dataset("mine", "films", task={"EN": np.int64(0), "S": np.int64(1)})
+    assert sorted(levels.ids.tolist()) == ["a-1", "a-2", "b-2"]
+    with pytest.raises(FixUsage, match="task must be a name or a mapping"):
+        og.dataset("mine", "films", task=["EN"])
 
 
 def test_a_concept_as_a_task_is_answered_with_the_line_that_works(inside):

@@ -299,7 +299,7 @@ def read(
         )
     elif unknown:
         cures += unknown.cures()
-    hint = "; ".join(cures) or "correct the cells that are listed above"
+    hint = "; ".join(cures) or "correct the cells that are listed"
     totals = unknown.in_words()
     violations.raise_if_any("the table cannot be imported", hint, totals=totals)
     names_of_videos = {clip.video for clip in clips if clip.video}

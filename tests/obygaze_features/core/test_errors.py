@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_an_error_of_another_process_is_the_same_error():
         assert type(received) is type(error)
         assert (str(received), received.args) == (str(error), error.args)
         assert vars(received) == vars(error)
+
+
+def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
+    """In a notebook an error said "correct what is listed above", and nothing was listed."""
+    error = errors.FixInput("the task is not valid", details=["task: no class"])
+    lines = traceback.format_exception(error)
+    assert "the task is not valid" in lines[0]
+    assert lines[-1] == "  task: no class\n"
+    many = errors.FixInput("not valid", details=["a", "b", "c"], brief=["3 of a kind"])
+    assert traceback.format_exception(many)[-1] == "  3 of a kind\n"
 
 
 def test_an_error_reads_as_at_most_three_lines():
