@@ -183,9 +183,9 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
 @pytest.mark.parametrize(
     ("task", "problem"),
     [
-        ({}, "needs one of classes, positive and column"),
+        ({}, "classes: must be a table"),
         ({"negative": "level == EN"}, "task.negative: needs positive beside it"),
-        ({"EN": 0, "S": 2}, "classes.S"),
+        ({"EN": 0, "S": 2}, "classes: S must be a whole number"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
         ({"positive": "level == S", "labels": "mean"}, "labels"),
