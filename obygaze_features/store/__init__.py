@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.licence import state_licence as state_licence
     from obygaze_features.store.write.licence import store_licence as store_licence
     from obygaze_features.store.write.purge import purge as purge
+    from obygaze_features.store.write.upgrade import upgrade as upgrade
     from obygaze_features.store.write.version import NewVersion as NewVersion
     from obygaze_features.store.write.withdraw import withdraw as withdraw
     from obygaze_features.store.write.writer import StoreWriter as StoreWriter
@@ -89,6 +90,7 @@ else:
         "obygaze_features.store.write.levels": ("derive",),
         "obygaze_features.store.write.licence": ("state_licence", "store_licence"),
         "obygaze_features.store.write.purge": ("purge",),
+        "obygaze_features.store.write.upgrade": ("upgrade",),
         "obygaze_features.store.write.version": ("NewVersion",),
         "obygaze_features.store.write.withdraw": ("withdraw",),
         "obygaze_features.store.write.writer": ("StoreWriter",),

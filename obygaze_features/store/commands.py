@@ -34,6 +34,10 @@ COMMANDS = {
         f"{_HERE}.write.levels:derive",
         "Add the mean or the maximum of an array to a store, as a new version of it.",
     ),
+    "upgrade": (
+        f"{_HERE}.write.upgrade:upgrade",
+        "Bring a store of an earlier obygaze to the newest format, as a new version of it.",
+    ),
     "purge": (
         f"{_HERE}.write.purge:purge",
         "Make a store in which the features of withdrawn clips are nowhere.",

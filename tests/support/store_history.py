@@ -7,8 +7,10 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -27,9 +29,11 @@ from obygaze_features.store import (
     push,
     store_log,
     unpack,
+    upgrade,
     verify,
     withdraw,
 )
+from obygaze_features.store.write import gathering
 from obygaze_features.store.write.growth import add_rows
 from support.stores import a_recipe, block_of
 
@@ -71,17 +75,37 @@ class History:
         self.n_made = 0
         self.n_clips = 0
         self.newest = Model()
+        # Whether the store is one of an earlier program, which gathers no array.
+        self.is_old = False
         # By its number, what each version holds; None for one that this copy does not have.
         self.versions: dict[int, Model | None] = {}
         self.path = self._new_path("first")
         model = Model()
         source = self._new_rows(model, self._new_clips(4), self.path)
-        StoreWriter(source).seal()
+        self._make_store(StoreWriter(source).seal)
         self._begin(model)
 
     def _new_path(self, what: str) -> Path:
         self.n_made += 1
         return self.folder / f"{self.n_made:03d}-{what}"
+
+    def _make_store(self, make: Callable[[], Any]) -> None:
+        """Make a new store, by this program or by an earlier one."""
+        self.is_old = self.random.random() < 0.4
+        self._in_program(self.is_old, make)
+
+    @staticmethod
+    def _in_program(is_old: bool, work: Callable[[], Any]) -> Any:
+        """Do something as this program does, or as one that gathers no array."""
+        if not is_old:
+            return work()
+        with mock.patch.object(gathering, "MIN_BLOCKS", 10**6):
+            return work()
+
+    def _work(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what makes a version of the store, by the program that made the store."""
+        work = partial(function, *args, **kwargs)
+        return partial(self._in_program, self.is_old, work)
 
     def _begin(self, model: Model, number: int = 1) -> None:
         """Take a store as a new one, of one version."""
@@ -153,8 +177,7 @@ class History:
             self._new_path("rows"),
         )
         self._add_version()
-        path = self.path
-        return lambda: add_rows(path, source, reason="clips were added")
+        return self._work(add_rows, self.path, source, reason="clips were added")
 
     def replace_rows(self) -> Callable[[], Any] | None:
         """Clips that the store has, made again."""
@@ -166,8 +189,7 @@ class History:
         films = {clip: self.newest.films[clip] for clip in chosen}
         source = self._new_rows(self.newest, films, self._new_path("rows"))
         self._add_version()
-        path = self.path
-        return lambda: add_rows(path, source, reason="rows were made again")
+        return self._work(add_rows, self.path, source, reason="rows were made again")
 
     def withdraw(self) -> Callable[[], Any] | None:
         """Clips that are taken away."""
@@ -180,8 +202,9 @@ class History:
             self.newest.states[clip] = "withdrawn"
             self.newest.rows.pop(clip, None)
         self._add_version()
-        path = self.path
-        return lambda: withdraw(path, clips=chosen, reason="they were withdrawn")
+        return self._work(
+            withdraw, self.path, clips=chosen, reason="they were withdrawn"
+        )
 
     def derive(self) -> Callable[[], Any] | None:
         """An array that is made of another one."""
@@ -193,15 +216,26 @@ class History:
         for clip, row in self.newest.rows.items():
             self.newest.rows[clip] = self.newest.with_derived(row)
         self._add_version()
-        path = self.path
-        return lambda: derive(path, array="frames", by=by)
+        return self._work(derive, self.path, array="frames", by=by)
+
+    def upgrade(self) -> Callable[[], Any] | None:
+        """What this program would have written for the store of an earlier one."""
+        n_blocks = -(-len(self.newest.films) // BLOCK_ROWS)
+        if not self.is_old or n_blocks < gathering.MIN_BLOCKS:
+            before = open_store(self.path).seal_sha256
+            assert not upgrade(self.path).is_new
+            assert open_store(self.path).seal_sha256 == before
+            return None
+        self.is_old = False
+        self._add_version()
+        return self._work(upgrade, self.path)
 
     def purge(self) -> None:
         """Go on with a store without withdrawn features."""
         if "withdrawn" not in self.newest.states.values():
             return
         purged = self._new_path("purged")
-        purge(self.path, purged)
+        self._make_store(partial(purge, self.path, purged))
         for path in purged.rglob("*"):
             data = path.read_bytes() if path.is_file() else b""
             assert not any(pattern in data for pattern in self._withdrawn_patterns())
@@ -224,7 +258,7 @@ class History:
         source = self._new_rows(self.newest, self._new_clips(2), self._new_path("rows"))
         StoreWriter(source).seal()
         merged = self._new_path("merged")
-        merge([self.path, source], merged)
+        self._make_store(partial(merge, [self.path, source], merged))
         order = open_store(merged).clip_ids.tolist()
         self.newest.films = {clip: self.newest.films[clip] for clip in order}
         self.path = merged
@@ -321,10 +355,10 @@ def assert_reads(store: Any, model: Model) -> None:
         assert states == absent
 
 
-VERSION_CHANGES = ("add_clips", "replace_rows", "withdraw", "derive")
+VERSION_CHANGES = ("add_clips", "replace_rows", "withdraw", "derive", "upgrade")
 STORE_CHANGES = ("purge", "merge", "pack", "copy", "copy_of_before")
 # How often each is tried.
-WEIGHTS = (4, 4, 3, 2, 1, 1, 1, 1, 2)
+WEIGHTS = (4, 4, 3, 2, 2, 1, 1, 1, 1, 2)
 
 
 def next_change(history: History) -> tuple[str, Callable[[], Any] | None]:

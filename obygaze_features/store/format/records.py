@@ -240,7 +240,7 @@ class Origin:
 
 
 # What a version changes; the first one is `created`.
-CHANGES = ("created", "clips", "levels", "rows", "withdrawn")
+CHANGES = ("created", "clips", "levels", "rows", "withdrawn", "format")
 # Upper bounds; larger numbers mean a corrupt file.
 MAX_VERSIONS = 1_000_000
 MAX_ENTRY_BYTES = 4_000_000
@@ -256,7 +256,7 @@ class StoreVersion:
         reason: Why it was made.
         author: Who made it; "" where that was not stated.
         date: When it was made.
-        numbers: How many clips, films, levels or rows were changed.
+        numbers: How many clips, films, levels, arrays or rows were changed.
         rows: The rows that it changed or added, as runs: the first row, and the one after the last.
         previous: The mark of the entry of the version before it; None for the first.
     """

@@ -159,6 +159,14 @@ class Arrays:
             )
         return self._layouts[name]
 
+    def block_checksums(self, name: str, block: int) -> str:
+        """Return the CRC32C of each chunk of a block, whose file is compared with its sha256."""
+        key = self.plan.block_key(name, block)
+        try:
+            return self.layout(name).crc32c(self._part(key))
+        except DAMAGE as error:
+            raise self._damaged(key, error) from error
+
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of some rows, in the order of `rows`."""
         n_retries = RETRIES

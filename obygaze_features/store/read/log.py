@@ -25,8 +25,15 @@ _WORDS = {
     "levels": "added",
     "rows": "replaced",
     "withdrawn": "withdrawn",
+    "format": "upgraded",
 }
-_UNITS = {"clips": "clip", "films": "film", "levels": "level", "rows": "row"}
+_UNITS = {
+    "clips": "clip",
+    "films": "film",
+    "levels": "level",
+    "arrays": "array",
+    "rows": "row",
+}
 SHOWN_DIGITS = 12
 
 

@@ -37,7 +37,7 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.read.commits import made_by_of
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.read.index import INDEX_ROWS
+from obygaze_features.store.read.index import INDEX_ROWS, FilmIndex
 from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote.files import (
@@ -283,7 +283,8 @@ class VersionDraft:
         for name, data in gathered:
             self.put(name, [data])
         seal = replace(seal, files=self._files())
-        if plan.n_clips >= INDEX_ROWS:
+        # An index that is listed must be that of this version, whatever the size of the store.
+        if plan.n_clips >= INDEX_ROWS or FilmIndex.FILE in seal.files:
             draft = Store(_DraftFiles(self, seal.to_bytes()), plan)
             for name, record in index_records(draft, seal, plan).items():
                 self.put(name, [record.to_bytes()])

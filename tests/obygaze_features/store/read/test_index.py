@@ -36,6 +36,7 @@ from obygaze_features.store import (
     open_store,
     pull,
     subset,
+    upgrade,
     withdraw,
 )
 from obygaze_features.store.format.records import with_checksum
@@ -45,6 +46,7 @@ from obygaze_features.store.read.index import FilmIndex
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import publication
 from obygaze_features.store.write import seal as seal_module
+from obygaze_features.store.write import upgrade as upgrade_module
 from obygaze_features.store.write import version as version_module
 
 N = 53
@@ -111,6 +113,56 @@ def test_a_part_of_a_version_is_not_that_of_another_one(tmp_path, monkeypatch) -
     pull(tmp_path / "s", tmp_path / "by-seal", films=[FILM])
     ids = [open_store(tmp_path / name).plan.plan_id for name in ("second", "by-seal")]
     assert ids[0] == ids[1]
+
+
+def test_a_version_of_a_store_with_an_index_has_its_own(tmp_path: Path) -> None:
+    """Also where a store of its size would get none today."""
+    a_store(tmp_path / "s")
+    withdraw(tmp_path / "s", films=[FILM], reason="asked for")
+    assert verify(tmp_path / "s", hashes=True).problems == []
+    store = open_store(RemoteFiles(tmp_path / "s"))
+    rows = store.matrix("clip", films=[FILM], missing="drop").values
+    assert store.commits.index is not None and len(rows) == 0
+
+
+def in_format_1(root: Path) -> None:
+    """Make an index what an earlier program wrote: every film has its runs."""
+    value = json.loads((root / "index/movies.json").read_bytes())
+    runs = {}
+    end = 0
+    for film, n_rows in value["movies"].items():
+        runs[film] = [[end, end + n_rows]]
+        end += n_rows
+    restamp(root, "index/movies.json", {"version": 1, "movies": runs})
+
+
+@pytest.mark.parametrize("before", ["no index", "an index of format 1"])
+def test_a_store_is_upgraded_to_the_index_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    path = tmp_path / "s"
+    if before == "no index":
+        monkeypatch.setattr(seal_module, "INDEX_ROWS", 1_000)
+    values = a_store(path)
+    if before == "an index of format 1":
+        in_format_1(path)
+    for module in (version_module, upgrade_module):
+        monkeypatch.setattr(module, "INDEX_ROWS", 20)
+    assert verify(path, hashes=True).problems == []
+    made = upgrade(path)
+    assert made.numbers == {"films": 11}
+    assert made.text == "upgraded to format 2: the index of 11 films written"
+    index = json.loads((path / "index/movies.json").read_bytes())
+    assert index["version"] == 2
+    assert list(index["movies"].values()) == [5] * 10 + [3]
+    again = upgrade(path)
+    assert not again.is_new and "of format 2" in again.text
+    store = open_store(RemoteFiles(path))
+    rows = store.matrix("clip", films=["tt0000107"]).values
+    assert store.commits.index is not None and store.commits.version_number == 2
+    np.testing.assert_array_equal(rows, values["clip"][35:40])
+    for number in (1, 2):
+        assert verify(f"{path}@{number}", hashes=True).problems == []
 
 
 @pytest.mark.parametrize("change", ["withdraw", "derive"])
