@@ -1,17 +1,22 @@
 """The ids of clips as a person names them: the ids themselves, or a file that lists them."""
 
 import csv
+import io
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.files import SPREADSHEET_LINE, SPREADSHEETS, original_cell
+from obygaze_features.core.written_tables import table_as_csv
 
 # Of a parameter; on the command line, `core/value_types.py` reads the words.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
-_ENDINGS = {".csv", ".tsv", ".txt"}
+SEPARATORS = (",", ";", "\t")
+_ENDINGS = {".csv", ".tsv", ".txt", ".json", ".parquet", *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -48,19 +53,76 @@ def ids_of_word(word: str) -> list[str]:
 
 
 def _ids_in(path: Path) -> list[str]:
-    """Return the ids in a file: one a line, or those in the column clip_id of a table."""
+    """Return the ids in a file: one a line, or those in the column clip_id of a table.
+
+    A file without ids is an error: where clips are chosen, no ids would stand for all clips.
+    """
+    text = _text_of(path)
+    first, _, others = text.partition("\n")
+    for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
+    if for_spreadsheets:
+        text = others
+    ids = _column_of(text, path)
+    if ids is None:
+        lines = [line.strip() for line in text.splitlines()]
+        ids = [line for line in lines if line]
+    if not ids:
+        raise FixInput(
+            "this file has no clip ids",
+            where=str(path),
+            hint=f"one id a line, or a table with a column {COLUMN}",
+        )
+    return [original_cell(clip) for clip in ids] if for_spreadsheets else ids
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file; a table of another kind as CSV."""
+    if path.suffix.lower() in SPREADSHEETS:
+        raise FixInput(
+            "ids are not read from spreadsheets",
+            where=str(path),
+            hint="save the sheet as CSV",
+        )
+    data = table_as_csv(path)
+    if data is None:
+        data = path.read_bytes()
     try:
         # Windows programs put a mark before the first id.
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
-    lines = [line for line in lines if line.strip()]
-    first = lines[0] if lines else ""
-    for separator in (",", ";", "\t"):
-        header = next(csv.reader([first], delimiter=separator), [])
-        names = [name.strip() for name in header]
+
+
+def _column_of(text: str, path: Path) -> list[str] | None:
+    """Return the cells in the column clip_id of a table; None for text without this column."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    for separator in SEPARATORS:
+        names: list[str] = []
+        # A line may be longer than a cell of CSV.
+        with suppress(csv.Error):
+            names = [
+                name.strip() for name in next(csv.reader([header], delimiter=separator))
+            ]
         if COLUMN in names:
-            column = names.index(COLUMN)
-            rows = csv.reader(lines[1:], delimiter=separator)
-            return [row[column].strip() for row in rows if len(row) > column]
-    return [line.strip() for line in lines]
+            try:
+                return _cells(text, separator, names.index(COLUMN), path)
+            except csv.Error as error:
+                raise FixInput(f"not valid CSV: {error}", where=str(path)) from error
+    return None
+
+
+def _cells(text: str, separator: str, column: int, path: Path) -> list[str]:
+    """Return the cells of one column below the header; a row without one is an error."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = [row for row in reader if any(cell.strip() for cell in row)]
+    cells = []
+    for number, row in enumerate(rows[1:], start=1):
+        cell = row[column].strip() if len(row) > column else ""
+        if not cell:
+            raise FixInput(
+                f"row {number} below the header has no {COLUMN}",
+                where=str(path),
+                hint="write the id, or remove the row",
+            )
+        cells.append(cell)
+    return cells

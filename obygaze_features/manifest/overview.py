@@ -1,6 +1,5 @@
 """List, show and check the manifests of a workspace."""
 
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -8,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids
-from obygaze_features.core.console import count, table
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
@@ -276,13 +275,16 @@ def show_manifest(
     movie_id = None if chosen_film is None else chosen_film.movie_id
     columns = {"movie_id": movie_id, "concept": concept}
     tests = _tests(where, columns)
-    if clip is not None:
-        tests.append(_test_of_clips(clip_ids(clip), whole))
     if level is not None:
         tests.append(f"level in {{{', '.join(_levels(level))}}}")
     selection = whole
     for test in tests:
         selection = selection.where(test)
+    if clip is not None:
+        # An expression may not be as long as a list of clips.
+        ids = _known_clips(clip, whole)
+        tests.append(f"clip_id in {few(sorted(ids))}")
+        selection = selection.with_clips(row for row in selection if row.clip_id in ids)
     if tests and not len(selection):
         typed = manifest if isinstance(manifest, str) else whole.name
         raise NotFound(
@@ -310,8 +312,9 @@ def _levels(typed: str | Sequence[str]) -> list[str]:
     return levels
 
 
-def _test_of_clips(ids: Sequence[str], manifest: Manifest) -> str:
-    """Return the expression that holds for these clips; an id that is not there is an error."""
+def _known_clips(clips: ClipIds, manifest: Manifest) -> set[str]:
+    """Return the ids of clips of a manifest; an id that is not there is an error."""
+    ids = clip_ids(clips)
     unknown = [clip for clip in ids if clip not in manifest]
     if unknown:
         raise NotFound(
@@ -319,7 +322,7 @@ def _test_of_clips(ids: Sequence[str], manifest: Manifest) -> str:
             where=manifest.name,
             hint="obygaze manifest show lists its clips",
         )
-    return f"clip_id in {{{', '.join(json.dumps(clip) for clip in ids)}}}"
+    return set(ids)
 
 
 def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:

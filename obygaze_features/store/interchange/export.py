@@ -657,12 +657,18 @@ def _parquet(job: _Job, path: Path) -> None:
     for film, positions in table.positions_of_film.items():
         file = folder / f"{file_names.name_of(film)}{SUFFIX}"
         table.write(file, positions, job.progress)
+    labels = ""
+    label_licence = None
+    if job.manifest is not None:
+        labels = str(LabelTerms.of(job.manifest))
+        label_licence = job.manifest.header.licence
     card = columns_card(
         store.plan,
         terms=store.terms,
         files=f"data/*{SUFFIX}",
         columns=table.columns,
-        labels="" if job.manifest is None else str(LabelTerms.of(job.manifest)),
+        labels=labels,
+        label_licence=label_licence,
     )
     (path / README_FILE).write_bytes(card.encode())
 

@@ -163,15 +163,8 @@ def card_text(
         "rows": _array_rows(plan),
         "explained": explain(plan, counts).split("\n"),
         "array": next(spec.name for spec in plan.arrays if spec.is_feature_array),
-        "licence": _hub_licence(terms),
-        "licence_name": terms.licence,
+        **_licence_on_hub(terms, label_licence),
     }
-    if label_licence not in (None, terms.licence):
-        # The hub shows one licence, and none holds for the whole.
-        facts["licence"] = ""
-        facts["licence_name"] = (
-            f"features: {terms.licence or 'not stated'}, labels: {label_licence or 'not stated'}"
-        )
     return render(
         "store-card.md",
         plan=plan,
@@ -184,7 +177,13 @@ def card_text(
 
 
 def columns_card(
-    plan: Plan, *, terms: Terms, files: str, columns: Sequence[str], labels: str = ""
+    plan: Plan,
+    *,
+    terms: Terms,
+    files: str,
+    columns: Sequence[str],
+    labels: str = "",
+    label_licence: str | None = None,
 ) -> str:
     """Return the card of features in Parquet files, with the front matter that the hub reads.
 
@@ -194,6 +193,7 @@ def columns_card(
         files: The pattern of the files.
         columns: The columns of these files.
         labels: Sentences on the terms of the labels in them.
+        label_licence: Their licence; None without labels.
     """
     meaning_of_column = {
         "clip_id": "the clip",
@@ -214,13 +214,23 @@ def columns_card(
         columns=[(name, meaning_of_column[name]) for name in columns],
         citation=citation_line(terms.citation) or "No citation was given.",
         labels=labels,
-        licence=_hub_licence(terms),
+        **_licence_on_hub(terms, label_licence),
     )
 
 
-def _hub_licence(terms: Terms) -> str:
-    """Return the licence as the hub spells it; "" if it does not know it."""
-    return spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
+def _licence_on_hub(terms: Terms, label_licence: str | None) -> dict[str, str]:
+    """Return the licence as the hub spells it, "" if it does not know it, and its name.
+
+    The hub shows one licence: where labels have another one, none holds for the whole.
+    """
+    licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
+    licence_name = terms.licence
+    if label_licence not in (None, terms.licence):
+        licence = ""
+        of_features = terms.licence or "not stated"
+        of_labels = label_licence or "not stated"
+        licence_name = f"features: {of_features}, labels: {of_labels}"
+    return {"licence": licence, "licence_name": licence_name}
 
 
 def citation_line(citation: str) -> str:

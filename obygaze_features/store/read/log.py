@@ -151,8 +151,9 @@ def store_log(
         is_held = read_kept_seal(opened.files, entry) is not None
         versions.append(_logged(entry.store_version, entry.seal.sha256, held=is_held))
     n_unknown = versions[-1].number - 1
-    ids = clip_ids(clip) if clip else []
-    if ids:
+    ids: list[str] = []
+    if clip is not None:
+        ids = clip_ids(clip)
         rows = [_row_of(opened, clip_id) for clip_id in ids]
         versions = [version for version in versions if _has_changed(version, rows)]
     name = opened.location if isinstance(store, Store) else os.fspath(store)

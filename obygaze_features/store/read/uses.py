@@ -2,6 +2,8 @@
 
 import csv
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, parse_json
 from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import safe_text
@@ -32,6 +34,8 @@ _OTHER_FOLDERS = {"stores", "runs", "models", "manifests", "indexes", "logs"}
 _EXPORT_FILE = ".obygaze-export.json"
 _PROVENANCE = "obygaze_provenance"
 MAX_DEPTH = 6
+# What zipfile and NumPy raise for damaged bytes, beside ValueError and OSError.
+_NPZ_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -239,13 +243,18 @@ def _clips_of_npz(
     path: Path, clips: Collection[str], fingerprints: Collection[bytes]
 ) -> tuple[str, ...]:
     """Return the withdrawn clips of an .npz file with features of one of the recipes."""
-    with np.load(path, allow_pickle=False) as arrays:
-        if not {_PROVENANCE, "clip_id"} <= set(arrays.files):
-            return ()
-        stated = str(arrays[_PROVENANCE][()]).encode()
-        if not any(fingerprint in stated for fingerprint in fingerprints):
-            return ()
-        return _only(arrays["clip_id"].tolist(), clips)
+    if not zipfile.is_zipfile(path):
+        raise FixInput("not a complete npz file")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if not {_PROVENANCE, "clip_id"} <= set(arrays.files):
+                return ()
+            stated = str(arrays[_PROVENANCE][()]).encode()
+            if not any(fingerprint in stated for fingerprint in fingerprints):
+                return ()
+            return _only(arrays["clip_id"].tolist(), clips)
+    except _NPZ_DAMAGE as error:
+        raise FixInput(f"not a complete npz file: {first_line(error)}") from error
 
 
 def _clips_of_parquet(path: Path, clips: Collection[str]) -> tuple[str, ...]:

@@ -76,6 +76,20 @@ def test_levels_have_several_spellings_and_may_be_several(workspace: Path) -> No
         show_manifest("tiny", level=(), workspace=workspace)
 
 
+def test_a_list_of_clips_may_be_longer_than_an_expression(workspace: Path) -> None:
+    rows = "".join(f"clip-{number:04d},m,,,,,S,\n" for number in range(1000))
+    header, _, _ = ROWS.partition("\n")
+    table = workspace / "manifests" / "tiny.csv"
+    table.write_text(f"{header}\n{rows}x,m,,,,,EN,\n", encoding="utf-8")
+    ids = [f"clip-{number:04d}" for number in range(0, 1000, 2)]
+    page = show_manifest("tiny", clip=reversed(ids), workspace=workspace)
+    assert list(page.selection.clip_ids) == ids
+    with pytest.raises(NotFound, match=r"no clip with level in \{EN\} and"):
+        show_manifest("tiny", clip=ids, level="EN", workspace=workspace)
+    with pytest.raises(NotFound, match="1 clip not in the manifest, the first is 'y'"):
+        show_manifest("tiny", clip=["x", "y"], workspace=workspace)
+
+
 def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:
     assert show_manifest("tiny", workspace=workspace).notes == []
     page = show_manifest("tiny", level="S", workspace=workspace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,8 @@ def test_the_card_says_where_the_files_are_and_what_is_in_their_columns(
     tmp_path: Path, store: Store
 ) -> None:
     yaml = pytest.importorskip("yaml")
-    export_store(store, tmp_path / "out", "parquet", labels=a_manifest())
+    labels = with_licence(a_manifest(), "CC0-1.0")
+    export_store(store, tmp_path / "out", "parquet", labels=labels)
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "cc0-1.0"
@@ -253,6 +255,25 @@ def test_the_card_says_where_the_files_are_and_what_is_in_their_columns(
     assert "| `small` | features: 3 of float16 |" in card
     assert "| `level` | its annotation level: EN, HN, NS or S |" in card
     assert "tokens" not in card
+
+
+def with_licence(manifest: Manifest, licence: str) -> Manifest:
+    return replace(manifest, header=replace(manifest.header, licence=licence))
+
+
+@pytest.mark.parametrize(
+    ("licence", "shown"), [("ODbL-1.0", "ODbL-1.0"), ("", "not stated")]
+)
+def test_no_licence_holds_for_features_and_labels_of_two(
+    tmp_path: Path, store: Store, licence: str, shown: str
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    labels = with_licence(a_manifest(), licence)
+    export_store(store, tmp_path / "out", "parquet", labels=labels)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["license"] == "other"
+    assert front["license_name"] == f"features: CC0-1.0, labels: {shown}"
 
 
 def test_errors_of_exports(tmp_path: Path, store: Store) -> None:

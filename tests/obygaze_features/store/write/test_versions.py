@@ -597,6 +597,13 @@ def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monke
         clean = {"clip_id": [CLIPS[9]]}
         write_table(tmp_path / f"clean{suffix}", clean)
     (tmp_path / "broken.parquet").write_bytes(b"no table")
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "f.npz").read_bytes()[:500])
+    np.save(tmp_path / "array.npy", np.arange(3))
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    packed = bytearray((tmp_path / "f.npz").read_bytes())
+    packed[packed.index(b"NUMPY") + 80] ^= 1
+    (tmp_path / "damaged.npz").write_bytes(packed)
     withdraw(store, films=[FIRST_FILM], reason=REASON)
     export_store(store, tmp_path / "later.npz", "npz")
     uses = store_uses("films")
@@ -615,6 +622,8 @@ def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monke
     }
     notes = " ".join(uses.notes)
     assert "not looked into: HDF5" in notes and "not read: broken.parquet" in notes
+    for name in ("empty", "cut", "array", "damaged"):
+        assert f"not read: {name}.npz: not a complete npz file" in notes
 
 
 @pytest.mark.parametrize(

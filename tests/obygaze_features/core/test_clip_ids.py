@@ -1,0 +1,90 @@
+"""The ids of clips in files: what other programs wrote, and files without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.clip_ids import clip_ids
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import csv_for_spreadsheets
+from obygaze_features.core.written_tables import write_table
+from obygaze_features.store.interchange.importing import import_features
+from obygaze_features.store.read.reader import open_store
+
+IDS = ["-a-1", "b-2"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
+def test_a_table_that_was_written_here_has_ids(tmp_path: Path, suffix: str) -> None:
+    path = write_table(
+        tmp_path / f"clips{suffix}", {"level": ["S"] * 2, "clip_id": IDS}
+    )
+    assert clip_ids(path) == IDS
+
+
+def test_a_table_for_spreadsheets_has_the_ids_without_apostrophes(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "clips.csv"
+    path.write_bytes(csv_for_spreadsheets(["clip_id"], [[clip] for clip in IDS]))
+    assert clip_ids(path) == IDS
+
+
+def test_a_cell_may_have_several_lines_and_signs_that_end_lines(tmp_path: Path) -> None:
+    path = tmp_path / "clips.csv"
+    rows = 'note;clip_id\n"one\n\ntwo";-a-1\nthree\u2028four;b-2\n;\n'
+    path.write_text(rows, encoding="utf-8", newline="")
+    assert clip_ids(path) == IDS
+
+
+def test_a_list_may_have_one_line_of_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "clips.txt"
+    path.write_text("x" * 200_000, encoding="utf-8")
+    assert clip_ids(path) == ["x" * 200_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (
+            "clips.csv",
+            "note,clip_id\nn,a\nn\n",
+            "row 2 below the header has no clip_id",
+        ),
+        ("clips.csv", "clip_id,note\n,n\n", "row 1 below the header has no clip_id"),
+        ("clips.csv", f"clip_id\n{'x' * 200_000}\n", "not valid CSV: field larger"),
+        ("clips.json", '["a"]', "expected a list of objects"),
+        ("clips.xlsx", "", "ids are not read from spreadsheets"),
+        ("clips.txt", "", "this file has no clip ids"),
+        ("clips.csv", "clip_id\n\n", "this file has no clip ids"),
+    ],
+)
+def test_files_without_ids_are_refused(
+    tmp_path: Path, name: str, text: str, problem: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FixInput, match=problem):
+        clip_ids(path)
+    with pytest.raises(FixInput, match=problem):
+        clip_ids(str(path))
+
+
+def test_an_empty_list_of_clips_is_not_all_clips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", clip_id=["a-1", "a-2"], clip=np.ones((2, 3), np.float32))
+    import_features("npz", "x.npz", "films")
+    Path("none.txt").touch()
+    words = ("store", "subset", "films", "--clips", "none.txt", "-o", "part")
+    failed = call_obygaze(*words)
+    assert failed.code == 1 and "this file has no clip ids" in failed.stderr
+    assert not Path("stores/part").exists()
+    failed = call_obygaze("store", "log", "films", "--clip", "none.txt")
+    assert failed.code == 1 and failed.stdout == ""
+    assert len(open_store("films").clip_ids) == 2
