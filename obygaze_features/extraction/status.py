@@ -24,6 +24,7 @@ SHARED = ("wait", "decode")
 SHOWN = (*SHARED, "preprocess", "forward", "write")
 # The failed clips that are listed without -v.
 SHOWN_CLIPS = 20
+MORE_MACHINES = "more machines (--worker I/K)"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class StoreStatus:
     new_version: str = ""
     # Clips of the plan that the sealed store does not have yet; they are missing.
     new_clips: int = 0
+    # Whether the backbone has weights, so that a GPU makes it faster.
+    has_weights: bool = True
 
     @property
     def done(self) -> bool:
@@ -68,7 +71,7 @@ class StoreStatus:
 
     @property
     def bottleneck(self) -> str:
-        """Return a sentence on what limits the speed: decoding or the model."""
+        """Return a sentence on what limits the speed: decoding or the backbone."""
         total = _main_s(self.seconds)
         if total <= 0:
             return "nothing was measured yet"
@@ -76,10 +79,13 @@ class StoreStatus:
         computed = 100 * _main_s(self.seconds, ("preprocess", "forward")) / total
         if waited >= computed:
             return (
-                f"the model waited for decoding {waited:.0f} % of the time: use more --workers,"
-                " up to one for each core, or more machines (--worker I/K)"
+                f"the backbone waited for decoding {waited:.0f} % of the time: use more --workers,"
+                f" up to one for each core, or {MORE_MACHINES}"
             )
-        return f"the model computed {computed:.0f} % of the time: use a faster device"
+        advice = f"it uses no GPU: use {MORE_MACHINES}"
+        if self.has_weights:
+            advice = f"use a faster device, or {MORE_MACHINES}"
+        return f"the backbone computed {computed:.0f} % of the time: {advice}"
 
     def __str__(self) -> str:
         name = f"{Path(self.store).name} ({self.backbone})"
@@ -226,6 +232,7 @@ def store_status(
         sealed=store.sealed,
         in_unfinished_blocks=len(kept_rows(store, blocks)),
         withdrawn=n_withdrawn,
+        has_weights=bool(store.recipe.to_json().get("weights")),
     )
 
 

@@ -8,7 +8,7 @@ of scikit-learn, numpy and scipy that skops knows are trusted; others are once `
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from obygaze_features.core.errors import (
     first_line,
 )
 from obygaze_features.core.lazy import need
-from obygaze_features.core.plugins import trust, trusted_names
+from obygaze_features.core.plugins import is_own_code, trust, trusted_names
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import Arrays, Classifier
 
@@ -69,6 +69,34 @@ def unpack(data: NDArray[np.uint8]) -> Any:
         raise Corrupt(
             f"the saved estimator cannot be read: {first_line(error)}"
         ) from error
+
+
+def names_to_trust(
+    description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> list[str]:
+    """Return what somebody must trust who loads a saved estimator: own code, and types of skops.
+
+    Args:
+        description: Its class and settings.
+        arrays: Its fitted attributes.
+    """
+    names = [text for text in _texts_in(description) if is_own_code(text)]
+    if SKOPS in arrays:
+        skops = need("skops.io", SKOPS, PURPOSE)
+        names += skops.get_untrusted_types(data=arrays[SKOPS].tobytes())
+    return sorted(set(names))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in nested tables and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
 
 
 class KeptEstimator(Classifier):

@@ -115,6 +115,7 @@ class ModelInfo:
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
     `chosen` has the settings that training films chose, of those that were offered or drawn.
+    `trust` names what somebody must trust who loads the model (--trust); saving it sets it.
     """
 
     name: str
@@ -128,6 +129,7 @@ class ModelInfo:
     protocol: str = ""
     notes: tuple[str, ...] = ()
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    trust: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return short_repr("ModelInfo", repr(self.name), self.kind, self.task)
@@ -149,8 +151,9 @@ class ModelInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""
         value: dict[str, Any] = json_values(asdict(self))
-        if not self.chosen:
-            del value["chosen"]
+        for name in ("chosen", "trust"):
+            if not value[name]:
+                del value[name]
         if not self.features.rule:
             del value["features"]["rule"], value["features"]["reduce"]
         for name in ("facts", "licence", "citation"):

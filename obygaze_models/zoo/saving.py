@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,7 +139,7 @@ def save_model(
     from safetensors.numpy import save
 
     from obygaze_models.models.estimator import Savable, save_state
-    from obygaze_models.models.kept import KeptEstimator
+    from obygaze_models.models.kept import KeptEstimator, names_to_trust
 
     check_target(folder, info.name)
     if not isinstance(estimator, Savable):
@@ -151,6 +151,7 @@ def save_model(
             hint=f"one of {', '.join(score_columns(estimator, info))}",
         )
     description, arrays = save_state(estimator)
+    info = replace(info, trust=tuple(names_to_trust(description, arrays)))
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     document = {
         "schema": SCHEMA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_a_sealed_store_keeps_its_seconds(tmp_path: Path) -> None:
     assert list(after.seconds.items()) == list(before.seconds.items())
     assert dict(after.seconds) == {"wait": 21.0, "decode": 24.0, "forward": 12.0}
     assert after.seconds_to_go == 0.0
-    assert after.bottleneck.startswith("the model waited for decoding 64 %")
+    assert after.bottleneck.startswith("the backbone waited for decoding 64 %")
 
 
 def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
@@ -101,6 +102,19 @@ def test_what_limits_the_speed() -> None:
     assert "decoding 62 %" in who_waits(wait=62, forward=30, preprocess=8)
     assert "computed 70 %" in who_waits(wait=30, forward=60, preprocess=10)
     assert "nothing" in who_waits()
+
+
+def test_a_backbone_without_weights_is_not_told_to_use_a_gpu(tmp_path: Path) -> None:
+    """`descriptors` compute on the CPU, whatever device there is."""
+    plan = a_plan(film_folder(tmp_path, 9), tmp_path, "descriptors")
+    call_obygaze("extract", "run", plan_file(plan, tmp_path / "plan.json")).ok()
+    state = store_status(plan.targets[0].store)
+    busy = replace(state, seconds={"wait": 1.0, "forward": 3.0})
+    assert busy.bottleneck == (
+        "the backbone computed 75 % of the time: it uses no GPU: use more machines (--worker I/K)"
+    )
+    with_weights = replace(busy, has_weights=True)
+    assert "use a faster device, or more machines" in with_weights.bottleneck
 
 
 def test_clips_that_are_kept_until_their_block_is_whole_are_told_in_words() -> None:

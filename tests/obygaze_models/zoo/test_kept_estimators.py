@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -236,6 +237,15 @@ def test_a_pipeline_of_a_file_is_trained_saved_and_used(
     assert "own.py:reduced_forest" in call_obygaze(*words).stderr
     refused = call_obygaze(*words, "--trust", "own.py:reduced_forest")
     assert (refused.code, TREE in refused.stderr) == (2, True)
+    # The command on the card has the options that loading needs.
+    card = (here / "models" / "own" / "README.md").read_text("utf-8")
+    (line,) = [line for line in card.splitlines() if "models predict" in line]
+    command, _, _ = line.partition(" > ")
+    _, *typed = shlex.split(command.replace("STORE", "sig"))
+    assert typed[-4:] == ["--trust", "own.py:reduced_forest", "--trust", TREE]
+    assert "a file is named as FILE.py:NAME" in card
+    call_obygaze("-C", here, *typed, "--in-sample").ok()
+    untrusting(monkeypatch)
     trusted = ("--trust", "own.py:reduced_forest", "--trust", TREE)
     table = call_obygaze(*words, *trusted).ok().stdout.splitlines()
     assert len(table) == 1 + len(FILMS)

@@ -85,7 +85,9 @@ def test_a_model_of_segments_predicts_segments(trained: Path) -> None:
     model = load_model(trained / "models" / "kept")
     store, values = open_store(trained / "stores" / "whole"), None
     assert (model.info.features.rule, model.info.features.reduce) == ("within", "mean")
-    assert "mean of the windows" in (model.folder / "README.md").read_text("utf-8")
+    card = (model.folder / "README.md").read_text("utf-8")
+    assert "mean of the windows" in card
+    assert "models predict kept STORE --manifest SEGMENTS > predictions.csv" in card
     found = predict(model, store, CLIPS)
     unseen = [i for i, basis in enumerate(found.basis) if basis == "unseen"]
     assert {found.clip_ids[i] for i in unseen} == {
