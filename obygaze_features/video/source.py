@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,17 +49,33 @@ class FilmChanged(BadVideo):
         self.film = film
 
 
+@dataclass(frozen=True)
+class BegunRun:
+    """A run whose packets up to `last` are in the decoder, without an error.
+
+    `pictures` are those that have come out, each with its position.
+    """
+
+    start: int
+    last: int
+    pictures: Sequence[tuple[int, Any]]
+
+
 class VideoSource:
     """An open video and what is known of it; each picture decoded has the position of its packet.
 
     A packet is given its position in the file as its time, whatever the times in the file were, so
     that the picture decoded from it names its packet. `in_memory` are the packets of a small file,
     which stay there after the pass over them. `first` is the picture that was decoded to read the
-    geometry, with its position.
+    geometry, with its position, and `begun` the run that was begun for it. If the next run begins
+    at the same packet, it goes on with that one, so that nothing is decoded twice. `last_packet` is
+    the position of the last packet that was decoded; None once the decoder has returned the rest.
     """
 
     geometry: PictureGeometry
     first: tuple[int, Any] | None = None
+    begun: BegunRun | None = None
+    last_packet: int | None = None
 
     def __init__(
         self,
@@ -108,10 +125,15 @@ class VideoSource:
         for start in self.film.index.keys[:TRIES].tolist() or [0]:
             stop = min(start + CHECKED, self.whole.stop)
             fine = self.run(PacketRun(start, stop, frozenset()), take, record=False)
-            if pictures:
-                self.first = pictures[0] if fine else None
-                self.geometry = geometry_of(pictures[0][1], self.stream)
-                return
+            if not pictures:
+                continue
+            if fine:
+                self.first = pictures[0]
+            # Other packets are read again after seeking, which empties the decoder.
+            if fine and self.in_memory is not None and self.last_packet is not None:
+                self.begun = BegunRun(start, self.last_packet, pictures)
+            self.geometry = geometry_of(pictures[0][1], self.stream)
+            return
         raise self.without_pictures()
 
     def without_pictures(self) -> BadVideo:
@@ -196,25 +218,32 @@ class VideoSource:
         Without `record`, new damage is not kept.
         """
         damage_before = set(self.damage)
-        try:
-            self._run(run, sink, skip)
-        finally:
-            self.decoder.skip_frame = "DEFAULT"
-            self.decoder.flush_buffers()
+        begun = self._begun_or_empty(run)
+        pictures = begun.pictures if begun else ()
+        is_finished = [bool(sink(*picture)) for picture in pictures]
+        if not any(is_finished):
+            self._run(run, sink, skip, begun.last if begun else run.start - 1)
         fine = self.damage == damage_before
         if not record:
             self.damage = damage_before
         return fine
 
-    def _run(self, run: PacketRun, sink: Sink, skip: bool) -> None:
+    def _begun_or_empty(self, run: PacketRun) -> BegunRun | None:
+        """Return the run that was begun if this one can go on with it; else empty the decoder."""
+        begun = self.begun
+        self.begun = None
+        self.decoder.skip_frame = "DEFAULT"
+        if begun is not None and begun.start == run.start and begun.last <= run.stop:
+            return begun
+        if self.decoder.is_open:
+            self.decoder.flush_buffers()
+        return None
+
+    def _run(self, run: PacketRun, sink: Sink, skip: bool, decoded: int) -> None:
+        """Decode the packets of a run after position `decoded`, and the rest in the decoder."""
         ended_in_zeros = False
         is_skipping = False
-        self.decoder.skip_frame = "DEFAULT"
         for position, packet in self.packets(run.start, run.stop):
-            unwanted = skip and position not in run.wanted
-            if unwanted != is_skipping:
-                is_skipping = unwanted
-                self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
             if self.codec in NO_ZEROS:
                 data = bytes(packet)
                 if has_unwritten_zeros(self.codec, data, self.length_size):
@@ -223,8 +252,16 @@ class VideoSource:
                     # The part that was not stored begins in the packet before.
                     self.damage.add((position - 1, True))
                 ended_in_zeros = data.endswith(b"\0")
+            if position <= decoded:
+                continue
+            unwanted = skip and position not in run.wanted
+            if unwanted != is_skipping:
+                is_skipping = unwanted
+                self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
+            self.last_packet = position
             if self._decode(packet, position, sink):
                 return
+        self.last_packet = None
         self.decoder.skip_frame = "DEFAULT"
         before = len(self.damage)
         self._decode(None, run.stop, sink)
