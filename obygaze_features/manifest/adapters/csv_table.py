@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath, PureWindowsPath
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
@@ -14,7 +14,6 @@ from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching, whole
-from obygaze_features.core.value_types import clock_seconds
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     n_with_value,
@@ -26,6 +25,11 @@ from obygaze_features.manifest.adapters.id_forms import (
     with_mapped_columns,
 )
 from obygaze_features.manifest.adapters.moviegraphs import read_graphs
+from obygaze_features.manifest.adapters.table_times import (
+    TIMES,
+    TableTimes,
+    TimeForm,
+)
 from obygaze_features.manifest.io import (
     clips_of,
     manifest_path,
@@ -53,17 +57,9 @@ from obygaze_features.manifest.workbooks import is_workbook
 NEEDED = ("clip_id", "movie_id")
 # A file of MovieGraphs' graphs in place of a table.
 GRAPHS = ".json"
-TIMES = ("start_s", "end_s")
 CONSTANT = "="
 IN_ONE_CELL = "one cell has all columns"
-_CLOCK = (
-    r"(?:(?P<hours>[0-9]+):)?"
-    r"(?P<minutes>[0-5]?[0-9]):"
-    r"(?P<clock_seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
-)
-_TIME = re.compile(rf"{_CLOCK}|(?P<seconds>[0-9]+(?:[.,][0-9]+)?)")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_WHOLE_MINUTES = re.compile(r"[0-9]+:[0-5][0-9]:00")
 FILLED_TABLE = Table(others=filled)
 # What a violation says, and what to do about it.
 CURES = {
@@ -71,7 +67,8 @@ CURES = {
     "is already on line": (
         "leave one row for each clip; several annotators need --map annotator=COLUMN"
     ),
-    "may be minutes or hours": "write hours too: 0:01:10",
+    "may be minutes or hours": "--times m:ss or --times h:mm; or write hours too: 0:01:10",
+    "may have been typed as": "type hours too: 0:01:10",
     "is not a time in seconds": "times as 70.5 or 0:01:10.5",
     "as in the header, got": "quote cells that contain what separates the cells",
     "lists this column more than once": "give each column a name of its own",
@@ -151,6 +148,7 @@ class TableMapping:
     encoding: Annotated[str, filled] = ""
     sheet: Annotated[str, filled] = ""
     header_row: Annotated[int | None, whole(1)] = None
+    times: Annotated[str, choice(get_args(TimeForm))] = ""
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
     unit: Annotated[str, choice(UNITS)] = "clip"
@@ -180,6 +178,7 @@ def read(
     encoding: str = "",
     sheet: Annotated[str, Option(metavar="NAME")] = "",
     header_row: Annotated[int | None, Option(least=1)] = None,
+    times: TimeForm | None = None,
     videos: Annotated[str | Path | None, Option(metavar="FOLDER")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
@@ -207,6 +206,8 @@ def read(
         encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         header_row: The row with the names of the columns. [default: the first row that has them]
+        times: What 1:10 means in start_s and end_s: minutes and seconds, or hours and minutes. Else
+            it is an error.
         videos: The folder that the paths in the column video begin in. [default: the table's]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
             Words of the table that are not known are in it, each with a ? to replace.
@@ -216,6 +217,7 @@ def read(
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
+        obygaze manifest import csv mine.csv --times m:ss -o mine
         obygaze manifest import csv mine.csv --videos /data/films -o mine
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
@@ -236,6 +238,7 @@ def read(
         encoding=encoding or mapping.encoding,
         sheet=sheet or mapping.sheet,
         header_row=header_row or mapping.header_row,
+        times=times or mapping.times,
         id=form or mapping.id,
     )
     targets = dict(chosen.columns)
@@ -261,10 +264,16 @@ def read(
     if form:
         rows_with_ids = tuple(row_with_id(row, form) for row in table.rows)
         plan["clip_id"] = "clip_id"
-    decimal_comma = table.delimiter != ","
+    table_times = TableTimes.of_rows(
+        table.rows,
+        targets,
+        form=chosen.times,
+        has_decimal_comma=table.delimiter != ",",
+        is_spreadsheet=is_spreadsheet,
+    )
     unknown = UnknownWords()
     cells = [
-        _values_of_clip(row, plan, chosen, decimal_comma, unknown)
+        _values_of_clip(row, plan, chosen, table_times, unknown)
         for row in rows_with_ids
     ]
     if form and "clip_id" in table.columns:
@@ -324,7 +333,7 @@ def read(
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
     warnings += _perhaps_utf8(csv, chosen.encoding)
     warnings += [_changed_ids(column, cells) for column in changed]
-    warnings += _perhaps_hours(table.rows, targets)
+    warnings += table_times.warnings
     if write_mapping is not None:
         used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
@@ -365,26 +374,6 @@ def _path_in(folder: Path, video: str) -> str:
     if _is_file(folder / with_slashes):
         return with_slashes
     return video
-
-
-def _perhaps_hours(rows: Sequence[TableRow], targets: Mapping[str, str]) -> list[str]:
-    """Return a warning where all times are whole minutes, as a spreadsheet makes of 1:10.
-
-    A person who types 1:10 for a minute and ten seconds gets a cell of 1:10:00.
-    """
-    columns = [targets.get(target, target) for target in TIMES]
-    times = set()
-    for row in rows:
-        for column in columns:
-            times.add(row.cells.get(column, "").strip())
-    times.discard("")
-    if len(times) < 3 or not all(_WHOLE_MINUTES.fullmatch(time) for time in times):
-        return []
-    shown = few(sorted(times), 3)
-    return [
-        f"all times are whole minutes, such as {shown}; where 1:10 was typed for 1 minute"
-        " 10 seconds, a spreadsheet made 1 hour 10 minutes of it: type 0:01:10"
-    ]
 
 
 def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
@@ -862,28 +851,11 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     return ""
 
 
-def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
-    """Return a time in seconds as a manifest writes it; other text is returned unchanged."""
-    match = _TIME.fullmatch(text.strip())
-    if match is None or ("," in text and not decimal_comma):
-        return text
-    if match["seconds"]:
-        return match["seconds"].replace(",", ".")
-    if not match["hours"]:
-        row.add(
-            column,
-            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}",
-        )
-        return ""
-    seconds = clock_seconds(text)
-    return text if seconds is None else repr(seconds)
-
-
 def _values_of_clip(
     row: TableRow,
     plan: Mapping[str, str],
     mapping: TableMapping,
-    decimal_comma: bool,
+    times: TableTimes,
     unknown: UnknownWords,
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
@@ -899,7 +871,7 @@ def _values_of_clip(
         if cells[column] != given_name:
             cells[f"given_{column}"] = given_name
     for column in TIMES:
-        cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
+        cells[column] = times.seconds(row, column, cells.get(column, ""))
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     _translate_level(row, cells, mapping, unknown)

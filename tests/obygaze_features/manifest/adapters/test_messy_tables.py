@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 from support.workbooks import ERROR, write_workbook
+
+from obygaze_features.manifest.io import read_manifest
 
 TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
 RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
@@ -355,8 +358,72 @@ def test_times_that_are_all_whole_minutes_are_told(tmp_path: Path) -> None:
     assert lines[1] == (
         "Warning: all times are whole minutes, such as 0:00:00, 0:50:00, 1:05:00 and 3 more; where"
         " 1:10 was typed for 1 minute 10 seconds, a spreadsheet made 1 hour 10 minutes of it:"
-        " type 0:01:10"
+        " --times m:ss, or type 0:01:10"
     )
+
+
+def ends_of(
+    tmp_path: Path, times: Sequence[str], *words: str
+) -> tuple[list[str], list[float | None]]:
+    """Import a CSV file with these times; return what was said, and the times in seconds."""
+    rows = "".join(f"c{n},m,0,{time}\n" for n, time in enumerate(times))
+    data = f"clip_id,movie_id,start_s,end_s\n{rows}".encode()
+    lines = imported(tmp_path, data, *words)
+    if any(line.startswith("Error") for line in lines):
+        return lines, []
+    clips = read_manifest(tmp_path / "manifests" / "t.toml")
+    return lines, [clip.end_s for clip in clips]
+
+
+@pytest.mark.parametrize(
+    ("form", "times", "expected"),
+    [
+        (
+            "m:ss",
+            ["0:05", "1:10", "75:30.5", "1:00:10", "90.5"],
+            "5 70 4530.5 3610 90.5",
+        ),
+        ("h:mm", ["0:05", "1:10", "1:10:05"], "300 4200 4205"),
+        # As a spreadsheet writes what was typed as 0:05, 1:10 and 75:30.
+        ("m:ss", ["0:05:00", "1:10:00", "75:30:00"], "5 70 4530"),
+        ("h:mm", ["0:05:00", "1:10:00", "75:30:00"], "300 4200 271800"),
+        # With a time of another form, 1:10:00 was typed with its seconds.
+        ("m:ss", ["0:05", "1:10:00"], "5 4200"),
+    ],
+)
+def test_what_1_10_means_can_be_said(
+    tmp_path: Path, form: str, times: list[str], expected: str
+) -> None:
+    _, ends = ends_of(tmp_path, times, "--times", form)
+    assert ends == [float(seconds) for seconds in expected.split()]
+
+
+def test_minutes_of_a_spreadsheet_are_told_and_are_never_mixed(tmp_path: Path) -> None:
+    header = ["clip_id", "movie_id", "start_s", "end_s"]
+    short, longer = timedelta(minutes=5), timedelta(hours=1, minutes=10)
+    rows = [header, ["a", "m", 0, short], ["b", "m", short, longer]]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    lines = imported_workbook(tmp_path, path, "--times", "m:ss")
+    assert "with --times m:ss, 1:10:00 is 1 minute 10 seconds" in "\n".join(lines)
+    clips = read_manifest(tmp_path / "manifests" / "t.toml")
+    assert [clip.end_s for clip in clips] == [5, 70]
+    rows.append(["c", "m", longer, timedelta(hours=1, minutes=12, seconds=3)])
+    mixed = write_workbook(tmp_path / "mixed.xlsx", {"Clips": rows})
+    lines = imported_workbook(tmp_path, mixed, "--times", "m:ss")
+    text = "\n".join(lines)
+    assert "'1:10:00' may have been typed as m:ss or as h:mm:ss" in text
+    assert "Try: type hours too: 0:01:10" in text
+
+
+def test_a_mapping_says_what_1_10_means(tmp_path: Path) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text('times = "m:ss"\n', encoding="utf-8")
+    _, ends = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
+    assert ends == [70]
+    assert "times" in ends_of(tmp_path, ["1:10"])[0][-1]
+    mapping.write_text('times = "mm:ss"\n', encoding="utf-8")
+    lines, _ = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
+    assert "m:ss, h:mm" in "\n".join(lines)
 
 
 def test_a_concept_of_ones_own_is_kept_as_the_hint_says(tmp_path: Path) -> None:
