@@ -209,7 +209,10 @@ class CostEstimate:
         lines += [f"  ! {message}" for message in self.obstacles]
         for store in self.stores:
             if store.new_clips:
-                lines.append(f"  {words_of_new_clips(store.store, store.new_clips)}")
+                words = words_of_new_clips(
+                    store.store, store.new_clips, are_extracted=not store.share_left
+                )
+                lines.append(f"  {words}")
             if store.withdrawn:
                 lines.append(f"  {store.withdrawn}")
         if self.untried_device:

@@ -115,7 +115,9 @@ class StoreStatus:
         if self.new_version:
             lines.append(self.new_version)
         if self.new_clips:
-            lines.append(words_of_new_clips(self.store, self.new_clips))
+            lines.append(
+                words_of_new_clips(self.store, self.new_clips, are_extracted=self.done)
+            )
         return "\n".join(lines)
 
     @property
@@ -295,9 +297,14 @@ def new_clips(plan: ExtractPlan, location: str) -> NewClips | None:
     return NewClips(n_new, blocks=-(-n_new // store.plan.block_rows), blocks_done=0)
 
 
-def words_of_new_clips(store: str, n_clips: int) -> str:
+def words_of_new_clips(store: str, n_clips: int, *, are_extracted: bool = False) -> str:
     """Return that a sealed store lacks clips of its manifest, and what adds them."""
     verb, pronoun = ("is", "it") if n_clips == 1 else ("are", "them")
+    if are_extracted:
+        return (
+            f"{count(n_clips, 'clip')} of the manifest {verb} extracted, and not yet in the sealed"
+            f" store {Path(store).name}: a run adds {pronoun}, with --seal also where some failed"
+        )
     return (
         f"{count(n_clips, 'clip')} of the manifest {verb} not in the sealed store"
         f" {Path(store).name}: a run extracts {pronoun} into a new version"
@@ -318,6 +325,9 @@ def _status_of_existing(plan: ExtractPlan, target: Target) -> StoreStatus:
             state, clips=n_clips, missing=missing, blocks=blocks, new_clips=new.clips
         )
     begun = new.begun
+    seconds = dict(state.seconds)
+    for stage, spent in begun.seconds.items():
+        seconds[stage] = seconds.get(stage, 0.0) + spent
     return replace(
         state,
         clips=n_clips,
@@ -328,6 +338,7 @@ def _status_of_existing(plan: ExtractPlan, target: Target) -> StoreStatus:
         blocks_done=state.blocks_done + new.blocks_done,
         reasons=dict((Counter(state.reasons) + Counter(begun.reasons)).most_common()),
         failures={**state.failures, **begun.failures},
+        seconds=seconds,
         in_unfinished_blocks=begun.in_unfinished_blocks,
         new_clips=new.clips,
     )

@@ -27,7 +27,9 @@ from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.sources import units_again
 from obygaze_features.extraction.status import missing_units
+from obygaze_features.store.format.records import Seal
 from obygaze_features.store.write.commit import STAGING
+from obygaze_features.store.write.growth import DRAFT_OF_CLIPS, DRAFT_OF_ROWS
 
 SLACK = 1.5
 # An allowance for the libraries of CUDA in main memory; not measured.
@@ -184,11 +186,18 @@ class SlurmArray:
         )
 
     def _store_folders(self, plan: ExtractPlan) -> list[str]:
-        """Return the folders in which each finished clip and block of a plan makes a file."""
+        """Return the folders in which each finished clip and block of a plan makes a file.
+
+        Of a sealed store these are in its drafts of the next version.
+        """
         folders = []
         for target in plan.targets:
             store = (self.folder / target.store).resolve()
-            folders += [str(store / "commits"), str(store / STAGING)]
+            places = [store]
+            if (store / Seal.FILE).is_file():
+                places = [store / DRAFT_OF_CLIPS, store / DRAFT_OF_ROWS]
+            for place in places:
+                folders += [str(place / "commits"), str(place / STAGING)]
         return folders
 
     def _directives(self) -> list[str]:
@@ -243,7 +252,10 @@ def array_for(
     # What makes a version of a sealed store has units of its own.
     n_units = plan.n_units if split.others.targets or not split.works else 0
     for work in split.works:
-        tasks.update(unit % workers for unit in missing_units(work.plan))
+        units = missing_units(work.plan)
+        if again == "--retry-failed" and work.adds_clips and work.has_begun():
+            units += units_again(work.plan)
+        tasks.update(unit % workers for unit in units)
         n_units = max(n_units, work.plan.n_units)
     if not (resume or again):
         tasks = set(range(min(workers, n_units)))

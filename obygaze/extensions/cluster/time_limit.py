@@ -9,7 +9,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.estimate import CostEstimate, duration_of_hours
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import MAX_BATCH
-from obygaze_features.extraction.status import measured_clip_s, status_of_stores
+from obygaze_features.extraction.status import measured_clip_s, status_of_plan
 
 # Seconds before the limit at which a worker is stopped, at least: enough for a commit.
 WARNING_S = 60
@@ -124,7 +124,7 @@ def time_limit_of(
         start_s: Seconds until a task begins its clips.
         directives: Options of sbatch, of which one may be the signal before the limit.
     """
-    states = status_of_stores(plan)
+    states = [state for state in status_of_plan(plan) if state.exists]
     clip_s = measured_clip_s(states)
     is_measured = clip_s is not None
     if clip_s is None and cost.decode_s is not None:

@@ -273,6 +273,13 @@ def test_a_plan_counts_the_clips_that_a_sealed_store_lacks(films, tmp_path):
     (begun,) = call_obygaze(*status, "--json").ok().json()["stores"]
     assert (begun["clips"], begun["ok"], begun["missing"]) == (9, 9, 0)
     assert begun["blocks_done"] == 3
+    assert begun["seconds"]["decode"] > before["seconds"]["decode"]
+    note = (
+        "3 clips of the manifest are extracted, and not yet in the sealed store"
+        " films.descriptors: a run adds them, with --seal also where some failed"
+    )
+    assert note in call_obygaze(*status).ok().stdout
+    assert note in call_obygaze(*plan, "--probe", "0").ok().stdout
     run(tmp_path).ok()
     done = call_obygaze(*status).ok().stdout
     assert "not in the sealed store" not in done

@@ -336,3 +336,52 @@ def test_tasks_make_versions_of_sealed_stores(
     call_obygaze(*run, "0/3", "--retry-failed", "--seal")
     assert open_store(store).version == 3
     assert open_store(store).status().counts == {"ok": 7, "failed": 1}
+
+
+def test_new_clips_of_a_sealed_store_that_failed_are_retried(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in no version yet, and "no clip to extract again" was the answer."""
+    shutil.copytree(films.header.video_root, tmp_path / "videos")
+    monkeypatch.chdir(tmp_path)
+    header = replace(films.header, video_root=str(tmp_path / "videos"))
+    one = Manifest("films", header, films.clips[:1])
+    plan_file(a_plan(one, tmp_path, "descriptors"), tmp_path / "plan.json")
+    run = ("extract", "run", "plan.json")
+    call_obygaze(*run).ok()
+    grown = a_plan(Manifest("films", header, films.clips), tmp_path, "descriptors")
+    plan_file(grown, tmp_path / "plan.json")
+    assert call_obygaze(*run).code == 3
+    store = tmp_path / "stores" / "descriptors"
+    assert len(open_store(store)) == 1
+    assert slurm("-k", "8", "--resume")["job"] is None
+    shutil.copyfile(grown.rows[0].video, grown.rows[1].video)
+    shutil.copyfile(grown.rows[0].video, grown.rows[6].video)
+    # The new clips begin with the second one: the units are those of the version.
+    assert slurm("-k", "8", "--retry-failed")["tasks"] == [0, 5]
+    for task in (0, 5):
+        call_obygaze(*run, "--worker", f"{task}/8", "--retry-failed")
+    assert open_store(store).status().counts == {"ok": N_CLIPS}
+    assert slurm("--retry-failed")["script"] is None
+
+
+def test_progress_of_a_version_is_seen_by_a_task_that_is_started_again(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task looked for finished clips where a sealed store has none, and gave up."""
+    monkeypatch.chdir(tmp_path)
+    few = Manifest("films", films.header, films.clips[:1])
+    plan_file(a_plan(few, tmp_path, "descriptors"), tmp_path / "plan.json")
+    call_obygaze("extract", "run", "plan.json").ok()
+    plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    words = ("extract", "slurm", "plan.json", "-k", "1")
+    written = call_obygaze(*words).ok()
+    assert "(at the speed so far a task needs about " in written.stdout
+    (line,) = [line for line in script_lines() if line.startswith("folders=")]
+    folders = line.removeprefix("folders=(").removesuffix(")").split()
+    assert not any(Path(folder).is_dir() for folder in folders)
+    assert call_obygaze("extract", "run", "plan.json").code == 3
+    blocks = []
+    for folder in folders:
+        blocks += Path(folder).glob("*block-*")
+    assert blocks
