@@ -15,18 +15,34 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.files import json_values, parse_json
+from obygaze_features.core.outside import safe_text
 
 HOST = "127.0.0.1"
 MAX_BODY = 1 << 16
 CHUNK = 1 << 18
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+ERROR_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>obygaze</title>
+</head>
+<body>
+<h1>obygaze view</h1>
+{content}
+</body>
+</html>
+"""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -62,8 +78,8 @@ class Reply:
 class Refused(ObygazeError):
     """A request that is answered with a status and a reason."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.status = status
 
 
@@ -149,6 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001
             self.close_connection = True  # what was sent may not have been read
             reply = _reply_of(error)
+            if self._is_navigation():
+                reply = _as_page(reply)
         with suppress(BrokenPipeError, ConnectionResetError):
             self._send(reply)
 
@@ -173,6 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
                 403,
                 "open the whole address that obygaze view printed; each opens the page once,"
                 " in one browser",
+                f"in the browser that opened it first, http://{server.host}/ opens the page again;"
+                " for another browser, stop obygaze view and start it again",
             )
         routes = server.routes[self.command]
         if path not in routes and "/" in path:
@@ -186,6 +206,10 @@ class _Handler(BaseHTTPRequestHandler):
             return reply
         kept = f"{server.cookie}={server.secret}; Path=/; HttpOnly; SameSite=Strict"
         return replace(reply, headers={"Set-Cookie": kept})
+
+    def _is_navigation(self) -> bool:
+        """Return whether a browser shows the answer as a page, unlike what scripts ask for."""
+        return self.command == "GET" and "text/html" in self.headers.get("Accept", "")
 
     def _require_same_origin(self) -> None:
         """Refuse another name of this machine (DNS rebinding), and pages of other servers."""
@@ -301,3 +325,17 @@ def _reply_of(error: Exception) -> Reply:
         status = 404 if isinstance(error, KeyError) else 400
         return Reply.of({"error": f"there is no such thing here: {error}"}, status)
     return Reply.of({"error": f"a bug in obygaze: {error!r}"}, 500)
+
+
+def _as_page(reply: Reply) -> Reply:
+    """Return the answer to a request that an error ended as a page for people."""
+    document = json.loads(cast("bytes", reply.body))
+    sentences = [document["error"], document.get("hint", "")]
+    paragraphs = []
+    for sentence in sentences:
+        if sentence:
+            text = sentence[0].upper() + sentence[1:]
+            paragraphs.append(f"<p>{safe_text(text, 'html')}.</p>")
+    content = "\n".join(paragraphs)
+    page = ERROR_PAGE.format(content=content)
+    return Reply(page.encode("utf-8"), "text/html; charset=utf-8", reply.status)
