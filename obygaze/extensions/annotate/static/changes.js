@@ -9,13 +9,21 @@ let nDone = 0; // the changes after these were undone
 
 // How a change of each kind goes from one of its states ("before", "after") to the other.
 const APPLY = {
-  marks: ({ pairs }, from, to) => putMarks(pairs.map((pair) => ({ from: pair[from], to: pair[to] }))),
+  marks: async ({ pairs }, from, to) => {
+    await putMarks(pairs.map((pair) => ({ from: pair[from], to: pair[to] })));
+    keepSaved(pairs, to);
+  },
   form: (change, from, to) => showFormState(change[to]),
   note: (change, from, to) => putNote(change.film, change.picture, change[to], change[from]),
   vocabulary: (change, from, to) => putVocabulary(change[to], change[from]),
   aside: ({ rows }, from, to) => putAside(rows, to === "before"),
   watched: ({ film: id, stretches }, from, to) => postWatched(id, stretches, to === "before"),
 };
+
+// Keep marks as they are saved: a concept may have got others above it since they were read.
+function keepSaved(pairs, side) {
+  for (const pair of pairs) if (pair[side]) pair[side] = savedMark(pair[side].mark) ?? pair[side];
+}
 
 // Tasks that change something run one after another: the second undo starts where the first one ended.
 let lastTask = Promise.resolve();
@@ -82,15 +90,32 @@ function applyChange(change, step) {
   return change.kind === "marks" ? sendChange({ change, step }, apply) : apply();
 }
 
+// The error of a step that finds a mark, a note or the vocabulary in another state than it left.
+const outdated = (text, facts = {}) => Object.assign(new Error(text), { isOutdated: true, ...facts });
+
+// Go one step back or on. One that cannot be taken any more does not keep those before and after it from it.
+async function takeStep(change, step) {
+  await goTo(change);
+  try {
+    await applyChange(change, step);
+  } catch (error) {
+    if (!error.isOutdated) throw error;
+    unanswered = null;
+    changes.splice(changes.indexOf(change), 1);
+    if (step === "undo") nDone -= 1;
+    keepChanges();
+    throw new Error(t`${error.message} This step is left out of the list.`);
+  }
+  nDone += step === "undo" ? -1 : 1;
+  keepChanges();
+}
+
 const undo = () => inTurn(async () => {
   noteForm();
   if ((await settleChange())?.step === "undo") return tellSavedBefore();
   const change = changes[nDone - 1];
   if (!change) return tell(t`There is nothing to undo.`);
-  await goTo(change);
-  await applyChange(change, "undo");
-  nDone -= 1;
-  keepChanges();
+  await takeStep(change, "undo");
   tell(t`Undone: ${change.text}.`);
 });
 
@@ -98,10 +123,7 @@ const redo = () => inTurn(async () => {
   if ((await settleChange())?.step === "redo") return tellSavedBefore();
   const change = changes[nDone];
   if (!change) return tell(t`There is nothing to do again.`);
-  await goTo(change);
-  await applyChange(change, "redo");
-  nDone += 1;
-  keepChanges();
+  await takeStep(change, "redo");
   tell(t`Done again: ${change.text}.`);
 });
 

@@ -1,6 +1,7 @@
 // The film page: changes of saved marks: drag, move, split, merge, delete.
 "use strict";
 
+const MAX_COMMENT = 2000; // letters
 const GRIP = 6; // pixels around an edge at which it can be taken
 let drag = null; // what the pointer moves: the mark, its part, where it was taken, and its new place
 let wasDragged = false; // the click after a drag does not seek
@@ -15,6 +16,7 @@ const changeMarks = (text, pairs) => inTurn(async () => {
   // Pressed again, because the answer did not come.
   if (wasSaved && !wanted.every(isKnownPair)) return tellSavedBefore();
   await sendChange({ change, step: "do" }, () => putMarks(wanted));
+  keepSaved(pairs, "after");
   record(change);
   tell(t`Saved: ${text}. Key u takes it back.`);
 });
@@ -47,7 +49,7 @@ function splitMark() {
   return changeMarks(t`a mark split`, [{ before, after: first }, { before: null, after: second }]);
 }
 
-// Join the mark with the next one; the level is that of the first.
+// Join the mark with the next one; the level is that of the first, and so are the tiers where it has a value.
 function mergeMarks() {
   const first = chosenMark();
   const isAfter = (one) => one.start_frame > first.start_frame
@@ -55,11 +57,17 @@ function mergeMarks() {
   const later = film.marks.filter(isAfter).sort((a, b) => a.start_frame - b.start_frame || (a.mark > b.mark ? 1 : -1));
   const second = later[0];
   if (!second) throw new Error(t`There is no mark of yours after this one.`);
-  const comments = [...new Set([first.comment, second.comment])].filter(Boolean);
+  const comment = [...new Set([first.comment, second.comment])].filter(Boolean).join("; ");
+  if (comment.length > MAX_COMMENT) throw new Error(t`Not merged: a comment has at most ${MAX_COMMENT} letters, both together have ${comment.length}.`);
   const after = { ...first, end_frame: Math.max(first.end_frame, second.end_frame),
-    concepts: [...new Set([...first.concepts, ...second.concepts])], comment: comments.join("; ").slice(0, 2000) };
-  const lost = second.level === first.level ? "" : t`, its level ${second.level} became ${first.level}`;
-  return changeMarks(t`two marks merged${lost}`, [{ before: first, after }, { before: second, after: null }]);
+    concepts: [...new Set([...first.concepts, ...second.concepts])], comment, more: { ...first.more } };
+  const lost = second.level === first.level ? [] : [t`, its level ${second.level} became ${first.level}`];
+  for (const [tier, value] of Object.entries(tiersOf(second))) {
+    const kept = first.more?.[tier] || value;
+    if (value && kept !== value) lost.push(t`, its ${tier} ${value} became ${kept}`);
+    after.more[tier] = kept;
+  }
+  return changeMarks(t`two marks merged${lost.join("")}`, [{ before: first, after }, { before: second, after: null }]);
 }
 
 function deleteMark() {
@@ -111,8 +119,11 @@ function partAt(event) {
   return bar ? { bar, part: "body" } : null;
 }
 
-// The first picture after a boundary that is nearest to a time.
-const boundaryAt = (time) => frameAt(time + 0.5 / film.rate);
+// The first picture after the boundary that is nearest to a time: that at the end of the film has none.
+function boundaryAt(time) {
+  const number = frameAt(time), [start, end] = spanOf(number, number);
+  return time - start > end - time ? number + 1 : number;
+}
 
 function draggedMark(time) {
   const { before, part, taken } = drag;

@@ -222,12 +222,15 @@ function isKnownPair({ from, to }) {
 async function putMarks(pairs) {
   const wanted = pairs.map(({ from, to }) => {
     const now = savedMark((from ?? to).mark);
-    if (!isKnownPair({ from, to })) throw new Error(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
+    if (!isKnownPair({ from, to })) throw outdated(t`Nothing is changed: this mark was changed since, in another window or by hand.`);
     return { ...(to ?? from), tiers: tiersOf(to ?? from), version: now?.version ?? 0, state: now?.state, deleted: !to };
   });
   const answer = await post("marks", { changes: wanted });
   const reply = await answer.json();
-  if (answer.status === 409) await refreshMarks();
+  if (answer.status === 409) {
+    await refreshMarks();
+    throw outdated(t`Not saved: ${messageOf(reply)}`);
+  }
   if (!answer.ok) throw new Error(answer.status === 507 ? t`Not saved: the disk is full.` : t`Not saved: ${messageOf(reply)}`);
   takeMarks(reply);
 }
@@ -336,6 +339,7 @@ $("mark-theirs").onclick = () => {
 async function putAside(rows, back = false) {
   const answer = await post("set-aside", { rows, back });
   const reply = await answer.json();
+  if (answer.status === 400) throw outdated(messageOf(reply));
   if (!answer.ok) throw new Error(messageOf(reply));
   await refreshMarks();
   return reply;

@@ -45,7 +45,7 @@ const saveNote = () => inTurn(async () => {
 async function putNote(id, number, text, before) {
   const answer = await post("note", { movie_id: id, frame: number, text, before });
   const reply = await answer.json();
-  if (answer.status === 409) throw Object.assign(new Error(t`Nothing is changed: another window changed this note.`), { newer: reply.text });
+  if (answer.status === 409) throw outdated(t`Nothing is changed: another window changed this note.`, { newer: reply.text });
   if (!answer.ok) throw new Error(t`Not saved: ${messageOf(reply)}`);
   if (film.id !== id) return;
   film.picture_notes = reply;

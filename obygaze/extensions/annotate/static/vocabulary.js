@@ -87,7 +87,7 @@ const savedVocabulary = () => Object.fromEntries([...CITED, "terms"].map((name) 
 const isSameVocabulary = (one, other) => [...CITED, "terms"].every((name) => JSON.stringify(one[name]) === JSON.stringify(other[name]));
 
 async function putVocabulary(wanted, expected) {
-  if (!isSameVocabulary(savedVocabulary(), expected)) throw new Error(t`Nothing is changed: the vocabulary was changed since.`);
+  if (!isSameVocabulary(savedVocabulary(), expected)) throw outdated(t`Nothing is changed: the vocabulary was changed since.`);
   const answer = await post("vocabulary", { vocabulary: wanted, state: page.vocabulary.state });
   const reply = await answer.json();
   if (!answer.ok) throw new Error(messageOf(reply));

@@ -27,6 +27,7 @@ from support.killed_server import running
 from support.videos import write_video
 
 from obygaze.extensions.annotate.app import export, server_of
+from obygaze.extensions.annotate.marks import MarkChange
 from obygaze.extensions.annotate.projection import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze.extensions.annotate.server import PageServer
 from obygaze.extensions.annotate.site import Site
@@ -407,6 +408,95 @@ def test_edges_and_bodies_are_dragged_and_the_picture_follows(
             wait(lambda want=want: spans() == want)
         keys_to_body(browser, "U")
         wait(lambda: spans() == [(50, 149)])
+        # To the end of the film, after which there is no picture.
+        drag(6.0, 9.99)
+        wait(lambda: spans() != [(50, 149)])
+        assert spans() == [(50, 249)]
+
+
+def test_two_marks_are_merged_without_a_silent_loss(
+    browser: Any, tmp_path: Path
+) -> None:
+    """The tiers of the second mark were lost, and a long comment was cut off."""
+    tiers = {"camera": ("pan", "still"), "tone": ("warm",)}
+    terms = []
+    for tier, values in tiers.items():
+        terms.append(Term(tier, "tier"))
+        terms += [Term(value, "value", (tier,)) for value in values]
+    vocabulary = Vocabulary(terms=tuple(terms))
+    page = lake(tmp_path)
+    assert page.marks is not None
+    page.vocabulary.path.write_text(vocabulary.to_toml(), "utf-8")
+    first = mark(1, start_frame=0, end_frame=9, comment="a", tiers={"camera": "still"})
+    both = {"camera": "pan", "tone": "warm"}
+    second = mark(2, start_frame=20, end_frame=29, comment="b", tiers=both)
+    third = mark(3, start_frame=40, end_frame=49, comment="c" * 1999)
+    changes = [MarkChange(one) for one in (first, second, third)]
+    page.marks.save_all(changes, vocabulary)
+
+    def rows() -> list[tuple[int, int, str, dict[str, str]]]:
+        marks = table(tmp_path, page.manifest, "eva").read().marks.values()
+        facts = ("start_frame", "end_frame", "comment", "more")
+        return sorted(tuple(one[name] for name in facts) for one in marks)
+
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        chosen = "film.marks.find((one) => one.start_frame === 0)"
+        merge = f"fillForm({chosen}); await mergeMarks();"
+        before = rows()
+        assert act(browser, merge) is None
+        assert rows()[0] == (0, 29, "a; b", {"camera": "still", "tone": "warm"})
+        assert "its camera pan became still" in text(browser, "#status")
+        message = act(browser, merge)
+        assert message is not None and "both together have 2005" in message
+        assert act(browser, "await undo();") is None
+        assert rows() == before
+
+
+def test_a_step_that_cannot_be_undone_does_not_keep_others_from_it(
+    browser: Any, tmp_path: Path
+) -> None:
+    """One mark that another window had changed made every earlier change stay for ever."""
+    page = lake(tmp_path)
+    assert page.marks is not None
+    saved = page.marks.save(mark(1, start_frame=0, end_frame=9, comment=""))
+    page.marks.save(mark(2, start_frame=30, end_frame=39, comment=""))
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        chosen = "film.marks.find((one) => one.start_frame === given[0])"
+        move = f"fillForm({chosen}); await moveMark(5);"
+        for start in (30, 0):
+            assert act(browser, move, start) is None
+        page.marks.save({**saved, "version": 2, "state": None, "level": "HN"})
+        assert act(browser, "await refreshMarks();") is None
+        message = act(browser, "await undo();")
+        assert message is not None and "This step is left out of the list." in message
+        assert act(browser, "await undo();") is None
+        spans = [one[:3] for one in saved_values(tmp_path, page)]
+        assert spans == [(0, 9, "HN"), (30, 39, "S")]
+        assert text(browser, "#undo") == "Undo"
+
+
+def test_a_mark_that_got_a_concept_above_its_own_is_taken_back(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Its state was not the one that was sent, so that undo said that somebody had changed it."""
+    page = lake(tmp_path)
+    assert page.marks is not None
+    page.marks.save(mark(1, start_frame=0, end_frame=9, concepts=["Body"]))
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        vocabulary = Vocabulary(terms=(Term("Look"), Term("Body", broader=("Look",))))
+        page.vocabulary.path.write_text(vocabulary.to_toml(), "utf-8")
+        move = "fillForm(film.marks[0]); await moveMark(5);"
+        places = []
+        for script in (move, "await undo();", "await redo();", "await undo();"):
+            assert act(browser, script) is None
+            places.append([one[0] for one in saved_values(tmp_path, page)])
+        assert places == [[5], [0], [5], [0]]
 
 
 def test_keys_alone_change_marks(browser: Any, tmp_path: Path) -> None:
