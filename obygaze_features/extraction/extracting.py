@@ -71,7 +71,8 @@ WRONG_TIMES = frozenset(("decode: outside", "decode: too-long"))
 class Extraction(Sequence["StoreStatus"]):
     """What a run did: the status of each of its stores, that of the worker's clips if it was one.
 
-    `rows` are those of the worker, and `stop` is set if a signal stopped the run.
+    `rows` are those of the worker, and `stop` is set if a signal stopped the run. `rows_of_parts`
+    are the rows that each status is of; None means all of its store.
     """
 
     plan: ExtractPlan
@@ -80,6 +81,7 @@ class Extraction(Sequence["StoreStatus"]):
     rows: Sequence[int] | None = None
     stop: StopFlag = field(default_factory=StopFlag)
     versions: Sequence[NewVersion] = ()
+    rows_of_parts: Sequence[Sequence[int] | None] = ()
 
     json_in_one_line: ClassVar[bool] = True
 
@@ -115,7 +117,7 @@ class Extraction(Sequence["StoreStatus"]):
             worker = f"worker {self.worker} has no clips"
             return [f"{worker}: the plan has {units}; nothing to do"]
         steps = _next_steps(self.plan, self.parts, self.rows)
-        if self.worker is None:
+        if all(rows is None for rows in self.rows_of_parts):
             return steps
         scope = f"clips and blocks of worker {self.worker} only"
         return [f"{scope}; all: obygaze extract status STORE", *steps]
@@ -132,7 +134,8 @@ class Extraction(Sequence["StoreStatus"]):
         from obygaze_features.extraction.status import kept_clips
 
         self.stop.raise_if_stopped(kept_clips(self.parts))
-        if not any(state.ok for state in self.parts):
+        has_clips = any(state.clips for state in self.parts)
+        if has_clips and not any(state.ok for state in self.parts):
             raise ObygazeError(
                 "no clip was extracted", hint="correct what the lines above list"
             )
@@ -142,7 +145,7 @@ class Extraction(Sequence["StoreStatus"]):
         from obygaze_features.extraction.status import joint_status
 
         named = {} if self.worker is None else {"worker": self.worker}
-        joint = joint_status(self.parts, self.rows)
+        joint = joint_status(self.parts, self.rows_of_parts)
         documents = [state.to_json() for state in self.parts]
         versions = [version.to_json() for version in self.versions]
         return {**named, **joint, "stores": documents, "versions": versions}
@@ -294,6 +297,7 @@ def extract(
 
         shares = resources_of(workers, batch).shared_by(devices)
         states: list[StoreStatus] = []
+        rows_of_states: list[Sequence[int] | None] = []
         versions: list[NewVersion] = []
         try:
             if split.others.targets and rows != []:
@@ -310,9 +314,11 @@ def extract(
                     note=note,
                 )
                 states = seal_complete(states, seal)
+                rows_of_states = [rows] * len(states)
             for target in split.grown:
                 require_recipe(plan, target, devices[0])
                 states.append(store_status(target.store))
+                rows_of_states.append(None)
             for work in split.works:
                 # A version that this run has made is not one of another worker.
                 seal_of = {str(made.path): made.seal_sha256 for made in versions}
@@ -331,7 +337,6 @@ def extract(
                     retry_failed=retry_failed,
                     seal=False if stop else seal,
                 )
-                states.append(state)
                 if version is not None:
                     versions.append(version)
                 elif state.done and state.failed and seal is None:
@@ -339,12 +344,18 @@ def extract(
                         f"{count(state.failed, 'new clip')} failed, so none is added to "
                         f"{Path(work.target.store).name}; --seal adds all, with the reasons"
                     )
+                own_rows = None
+                if worker is not None and state.store == str(work.draft):
+                    own_rows = work.plan.worker_rows(worker)
+                    state = store_status(work.draft, own_rows)
+                states.append(state)
+                rows_of_states.append(own_rows)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(status_of_stores(plan, rows)))
             interrupt.add_note(RESUME)
             raise
         stack.close()
-        return Extraction(plan, states, worker, rows, stop, versions)
+        return Extraction(plan, states, worker, rows, stop, versions, rows_of_states)
 
 
 def _extract_version(

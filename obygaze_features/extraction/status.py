@@ -147,15 +147,19 @@ class StoreStatus:
 
 
 def joint_status(
-    states: Sequence[StoreStatus], rows: Sequence[int] | None = None
+    states: Sequence[StoreStatus],
+    rows_of_states: Sequence[Sequence[int] | None] | None = None,
 ) -> dict[str, Any]:
     """Return the joint status of a run's stores as JSON: a clip is ok if it is ok in all stores.
 
-    The keys are the same for any number of stores, also for none. `rows` are those that the states
-    were read for; None means all.
+    The keys are the same for any number of stores, also for none. A store may have only some of the
+    clips, such as those of the next version of a sealed store.
+
+    Args:
+        states: The status of each store.
+        rows_of_states: The rows that each was read for; None means all.
     """
-    n_ok = _n_ok_in_all(states, rows)
-    clips = states[0].clips if states else 0
+    n_clips, n_ok = _n_clips_and_ok(states, rows_of_states or [None] * len(states))
     failures: dict[str, str] = {}
     reasons: Counter[str] = Counter()
     for state in states:
@@ -164,10 +168,10 @@ def joint_status(
     spent = _joint_seconds([state.seconds for state in states])
     return {
         "store": [state.store for state in states],
-        "clips": clips,
+        "clips": n_clips,
         "ok": n_ok,
         "failed": len(failures),
-        "missing": clips - n_ok - len(failures),
+        "missing": n_clips - n_ok - len(failures),
         "blocks": sum(state.blocks for state in states),
         "blocks_done": sum(state.blocks_done for state in states),
         "reasons": dict(reasons.most_common()),
@@ -177,15 +181,19 @@ def joint_status(
     }
 
 
-def _n_ok_in_all(states: Sequence[StoreStatus], rows: Sequence[int] | None) -> int:
-    """Return the number of clips that are ok in all stores."""
-    if not states:
-        return 0
-    is_ok_in_stores = [open_store(state.store).status().is_ok for state in states]
-    is_ok = np.logical_and.reduce(is_ok_in_stores)
-    if rows is not None:
-        is_ok = is_ok[list(rows)]
-    return int(is_ok.sum())
+def _n_clips_and_ok(
+    states: Sequence[StoreStatus], rows_of_states: Sequence[Sequence[int] | None]
+) -> tuple[int, int]:
+    """Return the number of clips of some stores, and of those that are ok wherever they are."""
+    is_clip_ok: dict[str, bool] = {}
+    for state, rows in zip(states, rows_of_states, strict=True):
+        store = open_store(state.store)
+        chosen = np.arange(store.n_clips) if rows is None else np.array(rows, np.int64)
+        clips = store.clip_ids[chosen].tolist()
+        is_ok = store.status().is_ok[chosen].tolist()
+        for clip, is_ok_here in zip(clips, is_ok, strict=True):
+            is_clip_ok[clip] = is_clip_ok.get(clip, True) and is_ok_here
+    return len(is_clip_ok), sum(is_clip_ok.values())
 
 
 def store_status(

@@ -305,3 +305,33 @@ def test_a_plan_tells_of_withdrawn_clips(films, tmp_path):
     keep_some(films, tmp_path, [0, 2, 3])
     without = call_obygaze(*words, "--store", "descriptors=again").ok().stdout
     assert "withdrawn" not in without
+
+
+def test_the_joint_status_of_a_version_and_of_its_workers(tmp_path):
+    """Rows of the plan are not those of a version: it was an IndexError."""
+    whole = film_folder(tmp_path, N_CLIPS, bad={8: b"broken"})
+    keep_some(whole, tmp_path, [0, 1])
+    run(tmp_path, "--block-clips", "2").ok()
+    keep_manifest(whole, tmp_path)
+    plan = ("-C", tmp_path, "extract", "plan", "films", "-b", "descriptors")
+    plan_file = tmp_path / "plan.json"
+    call_obygaze(*plan, "-o", plan_file, "--probe", "0").ok()
+    words = ("-C", tmp_path, "extract", "run", plan_file, "--json")
+    # Seven new clips are 4 blocks: those of worker 1 are the second and the last, which failed.
+    of_worker = {}
+    for worker in ("0/2", "1/2", "8/9"):
+        done = call_obygaze(*words, "--worker", worker)
+        document = done.json()
+        counts = [document[name] for name in ("clips", "ok", "failed", "missing")]
+        of_worker[worker] = (done.code, counts)
+    assert of_worker == {
+        "0/2": (0, [4, 4, 0, 0]),
+        "1/2": (3, [3, 2, 1, 0]),
+        "8/9": (0, [0, 0, 0, 0]),
+    }
+    # With the store of another backbone, which has all clips.
+    several = ("-b", "descriptors", "-b", "frames:xclip-b16-k600-zs", "--json")
+    done = call_obygaze("-C", tmp_path, "extract", "run", "films", *several)
+    document = done.json()
+    counts = [document[name] for name in ("clips", "ok", "failed", "missing")]
+    assert (done.code, counts) == (3, [9, 8, 1, 0])

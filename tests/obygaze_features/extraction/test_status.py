@@ -60,7 +60,7 @@ def test_the_status_of_a_workers_rows(tmp_path: Path) -> None:
     assert own.seconds == {"wait": 2.0 + 4.0, "decode": 8.0, "forward": 4.0}
     other = store_status(path, [*range(0, 4), *range(8, 12), *range(16, 20)])
     assert (other.clips, other.ok, other.failed, other.missing) == (12, 6, 2, 4)
-    result = joint_status([own, own], rows)
+    result = joint_status([own, own], [rows, rows])
     assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (
         11,
         7,
