@@ -16,7 +16,11 @@ from obygaze_features.core.figures import (
 from obygaze_features.manifest.link import FILM_COLUMNS, seconds_in_film
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner.records import PREDICTIONS_FILE
+from obygaze_models.protocols.runner.records import (
+    FILM,
+    PREDICTIONS_FILE,
+    group_column,
+)
 from obygaze_models.report.figure import (
     MODEL,
     UNKNOWN_LEVEL,
@@ -174,21 +178,29 @@ def metric_by_film(run: ReportRun) -> Part:
     cells = run.cells
     if not run.films:
         return
+    group = group_column(run.protocol)
+    is_by_film = group == FILM
+    names = {"metric": metric_name(metric), "group": "film" if is_by_film else group}
 
     def values_by_film(cell: CellRecord) -> list[Number]:
         return [Number(film_value(cell, film, metric)) for film in run.films]
 
     if len(cells) <= MAX_FILM_COLUMNS:
-        names = [f"{run.label(cell)}, {pair_name(*cell.pair)}" for cell in cells]
-        by_film = []
+        headers = [f"{run.label(cell)}, {pair_name(*cell.pair)}" for cell in cells]
+        by_film: list[Row] = []
         for film in run.films:
             values = [Number(film_value(cell, film, metric)) for cell in cells]
-            by_film.append((run.film_name(film), film, *values))
-        yield make_table("films", "films", by_film, names, metric=metric_name(metric))
+            if is_by_film:
+                by_film.append((run.film_name(film), film, *values))
+            else:
+                by_film.append((film, *values))
+        if is_by_film:
+            headers = ["id", *headers]
+        yield make_table("films", "films", by_film, headers, **names)
         return
-    titles = [run.film_name(film) for film in run.films]
+    titles = [run.film_name(film) if is_by_film else film for film in run.films]
     rows = run.rows_by_pair(cells, values_by_film)
-    table = make_table("models", "films", rows, titles, metric=metric_name(metric))
+    table = make_table("models", "films", rows, titles, **names)
     yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
 
 

@@ -15,7 +15,7 @@ from obygaze_models.protocols.results.differences import (
     Comparison,
 )
 from obygaze_models.protocols.results.whole_run import Coverage
-from obygaze_models.protocols.runner.records import count_groups, group_column
+from obygaze_models.protocols.runner.records import FILM, count_groups, group_column
 from obygaze_models.report.lookup import (
     ReportRun,
     best_guesses,
@@ -54,6 +54,9 @@ class BesideGuess:
 def summary(run: ReportRun) -> Part:
     """Yield what the data are, whether models are better than guesses, and where they fail."""
     yield _data(run)
+    group = group_column(run.protocol)
+    if group != FILM:
+        yield sentence("groups", column=group)
     cells = _cells_to_show(run)
     if not cells:
         return
@@ -170,7 +173,10 @@ def _table(run: ReportRun, lines: Sequence[BesideGuess]) -> ResultTable:
     for of_pair in grouped(lines, lambda line: line.cell.pair).values():
         rows.append(Heading(_task(run, of_pair[0].cell)))
         rows += [_row(run, line) for line in of_pair]
-    table = make_table("summary", "summary", rows, metric=metric_name(run.ranking))
+    group = group_column(run.protocol)
+    groups = "films" if group == FILM else f"values of {group}"
+    metric = metric_name(run.ranking)
+    table = make_table("summary", "summary", rows, metric=metric, groups=groups)
     first, *others = table.headers
     headers = [first, *_headers_of_primary(run), *others]
     return replace(table, headers=headers, folded=len(lines) > MAX_OPEN_ROWS)
@@ -236,7 +242,9 @@ def _failed_films(run: ReportRun, cell: CellRecord) -> str:
     text = f"{len(failed)} of {len(known)}"
     if not failed:
         return text
-    names = [run.film_name(film) for film in failed[:MAX_NAMED_FILMS]]
+    names = failed[:MAX_NAMED_FILMS]
+    if group_column(run.protocol) == FILM:
+        names = [run.film_name(film) for film in names]
     if len(failed) > MAX_NAMED_FILMS:
         names.append("...")
     return f"{text}: {', '.join(names)}"

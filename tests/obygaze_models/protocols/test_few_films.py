@@ -115,10 +115,15 @@ def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
     assert "1 of 1 cells are over 3 values of decade only" in text
     assert text in result_text(run)
     assert "intervals over the values of decade." in result_text(run)
-    write_report([run.folder], formats=["md"])
+    write_report([run.folder], formats=["md", "csv"])
     page = (run.folder / "report.md").read_text("utf-8")
     assert text in page
     assert "clips of 3 values of decade" in page and "of 3 films" not in page
+    assert "| values of decade at chance or below |" in page
+    assert "This run divides clips by decade (splits.group)" in page
+    table = (run.folder / "tables" / "films.csv").read_text("utf-8").splitlines()
+    assert table[0].startswith('decade,"ridge')
+    assert [line.partition(",")[0] for line in table[1:]] == ["00s", "10s", "20s"]
 
     sure = [clip for clip in clips if clip.level == "S"]
     others = [clip for clip in clips if clip.level != "S"]
