@@ -23,6 +23,8 @@ DOCUMENTS = (
 # Files with copies of all blocks of an array, one after another.
 GATHERED_FOLDER = "gathered"
 SHOWN_CHARACTERS = 100
+# So few are not worth a set of the usual names.
+FEW_NAMES = 20
 _BLOCK_FILE = re.compile(r"data\.zarr/([a-z][a-z0-9_]*)/c\.([0-9]{1,9})(?:\.0)*")
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _INDEX_PAGE = re.compile(rf"index/{_NUMBER}\.json")
@@ -107,7 +109,9 @@ class StoreNames:
     def require(self, names: Collection[str], where: str) -> None:
         """Raise an error that shows the first of `names` that no file of the store can have."""
         # A look into a set takes a tenth of the time of a regular expression.
-        usual = self._usual(min(self.n_blocks, len(names)))
+        usual: Collection[str] = self._without_number
+        if len(names) > FEW_NAMES:
+            usual = self._usual(min(self.n_blocks, len(names)))
         for name in names:
             if name not in usual and name not in self:
                 shown = repr(name[:SHOWN_CHARACTERS])

@@ -65,7 +65,8 @@ class ArraySpec:
         object.__setattr__(
             self, "dims", tuple(self.dims) or _default_dims(self.tail_shape)
         )
-        object.__setattr__(self, "dtype", str(np.dtype(self.dtype)))
+        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
+            object.__setattr__(self, "dtype", str(np.dtype(self.dtype)))
         self._check()
 
     def _check(self) -> None:

@@ -320,11 +320,10 @@ class Commits:
         listing = self.listing(block)
         if listing is None:
             return dict.fromkeys(rows, MISSING)
-        return {
-            row: listing.status_of_row[row]
-            for row in rows
-            if row in listing.status_of_row
-        }
+        statuses = listing.status_of_row
+        if len(statuses) < len(rows):
+            return {row: statuses[row] for row in sorted(statuses) if row in rows}
+        return {row: statuses[row] for row in rows if row in statuses}
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""

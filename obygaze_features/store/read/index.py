@@ -17,7 +17,13 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.format.makers import Makers
-from obygaze_features.store.format.records import Partial, Plan, Record, Seal
+from obygaze_features.store.format.records import (
+    NeighbouringRuns,
+    Partial,
+    Plan,
+    Record,
+    Seal,
+)
 from obygaze_features.store.format.schema import (
     FileMark,
     RowSource,
@@ -162,6 +168,8 @@ class Index:
 
 def _has_each_row_once(films: FilmIndex, n_clips: int) -> bool:
     """Return whether the runs of all films are the rows of a store, one after another."""
+    if isinstance(films.films, NeighbouringRuns):
+        return films.films.n_rows == n_clips
     runs = sorted(chain.from_iterable(films.films.values()))
     firsts = [first for first, _ in runs]
     ends = [after for _, after in runs]

@@ -103,7 +103,7 @@ class FolderFiles:
     is_remote = False
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = Path(os.path.realpath(root))
         self.location = str(root)
         self._folders = {""}
 

@@ -349,6 +349,8 @@ def test_an_index_that_differs_from_the_seal_is_found_by_verify(
         ("index/movies.json", {"movies": {FILM: [[0, 10**9]]}}, Corrupt),
         ("index/movies.json", {"movies": {FILM: [[20, 25]]}}, Corrupt),
         ("index/movies.json", {"movies": {FILM: 7}}, Corrupt),
+        ("index/movies.json", {"movies": {"a": 60, FILM: -7}}, Corrupt),
+        ("index/movies.json", {"movies": {}}, Corrupt),
         ("index/movies.json", {"files": {}}, Corrupt),
         ("index/2.json", {"clip_id": ["x"]}, Corrupt),
         ("index/2.json", {"clip_id": "abcdefgh"}, Corrupt),

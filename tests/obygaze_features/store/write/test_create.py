@@ -223,6 +223,9 @@ def test_dimensions_without_names_are_named_by_their_sizes() -> None:
     assert ArraySpec("tokens", (16, 196, 768)).dims == ("t16", "p196", "d768")
     assert ArraySpec("odd", (2, 2, 2, 2)).dims == ("x2", "x2_1", "x2_2", "x2_3")
     assert ArraySpec("scalar", ()).dims == ()
+    for dtype in ("float16", "<f2", "half", np.float16, np.dtype("float16")):
+        name = ArraySpec("frames", (2,), dtype=dtype).dtype
+        assert (name, type(name)) == ("float16", str)
     assert ArraySpec("frames", (32, 512), dtype="float16").row_bytes == 32768
 
 
