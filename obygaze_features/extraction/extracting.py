@@ -345,17 +345,26 @@ def extract(
                         f"{Path(work.target.store).name}; --seal adds all, with the reasons"
                     )
                 own_rows = None
-                if worker is not None and state.store == str(work.draft):
-                    own_rows = work.plan.worker_rows(worker)
+                if state.store == str(work.draft):
+                    own_rows = _own_rows(work, worker)
                     state = store_status(work.draft, own_rows)
                 states.append(state)
                 rows_of_states.append(own_rows)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(kept_clips(status_of_stores(plan, rows)))
+            states = status_of_stores(split.others, rows)
+            for work in split.works:
+                if work.has_begun():
+                    states.append(store_status(work.draft, _own_rows(work, worker)))
+            interrupt.add_note(kept_clips(states))
             interrupt.add_note(RESUME)
             raise
         stack.close()
         return Extraction(plan, states, worker, rows, stop, versions, rows_of_states)
+
+
+def _own_rows(work: VersionWork, worker: str | None) -> list[int] | None:
+    """Return the rows of a worker among those of a version; None for all, without a worker."""
+    return None if worker is None else work.plan.worker_rows(worker)
 
 
 def _extract_version(
@@ -370,7 +379,7 @@ def _extract_version(
     """Extract the rows of a version of a sealed store, and make it where they are complete."""
     from obygaze_features.extraction.new_versions import finish_work
 
-    rows = None if worker is None else work.plan.worker_rows(worker)
+    rows = _own_rows(work, worker)
     if rows != []:
         again = retry_failed and work.adds_clips and work.has_begun()
         extract = partial(

@@ -12,6 +12,7 @@ from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
+from obygaze_features.extraction import devices, extract
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store, store_log, verify, withdraw
 
@@ -335,3 +336,24 @@ def test_the_joint_status_of_a_version_and_of_its_workers(tmp_path):
     document = done.json()
     counts = [document[name] for name in ("clips", "ok", "failed", "missing")]
     assert (done.code, counts) == (3, [9, 8, 1, 0])
+
+
+def test_an_interrupt_says_what_is_kept_of_a_version(films, tmp_path, monkeypatch):
+    """Rows of the plan are not those of the store: it was an IndexError in place of the stop."""
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path, "--block-clips", "2").ok()
+    keep_manifest(films, tmp_path)
+    run(tmp_path, "--no-seal")
+
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(devices, "extract_on_devices", interrupt)
+    # Seven new clips are 4 blocks: those of worker 1 are the second and the last.
+    for worker, kept in (
+        (None, "7 of 7 clips are kept"),
+        ("1/2", "3 of 3 clips are kept"),
+    ):
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            extract("films", "descriptors", worker=worker, workspace=tmp_path)
+        assert stopped.value.__notes__[0] == kept
