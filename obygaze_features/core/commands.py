@@ -4,6 +4,7 @@ import copy
 import importlib
 import inspect
 import itertools
+import re
 import shlex
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -215,7 +216,9 @@ class SessionCommand(click.Command):
         if isinstance(missing, click.Option):
             line = [*ctx.command_path.split(), *typed, missing.opts[0]]
             return f"{shlex.join(line)} {missing.make_metavar(ctx)}"
-        examples = [line for line in self.examples.splitlines() if line.strip()]
+        # A line that ends with a backslash goes on in the next one.
+        joined = re.sub(r"\\\n\s*", "", self.examples)
+        examples = [line for line in joined.splitlines() if line.strip()]
         if examples and missing is not None:
             completed = self._completed_line(ctx, typed, examples[0])
             return f"{completed}; {ctx.command_path} --help"
@@ -231,7 +234,10 @@ class SessionCommand(click.Command):
         """Return the example of a command with the names that were typed, at their places."""
         words_of_path = ctx.command_path.split()
         before_the_shell = example.partition(" > ")[0]
-        words = shlex.split(before_the_shell)[len(words_of_path) :]
+        try:
+            words = shlex.split(before_the_shell)[len(words_of_path) :]
+        except ValueError:  # quotes of a plugin that a shell would not take
+            return example.strip()
         arguments = [
             param for param in self.params if isinstance(param, click.Argument)
         ]

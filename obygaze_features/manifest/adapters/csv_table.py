@@ -620,8 +620,13 @@ def _join(
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     rows: dict[str, list[TableRow]] = {}
+    n_without_id = 0
     for row in table.rows:
-        rows.setdefault(ascii_id(row[targets[key]]), []).append(row)
+        table_id = ascii_id(row[targets[key]].strip())
+        if table_id:
+            rows.setdefault(table_id, []).append(row)
+        else:
+            n_without_id += 1
     id_in_table = _ids_in_table(manifest, rows, key)
     if rows.keys().isdisjoint(id_in_table.values()):
         noun = "film" if key == "movie_id" else "clip"
@@ -651,6 +656,8 @@ def _join(
         }
         joined = joined.with_column(target, cells)
     warnings = _warnings_of_join(rows, id_in_table, left_out, key)
+    if n_without_id:
+        warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
     header = replace(joined.header, sources=(*joined.header.sources, source))
     messages = [*table.warnings]
     messages += [f"{csv}: {warning}" for warning in warnings]
@@ -667,17 +674,16 @@ def _key_of_table(
     if "movie_id" in columns:
         return "movie_id"
     for key in ("clip_id", "movie_id"):
-        violations = Violations(csv, {})
-        read_table(
+        table = read_table(
             csv,
             required=[key],
             delimiter=None,
             skip_blank=True,
-            violations=violations,
+            violations=Violations(csv, {}),
             sheet=sheet,
             header_row=header_row,
         )
-        if not violations:
+        if key in table.columns:
             return key
     return "clip_id"
 

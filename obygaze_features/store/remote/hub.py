@@ -33,6 +33,8 @@ MAX_BYTES = 20_000_000_000
 # The hub recommends commits of less than 100 files, and cuts requests off at 60 s.
 COMMIT_FILES = 90
 STAGED_BYTES = 64_000_000
+# What huggingface_hub sends its requests with, one or two of these by its version.
+HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "requests")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _URL = re.compile(
     r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<revision>[\w./-]+))?"
@@ -162,7 +164,7 @@ class HuggingFaceHub:
             # The HTTP library of huggingface_hub depends on its version.
             library = type(error).__module__.partition(".")[0]
             is_known = isinstance(error, self.package.errors.HfHubHTTPError | OSError)
-            if not (is_known or library in ("httpx", "httpcore", "requests")):
+            if not (is_known or library in HTTP_LIBRARIES):
                 raise
             raise self._explained(error) from error
 

@@ -160,3 +160,26 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
     path.write_text("movie_id,decade\ntt1,1980s\n", encoding="utf-8")
     shown = join_columns("films", path, force=True, workspace=tmp_path)
     assert shown.columns == {"decade": 2}
+
+
+@pytest.mark.parametrize("blank", ["", " ", '""'])
+def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> None:
+    """All clips without a row had its values: a line of totals was joined to every clip."""
+    rows = f"clip_id,mood\ntt1-001,joy\n{blank},TOTAL\n"
+    joined, warnings = join(MANIFEST, table(tmp_path, rows))
+    assert [clip.extra["mood"] for clip in joined] == ["joy", "", ""]
+    assert warnings[-1].endswith("left out, without a clip_id: 1 row")
+    rows = f"movie_id,decade\ntt1,1990s\n{blank},none\n"
+    joined, warnings = join(MANIFEST, table(tmp_path, rows))
+    assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
+    assert warnings[-1].endswith("left out, without a movie_id: 1 row")
+    with pytest.raises(NotFound, match="no clip has an id of this table"):
+        join(MANIFEST, table(tmp_path, f"clip_id,mood\n{blank},TOTAL\n"))
+
+
+def test_a_table_of_films_with_an_error_is_still_one_of_films(tmp_path: Path) -> None:
+    """The error was that it has no column clip_id."""
+    rows = "movie_id,decade\ntt1,1990s,more\n"
+    with pytest.raises(FixInput) as caught:
+        join(MANIFEST, table(tmp_path, rows))
+    assert "expected 2 cells as in the header, got 3" in str(caught.value.details)

@@ -19,7 +19,8 @@ from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_features.store.remote.fetch import pull
-from obygaze_features.store.remote.hub import HubTarget, Repo
+from obygaze_features.store.remote.hub import HubTarget, HuggingFaceHub, Repo
+from obygaze_features.store.remote.object_store import Unreachable
 from obygaze_features.store.remote.send import push
 
 
@@ -41,6 +42,19 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHub:
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
     return copy_of_sealed(tmp_path / "s")
+
+
+def test_a_hub_that_cannot_be_reached_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """huggingface_hub changed its HTTP library, whose errors nobody knew."""
+    package = pytest.importorskip("huggingface_hub")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    hub = HuggingFaceHub(Repo("lab/films"))
+    hub.api = package.HfApi(endpoint="http://127.0.0.1:9")
+    with pytest.raises(Unreachable, match="the hub cannot be reached"):
+        hub.head()
 
 
 @pytest.mark.parametrize(
