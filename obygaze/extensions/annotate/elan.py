@@ -209,15 +209,15 @@ class ElanDocument:
             return WATCHED
         values = tier.values()
         own_role = OWN_TYPES.get(tier.type_name)
+        parent_role = KEEP if tier.parent is None else tier.parent.role
+        # First, as a comment may be the word of a level, such as "not sure".
+        is_below = parent_role in ("levels", "concepts")
+        if is_below and own_role in ("concepts", "comments"):
+            return own_role
         if own_role == "levels" and not values:
             return own_role
         if _are_most(values, lambda text: self.mapping.level(text) is not None):
             return "levels"
-        parent_role = KEEP if tier.parent is None else tier.parent.role
-        if parent_role not in ("levels", "concepts"):
-            return KEEP
-        if own_role in ("concepts", "comments"):
-            return own_role
         if parent_role == "levels" and _are_most(values, self._is_of_concepts):
             return "concepts"
         return KEEP

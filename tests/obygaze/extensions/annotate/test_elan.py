@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from obygaze.extensions.annotate.elan import TierMapping
-from obygaze.extensions.annotate.exchange import export_segments, import_segments
+from obygaze.extensions.annotate.exchange import (
+    export,
+    export_segments,
+    import_segments,
+)
+from obygaze.extensions.annotate.film_segments import FilmSegments
+from obygaze.extensions.annotate.projection import Segment
 from obygaze_features.core.errors import FixInput
 
 LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
@@ -171,3 +178,17 @@ def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
     path.write_text('<!DOCTYPE a [<!ENTITY x "y">]><a/>', encoding="utf-16")
     with pytest.raises(FixInput, match="a document type is not allowed"):
         import_segments([path], "lake", 25)
+
+
+@pytest.mark.parametrize("comment", ["S", "not sure", "easy negative"])
+def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
+    tmp_path: Path, comment: str
+) -> None:
+    """The tier of comments was read as one of levels: each comment became a mark of its own."""
+    segment = Segment("lake", "ada", 25, 49, "HN", ("Look",), comment)
+    film = FilmSegments("lake", Fraction(25), None, [segment])
+    ((path, data),) = export([film], "elan", tmp_path).items()
+    path.write_bytes(data)
+    (clip,) = import_segments([path], "marks", 25).manifest
+    assert (clip.level, clip.concepts) == ("HN", ("Look",))
+    assert (clip.extra["annotator"], clip.extra["comment"]) == ("ada", comment)
