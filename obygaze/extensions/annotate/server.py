@@ -24,7 +24,8 @@ from obygaze_features.core.files import json_values, parse_json
 from obygaze_features.core.outside import safe_text
 
 HOST = "127.0.0.1"
-MAX_BODY = 1 << 16
+# The largest thing that the page sends is a vocabulary, of 2000 terms with their definitions.
+MAX_BODY = 1 << 24
 CHUNK = 1 << 18
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")

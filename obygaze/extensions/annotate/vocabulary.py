@@ -56,6 +56,8 @@ ABOVE = {GROUP: (GROUP,), CONCEPT: (GROUP, CONCEPT), TIER: (), VALUE: (TIER,)}
 QUEUE_COLUMNS = ("clip_id", "order", "suggested", "otherwise", "seconds")
 MAX_TERMS = 2000
 MAX_TEXT = 2000
+# A file of so many terms, each with its texts, is smaller.
+MAX_BYTES = 1 << 25
 _NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
 _URI = re.compile(r"(https?://|urn:)[^\s<>\"{}|\\^`]{1,500}")
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -312,7 +314,7 @@ def _read_toml(path: Path) -> Vocabulary:
 
 
 def _parsed_toml(data: bytes, path: Path) -> Vocabulary:
-    document = read_toml(data, str(path))
+    document = read_toml(data, str(path), max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "vocabulary")
     return checked_vocabulary(document, "the vocabulary is not valid")
 

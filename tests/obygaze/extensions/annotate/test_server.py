@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.film_pages import Answer, ask, film_clips, mark, save, served, site
 
+from obygaze.extensions.annotate import server as server_module
 from obygaze.extensions.annotate.app import server_of
 from obygaze.extensions.annotate.server import PageServer, byte_range
 from obygaze.extensions.annotate.view import usual_port
@@ -220,7 +221,10 @@ def test_a_link_in_the_manifest_leads_to_videos_only(tmp_path: Path) -> None:
         assert ask(running, "/media/0").status == 404
 
 
-def test_bad_requests_are_answered_and_the_server_goes_on(server: PageServer) -> None:
+def test_bad_requests_are_answered_and_the_server_goes_on(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_BODY", 65_536)
     post = "/api/mark"
     assert ask(server, post, method="POST", sent=b"{").status == 400
     assert ask(server, post, method="POST", sent=b"[]").status == 400

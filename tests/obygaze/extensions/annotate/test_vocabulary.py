@@ -18,6 +18,8 @@ from obygaze.extensions.annotate.marks import MarkChange
 from obygaze.extensions.annotate.vocabulary import (
     CONCEPT,
     GROUP,
+    MAX_TERMS,
+    MAX_TEXT,
     TIER,
     VALUE,
     Term,
@@ -352,6 +354,23 @@ def test_the_page_saves_a_vocabulary_that_nobody_else_changed(tmp_path: Path) ->
         facts = ask(server, "/api/overview").json()
         assert "schema must be" in facts["vocabulary"]["problem"]
         assert list(facts["concepts"]) == ["Look", "Body"]
+
+
+def test_the_page_saves_a_vocabulary_of_the_largest_size(tmp_path: Path) -> None:
+    """Of 300 terms with definitions the page said "more than 65536 bytes"."""
+    clips = [
+        replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "")
+    ]
+    page = site(tmp_path, clips, "eva")
+    terms = [
+        Term(f"Idée {number}", definition="é" * MAX_TEXT) for number in range(MAX_TERMS)
+    ]
+    sent = {"vocabulary": Vocabulary(terms=tuple(terms)).to_json(), "state": ""}
+    body = json.dumps(sent, ensure_ascii=False).encode()
+    with served(page) as server:
+        answer = ask(server, "/api/vocabulary", method="POST", sent=body)
+    assert answer.status == 200
+    assert page.vocabulary.read()[0].terms == tuple(terms)
 
 
 def test_terms_of_the_papers_name_their_source_in_skos(tmp_path: Path) -> None:
