@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.extensions.annotate.queue import ASSISTED, BLIND, ORDERS
+from obygaze.extensions.annotate.queue import ASSISTED, BLIND, ORDERS, is_judgement
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.bootstrap import draw, interval_of
 from obygaze_models.evaluation.predictions import as_codes
@@ -65,25 +65,30 @@ def first_judgements(table: Path) -> list[Judgement]:
     first: dict[str, Judgement] = {}
     for line in lines:
         try:
-            mark = json.loads(line)["after"]
-            cells = mark["more"] if mark else {}
+            judgement = _judgement_of(json.loads(line)["after"])
         except (ValueError, LookupError, TypeError):
             continue  # a line that was cut off, or of another program
-        if not cells.get("order"):
-            continue
-        judgement = Judgement(
-            annotator=mark["annotator"],
-            clip_id=cells["clip_id"],
-            movie_id=mark["movie_id"],
-            order=cells["order"],
-            arm=mark["arm"],
-            level=mark["level"],
-            seconds=float(cells["seconds"]),
-            suggested=_levels(cells["suggested"]),
-            otherwise=_levels(cells["otherwise"]),
-        )
-        first.setdefault(judgement.clip_id, judgement)
+        if judgement is not None:
+            first.setdefault(judgement.clip_id, judgement)
     return list(first.values())
+
+
+def _judgement_of(mark: Mapping[str, Any] | None) -> Judgement | None:
+    """Return the label of a clip of a queue; None for another mark, or a deleted one."""
+    cells = mark["more"] if mark else {}
+    if mark is None or not is_judgement(cells):
+        return None
+    return Judgement(
+        annotator=mark["annotator"],
+        clip_id=cells["clip_id"],
+        movie_id=mark["movie_id"],
+        order=cells["order"],
+        arm=mark["arm"],
+        level=mark["level"],
+        seconds=float(cells["seconds"]),
+        suggested=_levels(cells["suggested"]),
+        otherwise=_levels(cells["otherwise"]),
+    )
 
 
 def labels_by_arm(judgements: Sequence[Judgement]) -> list[Row]:

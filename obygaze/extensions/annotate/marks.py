@@ -23,6 +23,7 @@ from obygaze.extensions.annotate.projection import (
     Segment,
     segment_of,
 )
+from obygaze.extensions.annotate.queue import is_judgement
 from obygaze.extensions.annotate.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
@@ -594,7 +595,7 @@ def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
     first: dict[str, Segment] = {}
     films_of_queues = set()
     for mark in _marks_of_history(table):
-        if mark.get("more", {}).get("order"):
+        if is_judgement(mark.get("more", {})):
             films_of_queues.add(mark["movie_id"])
         if mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
             values = [mark[name] for name in SEGMENT_COLUMNS]

@@ -54,6 +54,15 @@ class QueuedClip:
 COLUMNS = tuple(field.name for field in fields(QueuedClip))
 
 
+def is_judgement(cells: Mapping[str, str]) -> bool:
+    """Return whether the further cells of a mark are those of a clip that was judged in a queue.
+
+    A table of marks may have a column of somebody else that is called `order` too.
+    """
+    names = ("clip_id", "suggested", "otherwise", "seconds")
+    return cells.get("order") in ORDERS and all(name in cells for name in names)
+
+
 def random_order(clip_ids: Sequence[str], generator: np.random.Generator) -> list[str]:
     """Return clips in a random order."""
     return [clip_ids[place] for place in generator.permutation(len(clip_ids))]

@@ -34,6 +34,7 @@ from support.runs import cell, write_run
 from support.videos import write_video
 
 from obygaze.extensions.annotate import marks as marks_module
+from obygaze.extensions.annotate.arms import first_judgements
 from obygaze.extensions.annotate.drafts import MAX_DRAFTS, DraftTable
 from obygaze.extensions.annotate.marks import (
     MarkChange,
@@ -906,6 +907,20 @@ def test_the_first_marks_are_read_from_a_history_that_was_cut_inside_a_letter(
         ("lake,ada,50,59,S,", "expected watched, got 'S'"),
     ],
 )
+def test_a_column_that_somebody_called_order_is_no_queue(
+    tmp_path: Path, marks: MarkTable
+) -> None:
+    """The arms ended with a KeyError, and its films were left out of the agreement."""
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,order"
+    marks.path.write_text(f"{columns}\nlake,ada,1,2,S,Look,first\n", "utf-8")
+    (shown,) = marks.read().marks.values()
+    marks.save({**shown, "level": "HN"})
+    assert first_judgements(marks.path) == []
+    arms, (first,) = first_marks(marks.path)
+    assert arms == {"lake": "assisted"} and first.level == "HN"
+    assert site(tmp_path, CLIPS, "ada").arms() == {"labels": [], "anchoring": []}
+
+
 def test_rows_by_hand_do_not_become_what_the_annotator_watched(
     tmp_path: Path, row: str, message: str
 ) -> None:
