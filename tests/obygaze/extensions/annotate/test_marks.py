@@ -907,6 +907,19 @@ def test_the_first_marks_are_read_from_a_history_that_was_cut_inside_a_letter(
         ("lake,ada,50,59,S,", "expected watched, got 'S'"),
     ],
 )
+def test_rows_by_hand_do_not_become_what_the_annotator_watched(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    path = tmp_path / "m.ada.watched.csv"
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    text = f"{header}lake,ada,0,9,watched,\n{row}\n"
+    path.write_text(text)
+    with pytest.raises(FixInput) as caught:
+        WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
+    assert message in caught.value.details[0]
+    assert path.read_text() == text
+
+
 def test_a_column_that_somebody_called_order_is_no_queue(
     tmp_path: Path, marks: MarkTable
 ) -> None:
@@ -919,19 +932,6 @@ def test_a_column_that_somebody_called_order_is_no_queue(
     arms, (first,) = first_marks(marks.path)
     assert arms == {"lake": "assisted"} and first.level == "HN"
     assert site(tmp_path, CLIPS, "ada").arms() == {"labels": [], "anchoring": []}
-
-
-def test_rows_by_hand_do_not_become_what_the_annotator_watched(
-    tmp_path: Path, row: str, message: str
-) -> None:
-    path = tmp_path / "m.ada.watched.csv"
-    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
-    text = f"{header}lake,ada,0,9,watched,\n{row}\n"
-    path.write_text(text)
-    with pytest.raises(FixInput) as caught:
-        WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
-    assert message in caught.value.details[0]
-    assert path.read_text() == text
 
 
 def test_a_mark_after_the_end_of_the_film_is_refused(tmp_path: Path) -> None:
