@@ -227,7 +227,7 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
         for clip in manifest:
             who = clip.extra.get("annotator", "")
             comment = clip.extra.get("comment", "")
-            if who or clip.level:
+            if who or clip.level or clip.concepts:
                 annotator = who or manifest.name
                 yield clip.clip_id, annotator, clip.level, clip.concepts, comment
         return

@@ -24,6 +24,7 @@ from obygaze.extensions.annotate.elan import TierMapping
 from obygaze.extensions.annotate.exchange import (
     _span_in_film,
     export,
+    export_segments,
     films_of,
     import_segments,
 )
@@ -851,3 +852,23 @@ def test_a_frame_rate_that_is_not_known_is_corrected_where_it_was_given(
     with pytest.raises(FixUsage) as caught:
         films_of(Manifest("m", Header("made up"), clips), fps=None)
     assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt"])
+def test_clips_with_concepts_and_without_a_level_are_exported(
+    tmp_path: Path, kind: str
+) -> None:
+    """They were left out without a word; of a table without levels it said that none had any."""
+    rows = [("a-1", "", ("Look", "Body")), ("a-2", "S", ()), ("a-3", "", ())]
+    clips = []
+    for number, (name, level, concepts) in enumerate(rows):
+        clip = Clip(name, "a", number, "", 10.0 * number, 10.0 * number + 10, level)
+        clips.append(replace(clip, concepts=concepts))
+    header = Header("films", dict.fromkeys(("Look", "Body"), "visual"))
+    manifest = Manifest("films", header, clips)
+    (path,) = export_segments(kind, manifest, fps=25, folder=tmp_path).files
+    again = import_segments([path], "again", 25).manifest
+    assert [(clip.start_s, clip.level, clip.concepts) for clip in again] == [
+        (0.0, "", ("Look", "Body")),
+        (10.0, "S", ()),
+    ]
