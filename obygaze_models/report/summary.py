@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from obygaze_features.core.console import count
-from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_features.core.console import count, few
+from obygaze_models.protocols.results.cells import CellRecord, FilmValues
 from obygaze_models.protocols.results.differences import (
     BETTER,
     NOT_SHOWN,
@@ -68,6 +68,9 @@ def summary(run: ReportRun) -> Part:
             ranking=metric_name(run.ranking),
         )
     yield _answer(run, lines)
+    not_counted = _films_not_counted(run, cells)
+    if not_counted:
+        yield sentence("not_counted", films=not_counted)
     yield _table(run, lines)
 
 
@@ -248,3 +251,25 @@ def _failed_films(run: ReportRun, cell: CellRecord) -> str:
     if len(failed) > MAX_NAMED_FILMS:
         names.append("...")
     return f"{text}: {', '.join(names)}"
+
+
+def _films_not_counted(run: ReportRun, cells: Sequence[CellRecord]) -> str:
+    """Return the films that have clips of one class of a task only, and so no AUC; "" if none."""
+    films_of_task: dict[str, list[str]] = {}
+    for cell in cells:
+        films = [
+            film for film, values in cell.by_film.items() if _has_one_class(values)
+        ]
+        if films:
+            films_of_task.setdefault(cell.test, films)
+    texts = []
+    for task, films in films_of_task.items():
+        names = films
+        if group_column(run.protocol) == FILM:
+            names = [run.film_name(film) for film in films]
+        texts.append(f"{few(names, MAX_NAMED_FILMS)} ({task})")
+    return "; ".join(texts)
+
+
+def _has_one_class(values: FilmValues) -> bool:
+    return values.n_positive in (0, values.n)

@@ -41,6 +41,7 @@ class AnnotationAudit(Audit):
     """
 
     source: str
+    view: str
     column: str
     min_count: int
     n_empty: int
@@ -80,6 +81,7 @@ class AnnotationAudit(Audit):
         counts = {"n_empty": self.n_empty, "n_left_out": self.n_left_out}
         about = {
             "source": self.source,
+            "view": self.view,
             "column": self.column,
             "min_count": self.min_count,
         }
@@ -105,7 +107,8 @@ class AnnotationAudit(Audit):
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
         headers += ["p", "method", "p across films", "Holm"]
-        title = f"Annotations: {self.column} of {self.source}"
+        view = self.view.replace("_", " ")
+        title = f"Annotations: {self.column} of {self.source}, {view} view"
         sentences += summary(self.tests, _sentence)
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
@@ -195,6 +198,7 @@ def audit_annotations(
     n_empty = sum(not cell for cell in [*cells_x, *cells_y])
     return AnnotationAudit(
         source=manifest.name,
+        view=manifest.header.view,
         column=column,
         min_count=min_count,
         n_empty=n_empty,

@@ -83,19 +83,27 @@ class EatAudit(Audit):
     tests: tuple[GroupTest, ...]
     source: str = ""
     prompts: tuple[PromptReliability, ...] = ()
+    # The manifest that expressions chose clips from, and its view; "" without one.
+    manifest: str = ""
+    view: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the tests; the values of a single test also stand at the top."""
         tests = [test.to_json() for test in self.tests]
         single = tests[0] if len(tests) == 1 else {}
         prompts = [asdict(attribute) for attribute in self.prompts]
-        return {**single, "source": self.source, "tests": tests, "prompts": prompts}
+        chosen_from = {"manifest": self.manifest, "view": self.view}
+        about = {"source": self.source, **chosen_from}
+        return {**single, **about, "tests": tests, "prompts": prompts}
 
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
         title = (
             f"Embedding association: {self.source}" if self.source else "Association"
         )
+        if self.manifest:
+            view = self.view.replace("_", " ")
+            title += f", clips of {self.manifest}, {view} view"
         headers: tuple[str, ...] = HEADERS
         rows = [_row_of(test) for test in self.tests]
         if any(test.store for test in self.tests):
@@ -266,7 +274,14 @@ def audit_eat(
             for attribute in _prompts_of(*groups_read):
                 prompts.append(replace(attribute, store=shown_name))
     # Corrected together: stores, groups and attributes are one family of tests.
-    return EatAudit(with_holm(tests), ", ".join(names), tuple(prompts))
+    manifest_name = ""
+    chosen_view = ""
+    if clips is not None:
+        manifest_name = clips.name
+        chosen_view = view or clips.usual_view
+    return EatAudit(
+        with_holm(tests), ", ".join(names), tuple(prompts), manifest_name, chosen_view
+    )
 
 
 def _prompts_of(

@@ -170,7 +170,7 @@ def write_array(
         obygaze extract slurm plan.json --retry-failed --submit
     """
     from obygaze.extensions.cluster.run_options import check_run_options
-    from obygaze.extensions.cluster.slurm import IDLE_GPU, leaves_gpu_idle
+    from obygaze.extensions.cluster.slurm import IDLE_GPU, NO_WORK, leaves_gpu_idle
     from obygaze.extensions.cluster.slurm import submit as submit_script
     from obygaze.extensions.cluster.submission import Submission
 
@@ -224,6 +224,8 @@ def write_array(
         return WrittenArray(script, nothing_left=nothing_left)
     job = submit_script(script, written.array.arrays) if submit else None
     warnings = list(written.warnings)
+    if not written.array.has_work:
+        warnings.append(NO_WORK)
     if leaves_gpu_idle(made, written.array):
         warnings.append(IDLE_GPU)
     return replace(written, job=job, warnings=warnings)

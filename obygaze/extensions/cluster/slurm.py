@@ -97,6 +97,7 @@ class SlurmArray:
         run_options: Options for `extract run`.
         folder: The working folder.
         max_array_size: The number of tasks that an array may have. None: any number.
+        has_work: Whether a clip was missing when it was made.
     """
 
     plan_file: Path
@@ -116,6 +117,7 @@ class SlurmArray:
     run_options: Sequence[str] = ()
     folder: Path = field(default_factory=Path.cwd)
     max_array_size: int | None = None
+    has_work: bool = True
 
     @property
     def name(self) -> str:
@@ -257,11 +259,14 @@ def array_for(
             units += units_again(work.plan)
         tasks.update(unit % workers for unit in units)
         n_units = max(n_units, work.plan.n_units)
+    has_work = bool(tasks)
     if not (resume or again):
         tasks = set(range(min(workers, n_units)))
     if not tasks:
         return None
-    return SlurmArray(plan_file, workers, sorted(tasks), minutes, again=again)
+    return SlurmArray(
+        plan_file, workers, sorted(tasks), minutes, again=again, has_work=has_work
+    )
 
 
 def cost_of_task(plan: ExtractPlan, cpus: int) -> CostEstimate:
@@ -383,6 +388,12 @@ def device_option(run_options: Sequence[str]) -> str | None:
 IDLE_GPU = (
     "the tasks ask for a GPU, but compute on the CPU: give -- --device cuda, or make the plan with"
     " extract plan --device cuda (-- --device cpu, if this is meant)"
+)
+
+
+NO_WORK = (
+    "no clip of the stores is missing, so the tasks will find nothing to do; --resume has only"
+    " tasks with missing clips, --retry-failed those with failed ones"
 )
 
 

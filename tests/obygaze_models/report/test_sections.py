@@ -559,6 +559,23 @@ def test_the_page_begins_with_models_beside_the_best_guess_without_video(tmp_pat
     assert first[6] == "2 of 3: tt1, tt2"
 
 
+def test_films_that_are_not_counted_are_named(tmp_path):
+    own = {"train": "EN_S", "test": "EN_S"}
+    by_film = {
+        "tt1": {"n": 4, "n_positive": 1, "ap": 0.5, "auc": 0.5},
+        "tt0110912": {"n": 4, "n_positive": 0, "ap": None, "auc": None},
+        "tt3": {"n": 4, "n_positive": 4, "ap": 1.0, "auc": None},
+    }
+    records = [cell(**own, by_film=by_film), cell("mlp", **own, by_film=by_film)]
+    text = summary_of(tmp_path / "some", records).sentences[-1]
+    assert text == (
+        "In the last column, films are not counted that have clips of one class only: "
+        "Pulp Fiction, tt3 (EN_S)."
+    )
+    made = summary_of(tmp_path / "none", [cell(**own)])
+    assert not any("not counted" in sentence for sentence in made.sentences)
+
+
 def test_a_primary_metric_without_intervals_comes_before_the_one_of_the_comparison(
     tmp_path,
 ):

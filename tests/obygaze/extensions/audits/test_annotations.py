@@ -211,3 +211,12 @@ def test_intervals_are_drawn_with_seed_0_and_every_value_is_tested() -> None:
     ]
     assert drawn[0] != drawn[1]
     assert audit.intervals[1][0] == drawn[0]
+
+
+def test_the_audit_names_the_view_of_its_clips() -> None:
+    """Counts of the views differ, and the output did not say which one it was."""
+    audit = audit_annotations(
+        manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
+    )
+    assert audit.finding().title == "Annotations: emotions of toy, raw view"
+    assert audit.to_json()["view"] == "raw"

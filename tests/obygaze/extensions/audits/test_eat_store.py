@@ -98,6 +98,7 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
         "down",
     )
     assert document["effect_size"] > 1.5
+    assert (document["manifest"], document["view"]) == ("toy", "visual")
     # Four films of five clips, 2 or 3 of them S: 10 ** 4 splits within films, one as far up.
     assert document["p_blocked"]["greater"] == 1 / 10**4
     assert document["blocks"]["n_shared"] == 4

@@ -371,8 +371,9 @@ def test_a_line_break_in_a_setting_is_refused(plan: ExtractPlan) -> None:
 def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> None:
     path = plan_file(plan, tmp_path / "plan.json")
     words = ("extract", "slurm", path, "-k", "5", "--json")
-    first = run_obygaze(*words, "--resume", cwd=tmp_path).ok().json()
-    assert first["tasks"] == [0, 1, 2, 3, 4]
+    first = run_obygaze(*words, "--resume", cwd=tmp_path).ok()
+    assert first.json()["tasks"] == [0, 1, 2, 3, 4]
+    assert "is missing" not in first.stderr
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --mine\n")
     other = run_obygaze(*words, "--resume", "-o", tmp_path / "job.sh", cwd=tmp_path)
     assert (other.code, "exists and has other contents" in other.stderr) == (1, True)
@@ -384,6 +385,9 @@ def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> No
     run_obygaze("extract", "run", path)
     done = run_obygaze(*words, "--resume", "--submit", cwd=tmp_path).ok()
     assert (done.json()["script"], done.json()["job"]) == (None, None)
+    # An array without --resume would be of empty tasks, and said nothing.
+    new = run_obygaze(*words, "-o", tmp_path / "new.sbatch", cwd=tmp_path).ok()
+    assert "no clip of the stores is missing" in new.stderr
 
 
 def test_a_store_smaller_than_a_block_is_one_unit(
