@@ -251,7 +251,9 @@ load_state(description, arrays)
     assert "pip install 'gaze-plugins==1.0'" in absent.stderr
     show = "from obygaze_models.zoo.overview import show_model; "
     shown = python(f"{show}print(show_model('nearest', workspace='demo'))", home, home)
-    assert "A nearest-mean for the task **EN_S**" in shown.stdout, shown.stderr
+    assert "A model of the kind `nearest-mean` for the task **EN_S**" in shown.stdout, (
+        shown.stderr
+    )
 
 
 def test_models_of_other_state_settings_or_names_are_refused(home: Path) -> None:
