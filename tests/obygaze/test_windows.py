@@ -161,6 +161,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
+@pytest.mark.check("a process for each command")
 def test_each_command_of_the_laptop_works_and_leaves_the_same_files(
     walked: dict[str, Path],
 ) -> None:
@@ -187,6 +188,7 @@ def without_day(data: bytes, folder: Path) -> bytes:
     )
 
 
+@pytest.mark.check("a process for each command")
 def test_doctor_says_that_extraction_needs_wsl_and_is_content(laptop: Path) -> None:
     ((text, code),) = walk("windows", laptop, [["doctor"]])
     assert code == 0
@@ -195,6 +197,7 @@ def test_doctor_says_that_extraction_needs_wsl_and_is_content(laptop: Path) -> N
     assert not re.search(r"extraction +only under WSL", text)
 
 
+@pytest.mark.check("a process for each command")
 def test_what_is_written_has_no_path_or_line_of_windows(
     walked: dict[str, Path],
 ) -> None:
@@ -218,6 +221,7 @@ def laptop(tmp_path: Path) -> Path:
 START = [PATH[0], [*IMPORT, "-o", "useful"]]
 
 
+@pytest.mark.check("a process for each command")
 def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shared(
     laptop: Path,
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_shape_is_covered_and_cropped_in_the_middle(
     assert np.array_equal(cropped, whole[:, top : top + 6, left : left + 10])
 
 
+@pytest.mark.check("a process for each shape")
 def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
     code: str, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_this_system_has_its_own_implementation() -> None:
     assert system.typed_path("a\\b") == "a\\b"
 
 
+@pytest.mark.check("processes")
 def test_windows_is_known_by_what_it_has(tmp_path: Path) -> None:
     script = """
 print(system.replace_file is windows.replace_file, system.CAN_FORK, system.memory_bytes() == 2**34)
@@ -128,6 +129,7 @@ print(sorted(os.listdir(here)), os.listdir(here / 'local' / 'obygaze' / 'locks')
     ]
 
 
+@pytest.mark.check("processes")
 def test_the_identity_of_locks_is_the_same_for_all_processes_of_a_user(
     tmp_path: Path,
 ) -> None:

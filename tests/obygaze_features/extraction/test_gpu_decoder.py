@@ -36,6 +36,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.check("whole runs")
 def test_a_run_has_its_own_recipe_and_names_what_it_refuses(world: Path) -> None:
     done = call_obygaze("-C", world, *RUN, "--decoder", "cuda", "--json")
     assert done.code == 3
@@ -73,6 +74,7 @@ def test_one_store_never_has_both(first: tuple[str, ...], world: Path) -> None:
     assert "torchcodec" in refused.stderr and "pyav" in refused.stderr
 
 
+@pytest.mark.check("whole runs")
 def test_a_cpu_does_not_read_pictures_of_a_gpu_nor_the_other_way(world: Path) -> None:
     frames = ("extract", "run", "films", "-b", "frames:descriptors")
     assert call_obygaze("-C", world, *frames).code == 0
@@ -120,6 +122,7 @@ def test_the_backbones_of_a_plan_have_one_decoder() -> None:
         ExtractPlan("films", "", "", (PlannedClip("a", "a", ""),), targets)
 
 
+@pytest.mark.check("whole runs")
 def test_windows_of_films(world: Path) -> None:
     manifest = make_windows(
         world / "videos", Grid(6, 4), workspace=Workspace(world), name="windows"

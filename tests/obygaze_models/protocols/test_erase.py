@@ -224,6 +224,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert as_json["written"] is None
 
 
+@pytest.mark.check("whole runs")
 def test_a_run_warns_that_the_eraser_has_seen_the_films_it_tests(
     tmp_path: Path, manifest: Manifest, X: NDArray[np.float32], store: Store
 ) -> None:

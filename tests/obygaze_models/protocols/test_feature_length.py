@@ -10,6 +10,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 MODELS = ("ridge", "pcbm-lr", "pcbm-dt", "ordinal")
 
 
+@pytest.mark.check("two runs")
 def test_the_honest_cells_are_the_same_on_short_and_on_long_features(
     tmp_path: Path,
 ) -> None:

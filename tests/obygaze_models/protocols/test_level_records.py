@@ -87,6 +87,7 @@ def test_an_ordinal_model_finds_the_levels_and_not_in_noise(
     assert cell_of(runs[0].cells, model="ordinal", test="EN_S")["ap"]["value"] > 0.9
 
 
+@pytest.mark.check("a whole run with levels")
 def test_terminal_and_report_show_them(runs: tuple[Run, Run]) -> None:
     assert (
         "of pairs of levels in the order of the levels, error in levels 0."

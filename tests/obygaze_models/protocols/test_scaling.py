@@ -76,6 +76,7 @@ def test_a_test_clip_changes_no_score_of_another_test_clip(
         assert all(same) if is_equal else not all(same)
 
 
+@pytest.mark.check("several runs")
 def test_scales_that_features_have_do_not_matter(
     tmp_path: Path, manifest: Manifest
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_constant_feature_keeps_its_scale() -> None:
     assert scaled.tolist() == [[-1.0, 2.0]]
 
 
+@pytest.mark.check("several runs")
 def test_the_analysis_of_concepts_is_that_of_scaled_features(
     tmp_path: Path, manifest: Manifest
 ) -> None:

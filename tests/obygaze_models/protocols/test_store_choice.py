@@ -251,6 +251,7 @@ def test_one_cell_alone_and_two_processes_give_the_same_bytes(
         assert ours.to_json() == theirs.to_json()
 
 
+@pytest.mark.check("several runs")
 def test_the_rows_of_single_stores_are_those_of_a_run_without_a_choice(
     run: Run, tmp_path: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
         np.testing.assert_array_equal(own.of(clips), given[clips])
 
 
+@pytest.mark.check("several runs")
 def test_a_continued_run_knows_the_inner_scores(run: Run, tmp_path: Path) -> None:
     @contextmanager
     def stopped(label: str, total: int) -> Iterator[Progress]:

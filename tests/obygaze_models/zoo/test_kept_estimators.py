@@ -85,17 +85,8 @@ def saved(tmp_path: Path, name: str, rows: tuple[Any, Any]) -> tuple[Path, Any]:
     return save_model(estimator, info_of(name), tmp_path / name), estimator
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "forest",
-        *(
-            pytest.param(name, marks=pytest.mark.check("a process for each kind"))
-            for name in ESTIMATORS
-            if name != "forest"
-        ),
-    ],
-)
+@pytest.mark.check("a process for each kind")
+@pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_a_fresh_process_predicts_the_same(
     tmp_path: Path, rows: tuple[Any, Any], name: str
 ) -> None:

@@ -136,6 +136,7 @@ def _sampled(values: np.ndarray, first: np.ndarray) -> permutation.PValue:
         return permutation_p(values, first, permutations=100_000)
 
 
+@pytest.mark.check("many draws")
 def test_film_effect_is_significant_only_without_blocks() -> None:
     random = np.random.default_rng(5)
     films = np.repeat(np.arange(4), 12)

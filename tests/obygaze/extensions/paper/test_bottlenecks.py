@@ -176,6 +176,7 @@ def test_every_decision_is_that_of_scikit_learn(
                 )
 
 
+@pytest.mark.check("several runs")
 @pytest.mark.parametrize("scheme", ["code", "text"])
 def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
     for cell in runs[scheme].cells:

@@ -284,6 +284,7 @@ def test_what_cannot_be_upgraded_is_an_error(store, tmp_path):
     assert open_store(store).version == 1
 
 
+@pytest.mark.check("a kill at every change")
 def test_a_kill_at_any_change_leaves_one_version_or_the_other(store):
     numbers = []
 
