@@ -192,8 +192,8 @@ class NeighbouringRuns(Mapping[str, tuple[tuple[int, int], ...]]):
     """
 
     def __init__(self, n_rows_of: Mapping[str, int]) -> None:
-        if min(n_rows_of.values()) < 0:
-            raise ValueError("a number of rows is less than 0")
+        if min(n_rows_of.values()) < 1:
+            raise ValueError("a number of rows is less than 1")
         self._n_rows_of = n_rows_of
         ends = accumulate(n_rows_of.values())
         self._end_of = dict(zip(n_rows_of, ends, strict=True))

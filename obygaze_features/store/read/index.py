@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from operator import le
+from operator import lt
 from typing import Self
 
 import numpy as np
@@ -173,7 +173,7 @@ def _has_each_row_once(films: FilmIndex, n_clips: int) -> bool:
     runs = sorted(chain.from_iterable(films.films.values()))
     firsts = [first for first, _ in runs]
     ends = [after for _, after in runs]
-    follow = firsts == [0, *ends[:-1]] and all(map(le, firsts, ends))
+    follow = firsts == [0, *ends[:-1]] and all(map(lt, firsts, ends))
     return follow and ends[-1] == n_clips
 
 

@@ -351,6 +351,13 @@ def test_an_index_that_differs_from_the_seal_is_found_by_verify(
         ("index/movies.json", {"movies": {FILM: 7}}, Corrupt),
         ("index/movies.json", {"movies": {"a": 60, FILM: -7}}, Corrupt),
         ("index/movies.json", {"movies": {}}, Corrupt),
+        # A film without rows would stand for the one that begins at its row.
+        ("index/movies.json", {"movies": {FILM: 25, "z": 0, "b": 28}}, Corrupt),
+        (
+            "index/movies.json",
+            {"movies": {FILM: [[0, 25]], "z": [[25, 25]], "b": [[25, 53]]}},
+            Corrupt,
+        ),
         ("index/movies.json", {"files": {}}, Corrupt),
         ("index/2.json", {"clip_id": ["x"]}, Corrupt),
         ("index/2.json", {"clip_id": "abcdefgh"}, Corrupt),
