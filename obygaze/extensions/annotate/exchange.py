@@ -602,7 +602,12 @@ def read_rows(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMa
     first_number = 0
     if not is_workbook(path):
         table, first_number = _table_of_segments(data)
-    rows_table = read_table(path, required=EXTRA[1:3], content="rows", data=table)
+    # The page leaves a table of what was watched without rows, if all of it was taken back.
+    is_of_watched = path.stem.endswith(f".{WATCHED}")
+    content = None if is_of_watched else "rows"
+    rows_table = read_table(path, required=EXTRA[1:3], content=content, data=table)
+    if not rows_table.rows:
+        return
     if fps is None and "framerate" not in rows_table.columns:
         raise _unknown_rate(path)
     rows = rows_table.rows

@@ -549,9 +549,14 @@ class Site:
             },
         }
 
+    @property
+    def has_concepts(self) -> bool:
+        """Whether marks can have concepts, of the manifest or of its vocabulary."""
+        return bool(self._vocabulary_facts()["concepts"])
+
     def paper_terms(self) -> list[Document]:
-        """Return the terms of the papers for the concepts of this manifest."""
-        vocabulary = paper_vocabulary(self.manifest.header.concepts)
+        """Return the terms of the papers for the concepts of this manifest; all if it has none."""
+        vocabulary = paper_vocabulary(self.manifest.header.concepts or None)
         terms: list[Document] = vocabulary.to_json()["terms"]
         return terms
 

@@ -283,6 +283,12 @@ def view(
             session.console.warn(note)
         session.console.show(documents, text)
         return
+    if site.marks is not None and not site.has_concepts:
+        session.console.note(
+            f"{site.manifest.name} has no concepts: obygaze manifest vocabulary paper -o "
+            f"{site.vocabulary.path} gives marks those of the papers; the page Vocabulary adds"
+            " them too, or your own"
+        )
     if proxy:
         site.media.make_proxies(session.console.progress)
     if folder is not None:

@@ -36,6 +36,7 @@ function fillForm(wanted) {
   fill($("mark-concepts"), el("legend", {}, t`Concepts`), ...conceptNames(mark).map((name, number) =>
     choice("checkbox", "concept", name, name, page.concepts[name] ?? t`not in the vocabulary`, mark.concepts.includes(name),
       CONCEPT_KEYS[number] && `k ${CONCEPT_KEYS[number]}`, depthOf(name))));
+  if (!conceptNames(mark).length) $("mark-concepts").append(withoutConcepts());
   showTiers(mark);
   form.elements.comment.value = mark.comment;
   $("mark-title").textContent = mark.version ? t`Change your mark` : t`Mark a segment`;

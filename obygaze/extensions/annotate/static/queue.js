@@ -24,6 +24,7 @@ async function placeInQueue(position) {
     choice("radio", "judge-level", level, levelText(level), "", level === before?.level)));
   fill($("judge-concepts"), el("legend", {}, t`Concepts`), ...Object.entries(page.concepts).map(([name, meaning]) =>
     choice("checkbox", "judge-concept", name, name, meaning, before?.concepts.includes(name))));
+  if (!Object.keys(page.concepts).length) $("judge-concepts").append(withoutConcepts());
   judgeForm.elements["judge-comment"].value = before?.comment ?? "";
   $("judge-back").disabled = queued.position === 0;
   return { film: queued.film, t: queued.start + EPS };

@@ -219,6 +219,7 @@ const FRENCH = {
   "clip {0}": "extrait {0}",
   "a segment": "un segment",
   "Concepts": "Concepts",
+  "There are no concepts yet: add those of the papers, or your own": "Il n'y a pas encore de concepts : ajoutez ceux des articles, ou les vôtres",
   "Change your mark": "Modifier votre marque",
   "Mark a segment": "Marquer un segment",
   "the form of a mark": "le formulaire d'une marque",

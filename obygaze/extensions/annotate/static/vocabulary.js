@@ -17,6 +17,9 @@ function depthOf(name, seen = new Set()) {
 // A mark may have concepts that the vocabulary does not have any more: they are not lost.
 const conceptNames = (one) => [...new Set([...Object.keys(page.concepts), ...one.concepts])];
 
+// In place of boxes of concepts, where there are none.
+const withoutConcepts = () => el("a", { href: "#vocabulary=" }, t`There are no concepts yet: add those of the papers, or your own`);
+
 function showTiers(one) {
   $("mark-tiers").hidden = !Object.keys(page.tiers).length;
   fill($("mark-tiers"), el("legend", {}, t`Tiers`), ...Object.entries(page.tiers).map(([tier, values]) => {

@@ -654,6 +654,19 @@ def test_a_table_of_films_with_different_rates_is_read_and_exported(
     assert [row["level"] for row in rows] == ["S", "HN"]
 
 
+def test_a_table_of_what_was_watched_may_have_lost_all_its_rows(tmp_path: Path) -> None:
+    """All that was watched was taken back: the marks beside it could not be imported any more."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    marks = tmp_path / "films.ada.csv"
+    marks.write_text(f"{header}lake,ada,100,199,S,Look,25\n")
+    (tmp_path / "films.ada.watched.csv").write_text(header)
+    (clip,) = import_segments([marks], "ada").manifest
+    assert (clip.start_s, clip.end_s) == (4.0, 8.0)
+    marks.write_text(header)
+    with pytest.raises(FixInput, match="the table has no rows"):
+        import_segments([marks], "ada")
+
+
 def test_scores_in_subtitles_have_four_digits(tmp_path: Path) -> None:
     clip = Clip("a", "lake", None, "", 0.0, 1.0, extra={"framerate": "25"})
     films = Manifest("films", Header("a test", {}), (clip,), ("framerate",))

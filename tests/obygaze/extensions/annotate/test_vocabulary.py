@@ -15,6 +15,7 @@ from support.cli import call_obygaze, run_obygaze
 from support.film_pages import ask, film_clips, manifest, mark, served, site, table
 
 from obygaze.extensions.annotate.marks import MarkChange
+from obygaze.extensions.annotate.site import Site
 from obygaze.extensions.annotate.vocabulary import (
     CONCEPT,
     GROUP,
@@ -29,6 +30,8 @@ from obygaze.extensions.annotate.vocabulary import (
     read_vocabulary,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest import Manifest, write_manifest
 
 CLIPS = [
     replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")
@@ -398,3 +401,26 @@ def test_own_words_in_ecv_are_not_called_english(tmp_path: Path) -> None:
     root = ElementTree.parse(tmp_path / "own.ecv").getroot()
     assert [one.get("LANG_ID") for one in root.iter("LANGUAGE")] == ["und"]
     assert {one.get("LANG_REF") for one in root.iter("CVE_VALUE")} == {"und"}
+
+
+def test_films_without_labels_are_offered_the_concepts_of_the_papers(
+    tmp_path: Path,
+) -> None:
+    """Marks could have no concept, and the button of the page added groups alone."""
+    films = manifest(tmp_path, CLIPS)
+    clips = tuple(replace(clip, level="", concepts=()) for clip in films.clips)
+    bare = Manifest("films", replace(films.header, concepts={}), clips)
+    write_manifest(bare, tmp_path / "manifests" / "films.toml")
+    words = ("view", "films", "--annotate", "ada", "--export", "page")
+    said = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    command = "obygaze manifest vocabulary paper -o "
+    assert f"films has no concepts: {command}" in said
+    path = said.partition(command)[2].split()[0]
+    marks = table(tmp_path, bare, "ada")
+    page = Site(Workspace(tmp_path), bare, marks=marks)
+    added = {term["name"] for term in page.paper_terms() if term["kind"] == CONCEPT}
+    assert "Look" in added
+    call_obygaze("manifest", "vocabulary", "paper", "-o", path, cwd=tmp_path).ok()
+    assert "Look" in page.overview()["concepts"]
+    again = call_obygaze(*words[:-1], "other", cwd=tmp_path).ok().stderr
+    assert "no concepts" not in again
