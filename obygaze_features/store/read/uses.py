@@ -5,14 +5,21 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, ObygazeError, first_line
+from obygaze_features.core.clip_ids import COLUMN, SEPARATORS
+from obygaze_features.core.console import count, human, table
+from obygaze_features.core.errors import (
+    FixInput,
+    NotFound,
+    ObygazeError,
+    first_line,
+)
 from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, parse_json
 from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import safe_text
@@ -29,11 +36,13 @@ SHOWN_CLIPS = 3
 # Longer documents are no runs and models.
 MAX_DOCUMENT_BYTES = 100_000_000
 # Folders of the workspace that are looked at in another way, or that hold no features.
-_OTHER_FOLDERS = {"stores", "runs", "models", "manifests", "indexes", "logs"}
+_OTHER_FOLDERS = {"runs", "models", "manifests", "indexes", "logs"}
 # The file that `store export` writes into a folder, as in interchange/export.py.
 _EXPORT_FILE = ".obygaze-export.json"
 _PROVENANCE = "obygaze_provenance"
 MAX_DEPTH = 6
+# What reading a file of somebody else may raise.
+UNREADABLE = (ObygazeError, OSError, ValueError)
 # What zipfile and NumPy raise for damaged bytes, beside ValueError and OSError.
 _NPZ_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, RuntimeError)
 
@@ -91,7 +100,7 @@ class Uses:
         return [
             "looked at: stores (folders and zips), runs, models and exports (.parquet, .npz, "
             ".npy and .pth in folders) with features of this recipe, and tables with a column "
-            "clip_id (.csv, .xlsx, .ods, .parquet, .json), in the folder of the workspace",
+            "clip_id (.csv, .tsv, .xlsx, .ods, .parquet, .json), in the folder of the workspace",
             "not looked into: HDF5 files, single .pth files, reports, pictures, ELAN files, other "
             "archives, what is deeper than "
             f"{MAX_DEPTH} folders, other places, and copies that others have",
@@ -136,16 +145,12 @@ def store_uses(
     if not clips:
         return Uses(name_of_store, 0, (), (), made_with)
     uses: list[Use] = []
-    for name in here.names("stores"):
-        held = _held_in_store(name, here, opened, clips, fingerprints)
-        if held:
-            uses.append(Use("store", name, CLIPS_FILE, held))
+    not_read: list[str] = []
     for kind, document in _DOCUMENTS.items():
         for name in here.names(kind):
             folder = here.folder(kind) / name
             if _names_one(folder / document, fingerprints):
-                uses += _uses_in(folder, kind.removesuffix("s"), name, clips)
-    not_read: list[str] = []
+                uses += _uses_in(folder, kind.removesuffix("s"), name, clips, not_read)
     for path in _entries_below(here.root):
         use = _use_of_entry(path, here, opened, clips, fingerprints, not_read)
         if use is not None:
@@ -195,22 +200,27 @@ def _use_of_entry(
 ) -> Use | None:
     """Return what a folder or file of the workspace has of withdrawn clips."""
     name = path.relative_to(workspace.root).as_posix()
+    name_of_store = name
+    if path.parent == workspace.folder("stores"):
+        name_of_store = path.name
     try:
         if path.is_dir() and (path / Plan.FILE).is_file():
             held = _held_in_store(
                 str(path), workspace, withdrawn_from, clips, fingerprints
             )
-            return Use("store", name, CLIPS_FILE, held) if held else None
+            return Use("store", name_of_store, CLIPS_FILE, held) if held else None
         if path.is_dir():
             if not _names_one(path / _EXPORT_FILE, fingerprints):
                 return None
-            listed = _clips_of_export(path, clips)
+            listed = _clips_of_export(path, name, clips, not_read)
             return Use("export", name, name, listed) if listed else None
         if path.suffix.lower() == ".zip":
-            held = _held_in_store(
-                str(path), workspace, withdrawn_from, clips, fingerprints
-            )
-            return Use("store", name, CLIPS_FILE, held) if held else None
+            held = ()
+            with suppress(NotFound):  # a zip of something else
+                held = _held_in_store(
+                    str(path), workspace, withdrawn_from, clips, fingerprints
+                )
+            return Use("store", name_of_store, CLIPS_FILE, held) if held else None
         facts = path.parent / f"{path.name}.json"
         if facts.is_file() and not _names_one(facts, fingerprints):
             return None  # the features of another recipe
@@ -222,20 +232,33 @@ def _use_of_entry(
             return None
         listed = reader(path, clips)
         return Use("table", name, name, listed) if listed else None
-    except (ObygazeError, OSError, ValueError) as error:
-        not_read.append(f"not read: {name}: {error}")
+    except UNREADABLE as error:
+        not_read.append(_text_of_not_read(name, error))
         return None
 
 
-def _clips_of_export(folder: Path, clips: Collection[str]) -> tuple[str, ...]:
+def _text_of_not_read(name: str, error: Exception) -> str:
+    """Return which file or store was not read, and why."""
+    problem = error.message if isinstance(error, ObygazeError) else first_line(error)
+    return f"not read: {name}: {problem}"
+
+
+def _clips_of_export(
+    folder: Path, name: str, clips: Collection[str], not_read: list[str]
+) -> tuple[str, ...]:
     """Return the withdrawn clips in a folder of an export: in its tables, or as names of files."""
     listed: dict[str, None] = {}
     for path in sorted(folder.rglob("*")):
         if path.stem in clips:
             listed[path.stem] = None
         reader = _READERS.get(path.suffix.lower())
-        if reader is not None and path.is_file():
+        if reader is None or not path.is_file():
+            continue
+        try:
             listed.update(dict.fromkeys(reader(path, clips)))
+        except UNREADABLE as error:
+            place = f"{name}/{path.relative_to(folder).as_posix()}"
+            not_read.append(_text_of_not_read(place, error))
     return tuple(listed)
 
 
@@ -283,7 +306,7 @@ def _clips_of_workbook(path: Path, clips: Collection[str]) -> tuple[str, ...]:
 
 def _clips_of_json(path: Path, clips: Collection[str]) -> tuple[str, ...]:
     if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        return ()
+        raise FixInput(f"larger than {human(MAX_DOCUMENT_BYTES)}")
     records = parse_json(path.read_bytes())
     if not isinstance(records, list):
         return ()
@@ -305,19 +328,16 @@ def _held_in_store(
     fingerprints: Collection[bytes],
 ) -> tuple[str, ...]:
     """Return the withdrawn clips of which another store still has features of the same recipe."""
-    try:
-        store = open_store(name, workspace=workspace.root)
-        is_other = store.location != withdrawn_from.location
-        if not is_other or store.fingerprint.encode() not in fingerprints:
-            return ()
-        status_of_row = store.status().status_of_row
-        held = []
-        for row, clip in enumerate(store.clip_ids.tolist()):
-            if clip in clips and status_of_row.get(row, OK).is_ok:
-                held.append(clip)
-        return tuple(held)
-    except ObygazeError:
-        return ()  # a store that cannot be read; obygaze store verify says why
+    store = open_store(name, workspace=workspace.root)
+    is_other = store.location != withdrawn_from.location
+    if not is_other or store.fingerprint.encode() not in fingerprints:
+        return ()
+    status_of_row = store.status().status_of_row
+    held = []
+    for row, clip in enumerate(store.clip_ids.tolist()):
+        if clip in clips and status_of_row.get(row, OK).is_ok:
+            held.append(clip)
+    return tuple(held)
 
 
 def _fingerprints(store: Store) -> set[bytes]:
@@ -343,10 +363,14 @@ def _names_one(document: Path, fingerprints: Collection[bytes]) -> bool:
 
 
 def _uses_in(
-    folder: Path, kind: str, name: str, clips: Collection[str]
+    folder: Path, kind: str, name: str, clips: Collection[str], not_read: list[str]
 ) -> Iterator[Use]:
     for path in sorted(folder.glob("*.csv")):
-        listed = _listed_clips(path, clips)
+        try:
+            listed = _listed_clips(path, clips)
+        except UNREADABLE as error:
+            not_read.append(_text_of_not_read(f"{kind} {name}: {path.name}", error))
+            continue
         if listed:
             yield Use(kind, name, path.name, listed)
 
@@ -356,20 +380,41 @@ def _listed_clips(path: Path, clips: Collection[str]) -> tuple[str, ...]:
     listed: dict[str, None] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            first_line = stream.readline()
-            if not first_line.startswith(SPREADSHEET_LINE):
-                stream.seek(0)
-            for row in csv.DictReader(stream):
-                clip = original_cell(row.get("clip_id") or "")
+            header = stream.readline()
+            if header.lstrip('"').startswith(SPREADSHEET_LINE):
+                header = stream.readline()
+            separator = _separator_of(header)
+            if separator is None:
+                return ()
+            (names,) = csv.reader([header], delimiter=separator)
+            column = _stripped(names).index(COLUMN)
+            for row in csv.reader(stream, delimiter=separator):
+                clip = original_cell(row[column].strip()) if len(row) > column else ""
                 if clip in clips:
                     listed[clip] = None
-    except (UnicodeDecodeError, csv.Error, OSError):
-        return ()  # not a table of this program
+    except UnicodeDecodeError as error:
+        raise FixInput("not UTF-8") from error
+    except csv.Error as error:
+        raise FixInput(f"not valid CSV: {error}") from error
     return tuple(listed)
+
+
+def _separator_of(header: str) -> str | None:
+    """Return what separates the columns of a table with a column `clip_id`; None without it."""
+    for separator in SEPARATORS:
+        for names in csv.reader([header], delimiter=separator):
+            if COLUMN in _stripped(names):
+                return separator
+    return None
+
+
+def _stripped(names: Iterable[str]) -> list[str]:
+    return [name.strip() for name in names]
 
 
 _READERS: Mapping[str, Callable[[Path, Collection[str]], tuple[str, ...]]] = {
     ".csv": _listed_clips,
+    ".tsv": _listed_clips,
     ".parquet": _clips_of_parquet,
     ".xlsx": _clips_of_workbook,
     ".ods": _clips_of_workbook,

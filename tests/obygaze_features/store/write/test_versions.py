@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -624,6 +625,34 @@ def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monke
     assert "not looked into: HDF5" in notes and "not read: broken.parquet" in notes
     for name in ("empty", "cut", "array", "damaged"):
         assert f"not read: {name}.npz: not a complete npz file" in notes
+
+
+def test_uses_misses_no_copy_or_table_silently(tmp_path, monkeypatch):
+    """A zip beside a folder of its name, other separators; what cannot be read is named."""
+    monkeypatch.chdir(tmp_path)
+    store = copy_of_sealed(tmp_path / "stores/films")
+    pack(store, tmp_path / "stores/films.zip")
+    for folder in ("stores/backup", "lab/films"):
+        shutil.copytree(store, tmp_path / folder)
+        seal = tmp_path / folder / "seal.json"
+        seal.write_bytes(seal.read_bytes()[:-50])
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    (tmp_path / "french.csv").write_text(f"clip_id ;niveau\n{CLIPS[0]};S\n")
+    (tmp_path / "columns.tsv").write_text(f"level\tclip_id\nS\t{CLIPS[1]}\n")
+    (tmp_path / "old.csv").write_bytes(
+        f"clip_id,caf\xe9\n{CLIPS[0]},1\n".encode("cp1252")
+    )
+    (tmp_path / "long.csv").write_text(f"clip_id,x\n{CLIPS[0]},{'x' * 200_000}\n")
+    with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as packed:
+        packed.writestr("a.txt", "no store")
+    uses = store_uses("films")
+    assert {(use.kind, use.name): len(use.clips) for use in uses.uses} == {
+        ("store", "films.zip"): 5,
+        ("table", "french.csv"): 1,
+        ("table", "columns.tsv"): 1,
+    }
+    not_read = [note.split(": ")[1] for note in uses.not_read]
+    assert sorted(not_read) == ["lab/films", "long.csv", "old.csv", "stores/backup"]
 
 
 @pytest.mark.parametrize(
