@@ -238,7 +238,7 @@ def extract(
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(note) as stop, ExitStack() as stack:
         from obygaze_features.extraction.devices import devices_of, extract_on_devices
-        from obygaze_features.extraction.new_versions import split_plan
+        from obygaze_features.extraction.new_versions import split_plan, status_of_work
         from obygaze_features.extraction.run import (
             RowProgress,
             require_recipe,
@@ -334,7 +334,8 @@ def extract(
                     ),
                     worker,
                     RowProgress(new_bar),
-                    retry_failed=retry_failed,
+                    retry_failed=retry_failed or changed,
+                    changed=changed,
                     seal=False if stop else seal,
                 )
                 if version is not None:
@@ -344,12 +345,11 @@ def extract(
                         f"{count(state.failed, 'new clip')} failed, so none is added to "
                         f"{Path(work.target.store).name}; --seal adds all, with the reasons"
                     )
-                own_rows = None
                 if state.store == str(work.draft):
-                    own_rows = _own_rows(work, worker)
-                    state = store_status(work.draft, own_rows)
+                    state = status_of_work(work, _own_rows(work, worker))
+                is_draft = state.store == str(work.draft)
                 states.append(state)
-                rows_of_states.append(own_rows)
+                rows_of_states.append(_own_rows(work, worker) if is_draft else None)
         except KeyboardInterrupt as interrupt:
             states = status_of_stores(split.others, rows)
             for work in split.works:
@@ -374,6 +374,7 @@ def _extract_version(
     progress: RowProgress,
     *,
     retry_failed: bool,
+    changed: bool,
     seal: bool | None,
 ) -> tuple[StoreStatus, NewVersion | None]:
     """Extract the rows of a version of a sealed store, and make it where they are complete."""
@@ -381,14 +382,14 @@ def _extract_version(
 
     rows = _own_rows(work, worker)
     if rows != []:
-        again = retry_failed and work.adds_clips and work.has_begun()
         extract = partial(
             extract_rows, work.plan, rows=rows, worker=worker, progress=progress
         )
         try:
+            # Rows of an earlier run: first, so that what fails now is not tried twice.
+            if retry_failed and work.has_begun():
+                extract(retry_failed=True, changed=changed)
             extract()
-            if again:
-                extract(retry_failed=True)
         except (OSError, ObygazeError):
             # Another worker may have made the version meanwhile, and removed these rows.
             if work.has_begun() or not work.is_done:

@@ -313,14 +313,45 @@ def finish_work(
         work: The rows, as they were extracted.
         seal: False makes no version. The default makes none of new clips of which some failed.
     """
+    try:
+        made = _made_of_draft(work, seal)
+    except (OSError, ObygazeError):
+        # Another worker has made the version meanwhile, and removed these rows.
+        if work.has_begun() or not work.is_done:
+            raise
+        made = None
+    if made is None:
+        return status_of_work(work), None
+    _discard_draft(work.draft)
+    return replace(store_status(work.target.store), new_version=str(made)), made
+
+
+def status_of_work(work: VersionWork, rows: Sequence[int] | None = None) -> StoreStatus:
+    """Return the status of rows that were extracted; of the store, if they are part of it now.
+
+    Args:
+        work: The rows.
+        rows: Those of them to count. The default is all.
+    """
     if not work.has_begun():
-        return store_status(work.target.store), None
+        return store_status(work.target.store)
+    try:
+        return store_status(work.draft, rows)
+    except (OSError, ObygazeError):
+        if work.has_begun() or not work.is_done:
+            raise
+        return store_status(work.target.store)
+
+
+def _made_of_draft(work: VersionWork, seal: bool | None) -> NewVersion | None:
+    """Return the version of rows that were extracted; None if they are not all there."""
+    if seal is False or not work.has_begun():
+        return None
     writer = StoreWriter(work.draft)
-    is_complete = not writer.pending_blocks()
-    if work.adds_clips and seal is None:
-        is_complete = is_complete and not writer.rows_to_retry()
-    if not is_complete or seal is False:
-        return store_status(work.draft), None
+    if writer.pending_blocks():
+        return None
+    if work.adds_clips and seal is None and writer.rows_to_retry():
+        return None
     add = partial(
         add_rows,
         work.target.store,
@@ -329,15 +360,7 @@ def finish_work(
         manifest=work.manifest,
     )
     try:
-        try:
-            made = add()
-        except AlreadyThere:
-            # Another version was made meanwhile: what it lacks of these rows is added to it.
-            made = add()
-    except (OSError, ObygazeError):
-        # By another worker, at the same time.
-        if work.has_begun() or not work.is_done:
-            raise
-        return store_status(work.target.store), None
-    _discard_draft(work.draft)
-    return replace(store_status(work.target.store), new_version=str(made)), made
+        return add()
+    except AlreadyThere:
+        # Another version was made meanwhile: what it lacks of these rows is added to it.
+        return add()

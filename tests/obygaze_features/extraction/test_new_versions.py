@@ -12,7 +12,7 @@ from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction import devices, extract
+from obygaze_features.extraction import devices, extract, new_versions
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store, store_log, verify, withdraw
 
@@ -357,3 +357,47 @@ def test_an_interrupt_says_what_is_kept_of_a_version(films, tmp_path, monkeypatc
         with pytest.raises(KeyboardInterrupt) as stopped:
             extract("films", "descriptors", worker=worker, workspace=tmp_path)
         assert stopped.value.__notes__[0] == kept
+
+
+def test_rows_of_a_stopped_version_are_extracted_again(tmp_path):
+    """What was extracted for a version that was not made is retried, and may change again."""
+    whole = film_folder(tmp_path, 3, bad={1: b"broken", 2: b"broken"})
+    keep_manifest(whole, tmp_path)
+    run(tmp_path, "--block-clips", "1", "--seal")
+    run(tmp_path, "--retry-failed", "--no-seal")
+    video = tmp_path / "videos/tt0/tt0-001.mp4"
+    write_video(video, numbers=range(1, 19), size=(64, 48))
+    assert "1 row replaced" in run(tmp_path, "--retry-failed").stdout
+    store = tmp_path / "stores/films.descriptors"
+    times_and_options = [
+        (0.0, 0.4, ["--changed", "--no-seal"]),
+        (0.2, 0.6, ["--changed"]),
+    ]
+    for start_s, end_s, options in times_and_options:
+        moved = replace(whole.clips[0], start_s=start_s, end_s=end_s)
+        keep_manifest(whole.with_clips([moved, *whole.clips[1:]]), tmp_path)
+        done = run(tmp_path, *options)
+        assert done.code == 3, done.stderr
+    opened = open_store(store)
+    source = opened.commits.source(0)
+    assert (opened.version, source.start_s, source.end_s) == (3, 0.2, 0.6)
+
+
+def test_a_version_that_another_worker_makes_at_the_end_is_no_error(
+    films, tmp_path, monkeypatch
+):
+    """It removes the rows while this worker counts them."""
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    keep_manifest(films, tmp_path)
+    run(tmp_path, "--no-seal").ok()
+    store_status = new_versions.store_status
+
+    def overtaken(*arguments):
+        monkeypatch.undo()
+        run(tmp_path).ok()
+        return store_status(*arguments)
+
+    monkeypatch.setattr(new_versions, "store_status", overtaken)
+    (state,) = extract("films", "descriptors", seal=False, workspace=tmp_path)
+    assert (state.ok, state.sealed) == (N_CLIPS, True)
