@@ -1,4 +1,4 @@
-"""`python -m support.torture [ROUNDS]` (from tests/): damage stores in every way, and count.
+"""`PYTHONPATH=tests python -m support.torture [ROUNDS]`: damage stores in every way, and count.
 
 Kills before every change of the disk by each command that writes, power cuts at each of these
 places, every bit of a store flipped, every two files swapped, and servers that answer wrongly.

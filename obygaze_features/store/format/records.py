@@ -267,9 +267,8 @@ class Origin:
 
 # What a version changes; the first one is `created`.
 CHANGES = ("created", "clips", "levels", "rows", "withdrawn", "format")
-# Upper bounds; larger numbers mean a corrupt file.
+# An upper bound; a larger number means a corrupt file.
 MAX_VERSIONS = 1_000_000
-MAX_ENTRY_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -353,7 +352,7 @@ class Replaced:
         store_sha256: The sha256 of its store.json.
         seal_sha256: The sha256 of its seal.
         version: Its number.
-        reason: Why.
+        reason: Why it was made; of the newest version, why clips are withdrawn.
     """
 
     store_sha256: str

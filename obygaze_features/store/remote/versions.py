@@ -14,9 +14,8 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.limits import check_document
+from obygaze_features.store.format.limits import DOCUMENT_BYTES, check_document
 from obygaze_features.store.format.records import (
-    MAX_ENTRY_BYTES,
     LicenceHistory,
     Partial,
     Plan,
@@ -72,7 +71,8 @@ def read_entry(files: Files, mark: FileMark) -> VersionEntry | None:
     Another file in its place is an error.
     """
     data = None
-    if mark.n_bytes <= MAX_ENTRY_BYTES:
+    # It lists the rows that its version changed: of a million clips these are megabytes.
+    if mark.n_bytes <= DOCUMENT_BYTES:
         data = read_kept(files, mark)
     if data is None:
         if files.read(mark.kept_name, 0, 1) is None:

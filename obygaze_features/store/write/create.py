@@ -106,7 +106,7 @@ def create_store(
         )
     plan = Plan(
         n_clips=len(clip_ids),
-        block_rows=_even_rows(block_rows, arrays),
+        block_rows=even_rows_of_block(block_rows, arrays),
         recipe=recipe,
         manifest_name=manifest_name,
         manifest_sha256=manifest_sha256,
@@ -360,7 +360,7 @@ def _fitting_rows(spec: ArraySpec) -> int:
     return min(INNER_CHUNK_ROWS, max(1, INNER_CHUNK_BYTES // spec.row_bytes))
 
 
-def _even_rows(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
+def even_rows_of_block(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
     """Return the rows of a block, a few more if no number of rows for inner chunks divides them.
 
     A block of 9973 rows, a prime number, has inner chunks of one row. Of the rows that are added,
@@ -378,7 +378,7 @@ def _even_rows(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
     if step == 1:
         return block_rows
     # An array that was one chunk may now be a shard.
-    return _even_rows(-(-block_rows // step) * step, arrays)
+    return even_rows_of_block(-(-block_rows // step) * step, arrays)
 
 
 def add_strings(

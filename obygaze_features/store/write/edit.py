@@ -25,7 +25,7 @@ from obygaze_features.store.format.recipe import FACTS, ORIGIN, Recipe
 from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
-from obygaze_features.store.write.create import create_store
+from obygaze_features.store.write.create import create_store, even_rows_of_block
 from obygaze_features.store.write.licence import (
     checked_licence,
     require_terms,
@@ -457,6 +457,9 @@ def _copy(
     for store in sources:
         # Reads the seal: a damaged one is found before anything is written.
         _ = store.sealed
+    origins = _origins_of_clips(sources, rows, [spec.name for spec in arrays])
+    block_rows = min(plan.block_rows, len(manifest.clip_ids))
+    _refuse_lost_withdrawals(origins, even_rows_of_block(block_rows, arrays))
     create_store(
         path,
         recipe=plan.recipe,
@@ -475,7 +478,6 @@ def _copy(
     require_terms(path, terms)
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
-    origins = _origins_of_clips(sources, rows, [spec.name for spec in arrays])
     # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
     writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
     writer.clean_litter()
@@ -496,6 +498,33 @@ def _copy(
         n_differing=n_differing,
         sealed=writer.sealed,
         n_present=n_present,
+    )
+
+
+def _refuse_lost_withdrawals(
+    origins: Sequence[Sequence[Origin]], block_rows: int
+) -> None:
+    """Raise an error where a block that stays pending has a clip that is withdrawn.
+
+    Only a committed block says so: an extraction of this one would bring the clip back.
+    """
+    lost: list[Origin] = []
+    for first in range(0, len(origins), block_rows):
+        origins_of_block = origins[first : first + block_rows]
+        if all(origins_of_block):
+            continue
+        for of_clip in origins_of_block:
+            lost += [origin for origin in of_clip if origin.status.is_withdrawn][:1]
+    if not lost:
+        return
+    ids = [str(origin.store.clip_ids_of([origin.row])[0]) for origin in lost]
+    raise FixInput(
+        f"{count(len(ids), 'withdrawn clip')} would be extracted again, the first is {ids[0]!r}: "
+        "the same blocks have clips that none of these stores has",
+        where=lost[0].store.location,
+        hint="merge without --manifest; then obygaze extract run MANIFEST --store NAME=STORE adds "
+        "the other clips as a new version",
+        details=ids[:20],
     )
 
 

@@ -107,7 +107,7 @@ def purge(
         version=source.version,
         reason="; ".join(sorted({status.message for status in withdrawn})),
     )
-    derived = _derivation(source, _replaced_before(source, replaced.reason), replaced)
+    derived = _derivation(source, _replaced_before(source), replaced)
     plan_file = target / Plan.FILE
     if plan_file.is_file() and Plan.load(target).plan_id != derived.plan_id:
         # The blocks of another store would be taken for those that were copied before a stop.
@@ -139,7 +139,7 @@ def purge(
     )
 
 
-def _replaced_before(source: Store, reason: str) -> Iterator[Replaced]:
+def _replaced_before(source: Store) -> Iterator[Replaced]:
     """Yield the versions before the newest, the oldest first: their copies are replaced too."""
     seal = source.commits.seal
     if seal is None:
@@ -150,7 +150,9 @@ def _replaced_before(source: Store, reason: str) -> Iterator[Replaced]:
             store_sha256=entry.store.sha256,
             seal_sha256=entry.seal.sha256,
             version=entry.store_version.number,
-            reason=reason,
+            # Its own reason: with all reasons in each of them, store.json would grow with the
+            # square of their number, and could not be read from 200 withdrawals on.
+            reason=entry.store_version.reason,
         )
 
 

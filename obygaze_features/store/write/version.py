@@ -13,12 +13,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name, sha256_bytes
 from obygaze_features.core.workspace import Workspace, is_url, split_version
 from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.chunks import ChunkLayout
-from obygaze_features.store.format.limits import disk_errors
+from obygaze_features.store.format.limits import DOCUMENT_BYTES, disk_errors
 from obygaze_features.store.format.makers import Maker
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -65,6 +66,8 @@ from obygaze_features.store.write.writer import (
 
 # Who makes a version, where no --author is given.
 AUTHOR_VARIABLE = "OBYGAZE_AUTHOR"
+# The reason is in the row of each withdrawn clip.
+MAX_TEXT_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -222,10 +225,18 @@ class VersionDraft:
             rows=runs_of_rows(self.rows),
             previous=previous,
         )
-        seal = self._seal(version)
+        seal_data = self._seal(version).to_bytes()
+        if len(seal_data) > DOCUMENT_BYTES:
+            size = human(len(seal_data))
+            raise FixInput(
+                f"no version is made: the list of its files and rows would have {size}, and no "
+                f"reader takes more than {human(DOCUMENT_BYTES)}",
+                where=str(self.root),
+                hint="a shorter --reason: the row of each withdrawn clip has it",
+            )
         self._keep_replaced()
         sync_kept(self.root)
-        self.prepared.publish(self.base_data, seal.to_bytes())
+        self.prepared.publish(self.base_data, seal_data)
         return open_store(self.root)
 
     def _keep(self) -> FileMark:
@@ -433,6 +444,7 @@ def stated_reason(reason: str) -> str:
             f"the reason must be one line of printable text, got {reason!r}",
             hint='--reason "why the version is made"',
         )
+    _check_length("the reason", text)
     return text
 
 
@@ -441,7 +453,17 @@ def stated_author(author: str) -> str:
     text = (author or os.environ.get(AUTHOR_VARIABLE, "")).strip()
     if not is_printable_name(text):
         raise FixUsage(f"the author must be one line of printable text, got {text!r}")
+    _check_length("the author", text)
     return text
+
+
+def _check_length(what: str, text: str) -> None:
+    """Raise an error for a text that is too long for each row of a store and a line of its log."""
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise FixUsage(
+            f"{what} must have at most {MAX_TEXT_CHARACTERS:,} characters, got {len(text):,}",
+            hint="a shorter one, which may name a document",
+        )
 
 
 def now() -> str:

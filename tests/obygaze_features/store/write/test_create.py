@@ -379,7 +379,7 @@ def test_a_store_with_blocks_of_a_prime_number_of_rows_is_still_the_same_store(
 ) -> None:
     arrays = (ArraySpec("clip", (1024,)),)
     with monkeypatch.context() as earlier:
-        earlier.setattr(create, "_even_rows", lambda rows, arrays: rows)
+        earlier.setattr(create, "even_rows_of_block", lambda rows, arrays: rows)
         assert (
             plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
         )

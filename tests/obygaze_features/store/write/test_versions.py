@@ -19,6 +19,7 @@ from support.stores import (
     ARRAYS,
     CountedFiles,
     copy_of_sealed,
+    fill_store,
     gather_all,
     plan_store,
     some_ids,
@@ -47,10 +48,23 @@ from obygaze_features.store import (
     subset,
     withdraw,
 )
-from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store.format.records import (
+    StoreVersion,
+    VersionEntry,
+    with_checksum,
+)
+from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.write.publication import NEXT, clean_versions
+from obygaze_features.store.remote.files import FolderFiles
+from obygaze_features.store.remote.versions import read_entry
+from obygaze_features.store.write import version as version_module
+from obygaze_features.store.write.edit import ManifestClips
+from obygaze_features.store.write.publication import (
+    NEXT,
+    clean_versions,
+    keep_bytes,
+)
 from obygaze_features.store.write.version import new_version
 
 VALUES = some_values(23)
@@ -466,7 +480,6 @@ def test_an_entry_with_a_changed_past_is_refused(two):
 
 def planted_store(path: Path) -> bytes:
     """A sealed store whose first film has a pattern in every array; return the pattern."""
-    from support.stores import fill_store
 
     pattern = np.array([1.5, -2.25, 3.125, -4.0625], np.float32)
     plan = plan_store(path)
@@ -534,6 +547,65 @@ def test_a_merge_never_brings_a_withdrawn_clip_back(store, tmp_path):
         merge(sources, merged)
         assert_reads(open_store(merged), is_withdrawn(FIRST_FILM))
         assert open_store(merged).status().status_of_row[0].message == REASON
+
+
+def test_a_merge_for_a_larger_manifest_leaves_no_withdrawn_clip_to_extract(
+    store, tmp_path
+):
+    withdraw(store, clips=CLIPS[1:2], reason=REASON)
+    part = tmp_path / "part"
+    subset(store, part, clips=CLIPS[:9])
+    # In blocks of four: the last of them has one clip of the part.
+    manifest = ManifestClips("larger", "34" * 32, CLIPS, FILMS)
+    merged = merge([part], tmp_path / "merged", manifest=manifest)
+    assert merged.pending_blocks == 4
+    assert open_store(merged.path).status().status_of_row[1].is_withdrawn
+    withdraw(part, clips=CLIPS[8:9], reason=REASON)
+    with pytest.raises(FixInput, match="1 withdrawn clip would be extracted again"):
+        merge([part], tmp_path / "second", manifest=manifest)
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_purged_store_of_many_withdrawals_has_each_reason_twice_at_most(
+    store, tmp_path
+):
+    reasons = [f"letter of somebody, number {number}" for number in range(6)]
+    for clip, reason in zip(CLIPS, reasons, strict=False):
+        withdraw(store, clips=[clip], reason=reason)
+    purged = purge(store, tmp_path / "purged").path
+    replaced = open_store(purged).plan.replaced_versions
+    assert [version.reason for version in replaced[:-1]] == ["", *reasons[:-1]]
+    assert replaced[-1].reason == "; ".join(reasons)
+    text = (purged / "store.json").read_text("utf-8")
+    assert [text.count(reason) for reason in reasons] == [2, 2, 2, 2, 2, 1]
+
+
+def test_the_entry_of_a_version_of_very_many_single_rows_is_read(tmp_path):
+    rows = tuple((row, row + 1) for row in range(0, 300_000, 2))
+    made = StoreVersion(
+        2, "withdrawn", REASON, "", "2026-01-01", {}, rows, FileMark(1, "12" * 32)
+    )
+    entry = VersionEntry(
+        seal=FileMark(1, "34" * 32), store=FileMark(1, "56" * 32), store_version=made
+    )
+    mark = keep_bytes(tmp_path, entry.to_bytes(), tmp_path)
+    assert mark.n_bytes > 4_000_000
+    read = read_entry(FolderFiles(tmp_path), mark)
+    assert read is not None and read.store_version == made
+
+
+def test_a_reason_or_a_seal_that_no_reader_could_take_makes_no_version(
+    store, monkeypatch
+):
+    with pytest.raises(FixUsage, match="at most 1,000 characters, got 1,001"):
+        withdraw(store, clips=CLIPS[:1], reason="x" * 1001)
+    with pytest.raises(FixUsage, match="the author must have at most 1,000"):
+        withdraw(store, clips=CLIPS[:1], reason=REASON, author="x" * 1001)
+    monkeypatch.setattr(version_module, "DOCUMENT_BYTES", 10_000)
+    with pytest.raises(FixInput, match="the list of its files and rows would have"):
+        withdraw(store, clips=CLIPS[:20], reason="x" * 1000)
+    assert open_store(store).version == 1
+    assert not verify(store, hashes=True).problems
 
 
 def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkeypatch):
