@@ -517,7 +517,7 @@ def _refuse_lost_withdrawals(
             lost += [origin for origin in of_clip if origin.status.is_withdrawn][:1]
     if not lost:
         return
-    ids = [str(origin.store.clip_ids_of([origin.row])[0]) for origin in lost]
+    ids = [str(origin.store.clip_ids[origin.row]) for origin in lost]
     raise FixInput(
         f"{count(len(ids), 'withdrawn clip')} would be extracted again, the first is {ids[0]!r}: "
         "the same blocks have clips that none of these stores has",
