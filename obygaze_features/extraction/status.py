@@ -295,11 +295,14 @@ def new_clips(plan: ExtractPlan, location: str) -> NewClips | None:
     if not store.sealed:
         return None
     stored = set(store.clip_ids.tolist())
-    n_new = sum(clip not in stored for clip, _ in plan.ids())
+    clips = [clip for clip, _ in plan.ids() if clip not in stored]
+    n_new = len(clips)
     if not n_new:
         return None
     draft = Path(location) / DRAFT_OF_CLIPS
-    if (draft / Plan.FILE).is_file():
+    # Rows of another state of the manifest are not those of this plan.
+    has_draft = (draft / Plan.FILE).is_file()
+    if has_draft and open_store(draft).clip_ids.tolist() == clips:
         begun = store_status(draft)
         return NewClips(n_new, begun.blocks, begun.blocks_done, begun)
     return NewClips(n_new, blocks=-(-n_new // store.plan.block_rows), blocks_done=0)

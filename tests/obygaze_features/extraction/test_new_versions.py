@@ -13,6 +13,8 @@ from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction import devices, extract, new_versions
+from obygaze_features.extraction.planning import chosen_plan
+from obygaze_features.extraction.status import status_of_plan
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store, store_log, verify, withdraw
 
@@ -401,3 +403,22 @@ def test_a_version_that_another_worker_makes_at_the_end_is_no_error(
     monkeypatch.setattr(new_versions, "store_status", overtaken)
     (state,) = extract("films", "descriptors", seal=False, workspace=tmp_path)
     assert (state.ok, state.sealed) == (N_CLIPS, True)
+
+
+def test_rows_of_another_state_of_the_manifest_are_not_counted(films, tmp_path):
+    """Of five clips in a plan of four, it said that -1 were missing."""
+    keep_some(films, tmp_path, [0, 1])
+    run(tmp_path).ok()
+    keep_some(films, tmp_path, [0, 1, 2, 3, 4])
+    run(tmp_path, "--no-seal").ok()
+    counts = {}
+    for n_clips in (3, 5, 6):
+        keep_some(films, tmp_path, list(range(n_clips)))
+        plan = chosen_plan("films", ["descriptors"], workspace=tmp_path)
+        (state,) = status_of_plan(plan)
+        counts[n_clips] = (state.clips, state.ok, state.missing, state.done)
+    assert counts == {
+        3: (3, 2, 1, False),
+        5: (5, 5, 0, True),
+        6: (6, 2, 4, False),
+    }
