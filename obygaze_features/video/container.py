@@ -12,7 +12,7 @@ from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import need
 
 # Formats whose packets carry times that are reliable if they are complete and unique.
-TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")
+TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv", "nut", "wtv")
 # Formats that may be opened. FFmpeg also reads play lists and text art as video: a play list would
 # make it open other files and addresses, text art turns any text into pictures.
 CONTAINERS = (
@@ -33,11 +33,9 @@ CONTAINERS = (
     "asf",
     "gif",
     "apng",
-    "nut",
     "mxf",
     "rm",
     "dv",
-    "wtv",
     "gxf",
     "vc1",
     "yuv4mpegpipe",
@@ -64,6 +62,7 @@ REASONS = {
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
     "damaged": "use another copy of the file, or a higher --max-substituted",
     "too-large": "use a smaller --size or --count",
+    "colours": "write it again with the colours of its source, such as BT.709",
     "gpu": "extract it with --decoder cpu, into a store of its own",
     "timeout": "use a longer time limit, or another copy of the file",
     "crashed": "use another copy of the file; the decoder crashes on this one",

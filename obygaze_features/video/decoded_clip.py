@@ -172,7 +172,7 @@ class Canvas:
         self.span = span
         self.views = views
         self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
-        self.converter = PictureConverter(source.geometry)
+        self.converter = PictureConverter(source.geometry, source.path)
         # The pictures of all views that resize alike, and the row of each wanted rank in them.
         self.rows: dict[Resize | None, dict[int, int]] = {}
         for view, sampled in zip(views, self.samples, strict=True):

@@ -34,7 +34,7 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/6"
+SCHEMA = "obygaze-film-index/7"
 # Codecs of which every key frame is known as such from its packet.
 _KEYS_ARE_KNOWN = frozenset(
     {

@@ -312,7 +312,7 @@ def _compare_with_cpu(film: _FilmOnDevice, rank: int, answered: Any) -> bool:
         raise _refused(source, problem)
     if frame.interlaced_frame:
         raise _refused(source, "the pictures are interlaced")
-    converter = PictureConverter(source.geometry)
+    converter = PictureConverter(source.geometry, source.path)
     expected = converter.convert(frame).astype(np.int16)
     furthest = int(np.abs(expected - answered.cpu().numpy()).max())
     if furthest > MAX_LEVELS:

@@ -5,12 +5,13 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.video.container import av
+from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.resize import Pixels
 
 # The number of FFmpeg's AV_FRAME_DATA_EXIF.
@@ -68,10 +69,14 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
 
 
 class PictureConverter:
-    """Converts the pictures of one stream to RGB arrays; reuses its scaler."""
+    """Converts the pictures of one stream to RGB arrays; reuses its scaler.
 
-    def __init__(self, geometry: PictureGeometry) -> None:
+    `path` is the file that an error names.
+    """
+
+    def __init__(self, geometry: PictureGeometry, path: Path = Path()) -> None:
         self.geometry = geometry
+        self.path = path
         self.scaler = av().video.reformatter.VideoReformatter()
 
     def convert(self, frame: Any) -> Pixels:
@@ -88,9 +93,18 @@ class PictureConverter:
         if (frame.width, frame.height) != (width, height):
             # Without these flags the result of scaling depends on the processor.
             flags |= kind.ACCURATE_RND | kind.FULL_CHR_H_INT
-        rgb = self.scaler.reformat(
-            frame, width, height, "rgb24", interpolation=int(flags), threads=1
-        )
+        try:
+            rgb = self.scaler.reformat(
+                frame, width, height, "rgb24", interpolation=int(flags), threads=1
+            )
+        except av().FFmpegError as error:
+            message = (
+                f"the colours of its pictures (pixel format {frame.format.name}, matrix"
+                f" {int(frame.colorspace)}) cannot be converted to RGB"
+            )
+            raise BadVideo(
+                message, path=self.path, stage="decode", reason="colours"
+            ) from error
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         pixels = rows[:, : width * 3].reshape(height, width, 3)

@@ -30,6 +30,24 @@ def mkv_variable_rate(folder: Path) -> Made:
 
 
 @kind
+def nut_variable_rate(folder: Path) -> Made:
+    ticks = uneven(100)
+    path = folder / "nut_variable_rate.nut"
+    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
+    write_video(path, options=options, ticks=ticks, tick=FINE)
+    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
+
+
+@kind
+def wtv_variable_rate(folder: Path) -> Made:
+    ticks = uneven(100)
+    path = folder / "wtv_variable_rate.wtv"
+    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
+    write_video(path, options=options, ticks=ticks, tick=FINE)
+    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
+
+
+@kind
 def mp4_variable_rate_late_start(folder: Path) -> Made:
     ticks = uneven(100, first=2400)
     path = folder / "mp4_variable_rate_late_start.mp4"

@@ -350,7 +350,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
     ):
         geometry = source.geometry
         turn = (
-            PictureConverter(geometry).convert
+            PictureConverter(geometry, video).convert
             if geometry.rotation or geometry.flip
             else None
         )

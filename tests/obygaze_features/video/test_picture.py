@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.cli import environment
+from support.videos import write_video
 
-from obygaze_features.video import picture
+from obygaze_features.video import View, decode_clip, picture
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.picture import PictureConverter
 
 
@@ -39,3 +42,12 @@ def test_one_level_of_one_pixel_is_another_hash(
     picture.conversion_sha256.cache_clear()
     assert picture.conversion_sha256() != before
     picture.conversion_sha256.cache_clear()
+
+
+@pytest.mark.parametrize("matrix", ["bt2020c", "YCgCo"])
+def test_colours_without_a_formula_are_a_reason(tmp_path: Path, matrix: str) -> None:
+    options = {"preset": "veryfast", "x264-params": f"colormatrix={matrix}"}
+    film = write_video(tmp_path / "film.mp4", numbers=range(5), options=options)
+    with pytest.raises(BadVideo, match="colours of its pictures") as caught:
+        decode_clip(film, View(2))
+    assert caught.value.reason == "colours"
