@@ -7,10 +7,12 @@ import math
 import os
 import re
 import secrets
+import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -205,6 +207,23 @@ def quick_sha256(path: Path) -> tuple[int, str]:
                 stream.seek(start)
                 digest.update(stream.read(QUICK_BYTES))
     return n_bytes, digest.hexdigest()
+
+
+def file_facts(path: Path | str) -> tuple[int, str] | None:
+    """Return the size and the quick hash of a file; None if it cannot be read."""
+    try:
+        facts = Path(path).stat()
+        if not stat.S_ISREG(facts.st_mode):
+            return None
+        return _quick_sha256(str(path), facts.st_size, facts.st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _quick_sha256(path: str, n_bytes: int, mtime_ns: int) -> tuple[int, str]:
+    # Cached, since many clips may be cut from one file.
+    return quick_sha256(Path(path))
 
 
 def is_listed(path: Path) -> bool:

@@ -227,7 +227,8 @@ def decode_rows(
         clips = {}
         for view, decoded in (result.clips or {}).items():
             clips[view] = _checked(decoded, plan.max_substituted)
-        yield DecodedRow(row, clips, result.seconds, source_of(clip))
+        source = source_of(clip, result.file_facts)
+        yield DecodedRow(row, clips, result.seconds, source)
 
 
 def _are_kept(

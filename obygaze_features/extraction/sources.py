@@ -1,15 +1,13 @@
 """Compare the recorded sources of a store's rows with the current clips and videos."""
 
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch, NotFound
-from obygaze_features.core.files import quick_sha256
+from obygaze_features.core.files import file_facts
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import (
     ExtractPlan,
@@ -42,11 +40,8 @@ class SourceCheck:
     without_file: Sequence[int]
 
 
-def source_of(clip: PlannedClip) -> RowSource | None:
-    """Return the current source of a clip; None if it has no video."""
-    if not clip.video:
-        return None
-    facts = _file_facts(clip.video)
+def source_of(clip: PlannedClip, facts: tuple[int, str] | None) -> RowSource:
+    """Return the source of a clip, given the facts of its video file before it was decoded."""
     n_bytes, quick = facts if facts else (None, None)
     return RowSource(clip.start_s, clip.end_s, n_bytes, quick)
 
@@ -58,7 +53,7 @@ def is_current(source: RowSource | None, clip: PlannedClip) -> bool:
     """
     if source is None:
         return False
-    return not _differences(source, clip, _file_facts(clip.video))
+    return not _differences(source, clip, file_facts(clip.video))
 
 
 def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
@@ -77,7 +72,7 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
                 unrecorded.append(row)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         paths = sorted({rows[row].video for row in recorded})
-        facts = dict(zip(paths, pool.map(_file_facts, paths), strict=True))
+        facts = dict(zip(paths, pool.map(file_facts, paths), strict=True))
     changed: dict[int, Sequence[str]] = {}
     without_file: list[int] = []
     for row, source in recorded.items():
@@ -248,20 +243,3 @@ def _shown(time_s: float | None) -> str:
     if time_s is None:
         return "not given"
     return repr(time_s).removesuffix(".0")
-
-
-def _file_facts(path: str) -> tuple[int, str] | None:
-    """Return the size and the quick hash of a video; None if it cannot be read."""
-    try:
-        facts = Path(path).stat()
-        if not stat.S_ISREG(facts.st_mode):
-            return None
-        return _quick(path, facts.st_size, facts.st_mtime_ns)
-    except OSError:
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _quick(path: str, n_bytes: int, mtime_ns: int) -> tuple[int, str]:
-    # Cached, since many clips may be cut from one file.
-    return quick_sha256(Path(path))

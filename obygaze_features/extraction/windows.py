@@ -160,7 +160,8 @@ def decode_windows(
         with_video, lambda one: (one[1].movie_id, one[1].video)
     ):
         job = DecodeJob(video, (), indexes=indexes)
-        error = pool.submit(job).result().error
+        indexed = pool.submit(job).result()
+        error = indexed.error
         if error is None:
             try:
                 index, size = film_index(Path(video), Path(indexes))
@@ -174,7 +175,10 @@ def decode_windows(
         numbered = [
             (c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)
         ]
-        yield from sweep.results(numbered, size)
+        for result in sweep.results(numbered, size):
+            # The index decides where windows begin: of a film that is replaced meanwhile, all
+            # windows count as those of the film before.
+            yield replace(result, file_facts=indexed.file_facts)
 
 
 @dataclass(frozen=True)

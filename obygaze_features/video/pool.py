@@ -62,12 +62,17 @@ class DecodeJob:
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """The result of a job: its clips, not yet checked for damage, or the error."""
+    """The result of a job: its clips, not yet checked for damage, or the error.
+
+    `file_facts` are the size and the quick hash of the file before it was decoded: after that, it
+    may have been replaced.
+    """
 
     job: DecodeJob
     clips: dict[View, DecodedClip] | None
     error: BadVideo | None
     seconds: float
+    file_facts: tuple[int, str] | None = None
 
 
 def require_decode_workers() -> None:
@@ -194,12 +199,10 @@ class DecodePool(AbstractContextManager["DecodePool"]):
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         worker = self._worker(slot)
         started = time.monotonic()
-        clips = None
-        error = None
         try:
             worker.await_ready()
             started = time.monotonic()
-            clips, error = self._clips(worker, job)
+            result = self._result(worker, job)
         except (TimeoutError, _WorkerExited) as failure:
             late = isinstance(failure, TimeoutError)
             how = worker.end(wait_s=0 if late else 10)
@@ -222,12 +225,11 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 message = f"not decoded within {self.timeout_s:g} s"
                 reason = "timeout"
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
-        return DecodeResult(job, clips, error, time.monotonic() - started)
+            result = DecodeResult(job, None, error, 0.0)
+        return replace(result, seconds=time.monotonic() - started)
 
-    def _clips(
-        self, worker: _Worker, job: DecodeJob
-    ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
-        """Return the clips that a worker decodes, in memory that is used again after them."""
+    def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
+        """Return what a worker decodes, in memory that is used again after it."""
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
@@ -248,13 +250,17 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 self._dropped.append(number)
             raise
         release = partial(self._free.append, number)
-        if reply.get("shapes"):
+        if "error" in reply:
+            release()
+            return DecodeResult(job, None, BadVideo(**reply["error"]), 0.0)
+        clips: dict[View, DecodedClip] = {}
+        if reply["shapes"]:
             pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
-            return unpacked(reply, job.views, pictures), None
-        release()
-        return (
-            ({}, None) if "error" not in reply else (None, BadVideo(**reply["error"]))
-        )
+            clips = unpacked(reply, job.views, pictures)
+        else:
+            release()
+        facts = reply["file_facts"]
+        return DecodeResult(job, clips, None, 0.0, tuple(facts) if facts else None)
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:

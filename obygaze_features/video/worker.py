@@ -25,6 +25,7 @@ import numpy as np
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, Progress, av
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -91,9 +92,11 @@ def _decode(
     path = request["path"]
     indexes = request["indexes"]
     try:
+        # If the file is replaced from now on, what is recorded of it differs from the new one.
+        facts = file_facts(path)
         if not request["views"]:
             make_index(Path(path), Path(indexes), progress)
-            return {"shapes": [], "clips": []}
+            return {"shapes": [], "clips": [], "file_facts": facts}
         clips = decode_views(
             path,
             [View.from_json(view) for view in request["views"]],
@@ -105,7 +108,7 @@ def _decode(
             progress=progress,
             device=request["device"],
         )
-        return _packed(clips)
+        return _packed(clips) | {"file_facts": facts}
     except Exception as error:  # noqa: BLE001 - no file may end the worker
         message = (
             error.message

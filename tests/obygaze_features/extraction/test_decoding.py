@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.videos import write_video
 
+from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.decoding import decode_rows
 from obygaze_features.extraction.plan import (
     ExtractPlan,
     PlannedClip,
+    PlannedWindows,
     Target,
     plan_from_bytes,
 )
-from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.pool import DecodeJob, DecodeResult
+from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 
 ROWS = (
     PlannedClip("a-1", "a", "a.avi", 0.0, 5.0),
@@ -68,3 +72,36 @@ def test_a_plan_is_written_the_same_after_its_films_are_counted() -> None:
     assert plan.shared_films == {"a.avi", "d.mkv"}
     assert plan.to_bytes() == before
     assert plan_from_bytes(before, "x") == plan
+
+
+@pytest.mark.parametrize("are_windows", [False, True])
+def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
+    tmp_path: Path, are_windows: bool
+) -> None:
+    """Features of the old film were recorded as those of the new one, so nobody saw the change."""
+    film = tmp_path / "film.mp4"
+    new_film = tmp_path / "new.mp4"
+    write_video(film, numbers=range(18), size=(64, 48))
+    write_video(new_film, numbers=range(100, 140), size=(64, 48))
+    before = quick_sha256(film)
+
+    class ReplacedFilm(DecodePool):
+        """Decode all clips, then replace their film."""
+
+        def map(
+            self, jobs: Iterable[DecodeJob], ahead: int = 0
+        ) -> Iterator[DecodeResult]:
+            results = [self.submit(job).result() for job in jobs]
+            new_film.replace(film)
+            yield from results
+
+    rows: Sequence[PlannedClip] = [PlannedClip("a-1", "a", str(film))]
+    if are_windows:
+        rows = PlannedWindows((Film("a", str(film), 18, 24, 0.75),), Grid(8, 4))
+    plan = ExtractPlan("m", "", "", rows, (), workspace=str(tmp_path))
+    with ReplacedFilm(1) as pool:
+        (row,) = decode_rows(plan, [(0, (View(4),))], pool, ahead=2)
+    assert isinstance(row.clips[View(4)], DecodedClip)
+    assert quick_sha256(film) != before
+    assert row.source is not None
+    assert (row.source.n_bytes, row.source.quick_sha256) == before
