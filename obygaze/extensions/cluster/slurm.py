@@ -211,8 +211,7 @@ class SlurmArray:
             "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
             "signal": f"USR1@{self.warning_s}",
-            # Slurm replaces what follows a single % in the name of a folder too.
-            "output": f"{str(self.log_folder).replace('%', '%%')}/%x-%A_%a.log",
+            "output": f"{self._folder_in_pattern()}/%x-%A_%a.log",
             "open-mode": "append",
         }
         lines = [
@@ -220,10 +219,20 @@ class SlurmArray:
             for key, value in asked.items()
             if value is not None
         ]
-        more = (
-            line if line.startswith("-") else f"--{line}" for line in self.directives
-        )
-        return [*lines, "--requeue", *map(_plain, more)]
+        return [*lines, "--requeue", *map(_directive, self.directives)]
+
+    def _folder_in_pattern(self) -> str:
+        """Return the folder of the logs as Slurm reads it in the pattern of a file name."""
+        folder = str(self.log_folder)
+        # Slurm replaces nothing in a pattern with a backslash: all tasks would have one log.
+        if "\\" in folder:
+            raise FixUsage(
+                "Slurm cannot write logs to a folder with a backslash in its name",
+                where=folder,
+                hint="rename the folder, or call the command in another one",
+            )
+        # It replaces what follows a single % in the name of a folder too.
+        return folder.replace("%", "%%")
 
 
 def array_for(
@@ -438,10 +447,26 @@ def _spans(tasks: Sequence[int]) -> str:
     return ",".join(spans)
 
 
+def _directive(line: str) -> str:
+    """Return an option of sbatch as a line of a script has it; its value may have blanks."""
+    line = line.strip()
+    option = line if line.startswith("-") else f"--{line}"
+    name, _, value = option.partition(" ")
+    # Of `-A lab`, sbatch would take the blank as the beginning of the account.
+    if value and "=" not in name:
+        is_long = name.startswith("--")
+        option = f"{name}{'=' if is_long else ''}{value.strip()}"
+    return _plain(option)
+
+
 def _plain(value: object) -> str:
     """Return a value for a directive; a line break would start a command."""
     text = _one_line(str(value))
-    return shlex.quote(text) if " " in text else text
+    # Slurm reads quotes, backslashes and # nearly as a shell does, within quotes as well.
+    if re.search(r"[\s'\"\\#]", text) is None:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _one_line(text: str) -> str:

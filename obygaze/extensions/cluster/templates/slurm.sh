@@ -31,7 +31,10 @@ code=$?
 # it was cancelled (scancel) or stopped too often. 0 (complete) and 3 (some clips failed) end it.
 # It ends too if this start and the one before finished no clip: others would be like them.
 idle={{ log_folder }}/{{ name }}-$task.idle
-state=$(squeue --noheader --jobs="$task" --format=%T/%r)
+# A busy Slurm does not answer at once; a variable such as SQUEUE_STATES would change the answer.
+unset "${!SQUEUE_@}"
+ask() { for _ in 1 2 3 4; do "$@" && return; sleep 5; done; }
+state=$(ask squeue --noheader --jobs="$task" --format=%T/%r)
 case "$code:$state" in
   75:RUNNING/* | 138:RUNNING/* | 143:RUNNING/* | 75:*/TimeLimit)
     if [ "$(finished)" != "$before" ]; then
@@ -44,7 +47,7 @@ case "$code:$state" in
       exit 1
     fi
     if [ "${SLURM_RESTART_COUNT:-0}" -lt {{ most_restarts }} ]; then
-      scontrol requeue "$task"
+      ask scontrol requeue "$task"
     fi ;;
   0:* | 3:*) rm -f "$idle" ;;
 esac

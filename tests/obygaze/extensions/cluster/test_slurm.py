@@ -111,8 +111,33 @@ def test_a_percent_sign_in_a_folder_is_no_pattern_of_slurm(
     """The log was in another folder, or nowhere."""
     array = SlurmArray(Path("plan.json"), 1, [0], 60, folder=tmp_path / "50% of")
     script = array.script(plan)
-    assert f"#SBATCH --output='{tmp_path}/50%% of/logs/%x-%A_%a.log'" in script
+    assert f'#SBATCH --output="{tmp_path}/50%% of/logs/%x-%A_%a.log"' in script
     assert f"cd '{tmp_path}/50% of' || exit 1" in script
+
+
+def test_quotes_in_names_reach_slurm(plan: ExtractPlan, tmp_path: Path) -> None:
+    """A quote was an error of sbatch, and after a # the name of the log was cut."""
+    array = SlurmArray(
+        Path("plan.json"),
+        1,
+        [0],
+        60,
+        folder=tmp_path / """it's "1"#2""",
+        directives=["-A lab", "--partition gpu", " --exclusive ", r'comment a "b\c"'],
+    )
+    lines = array.script(plan).splitlines()
+    name = r"""it's \"1\"#2"""
+    assert f'#SBATCH --output="{tmp_path}/{name}/logs/%x-%A_%a.log"' in lines
+    last = lines.index("#SBATCH --requeue")
+    # With the blank, sbatch would take an account called " lab".
+    assert lines[last + 1 : last + 5] == [
+        "#SBATCH -Alab",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --exclusive",
+        r'#SBATCH "--comment=a \"b\\c\""',
+    ]
+    with pytest.raises(FixUsage, match="a folder with a backslash"):
+        SlurmArray(Path("plan.json"), 1, [0], 60, folder=tmp_path / "a\\b").script(plan)
 
 
 def test_more_tasks_than_an_array_may_have(plan: ExtractPlan, tmp_path: Path) -> None:
@@ -184,7 +209,7 @@ def test_each_array_is_submitted(
 
 def test_many_tasks_do_not_start_at_once(plan: ExtractPlan, tmp_path: Path) -> None:
     few = SlurmArray(Path("plan.json"), 8, range(8), 60, folder=tmp_path)
-    assert "sleep" not in few.script(plan)
+    assert "sleep $((" not in few.script(plan)
     many = SlurmArray(Path("plan.json"), 9, range(9), 60, folder=tmp_path)
     assert "sleep $((SLURM_ARRAY_TASK_ID % 60))\n" in many.script(plan)
 
@@ -299,12 +324,17 @@ def run_script(
     """
     message = folder / "message"
     message.unlink(missing_ok=True)
+    # The first answer of each program is that Slurm is busy.
+    busy = 'said="$0.busy"; [ -e "$said" ] || { touch "$said"; exit 1; }'
+    for program in ("squeue", "scontrol"):
+        (folder / f"{program}.busy").unlink(missing_ok=True)
     commits = Path(plan.targets[0].store) / "commits"
     commits.mkdir(parents=True, exist_ok=True)
     for name, body in {
         "srun": f"[ -z '{finishes}' ] || touch {commits}/{finishes}; exit {code}",
-        "squeue": f"echo {state}",
-        "scontrol": f'echo "$@" >> {message}',
+        "squeue": f'{busy}; [ -z "$SQUEUE_STATES" ] && echo {state}',
+        "scontrol": f'{busy}; echo "$@" >> {message}',
+        "sleep": "exit 0",
     }.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
@@ -318,6 +348,7 @@ def run_script(
         "SLURM_CPUS_PER_TASK": "1",
         "SLURM_RESTART_COUNT": restarts,
         "PATH": f"{folder}:{os.environ['PATH']}",
+        "SQUEUE_STATES": "PENDING",
     }
     done = subprocess.run(
         ["bash"],
