@@ -264,8 +264,8 @@ def array_for(
     n_units = plan.n_units if split.others.targets or not split.works else 0
     for work in split.works:
         units = missing_units(work.plan)
-        if again == "--retry-failed" and work.adds_clips and work.has_begun():
-            units += units_again(work.plan)
+        if again and work.has_begun():
+            units += units_again(work.plan, changed=changed)
         tasks.update(unit % workers for unit in units)
         n_units = max(n_units, work.plan.n_units)
     has_work = bool(tasks)

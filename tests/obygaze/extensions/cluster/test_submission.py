@@ -13,6 +13,7 @@ from support.cli import call_obygaze
 from support.extraction import a_plan, film_folder, plan_file
 
 from obygaze.extensions.cluster.slurm import array_for
+from obygaze_features.extraction import extract
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
@@ -307,6 +308,15 @@ def test_arrays_and_workers_retry_failed_clips(
     extract_plan(plan, Resources(), StopFlag(), retry_failed=True)
     assert slurm("--retry-failed")["job"] is None
     assert "--gres=gpu:1" in Path("plan.sbatch").read_text("utf-8")
+
+
+def test_tasks_retry_rows_of_a_version_that_was_not_made(plan: ExtractPlan) -> None:
+    """They failed before the run was stopped: there was nothing to do for a task."""
+    extract(plan, seal=True)
+    extract(plan, retry_failed=True, seal=False)
+    array = array_for(plan, Path("plan.json"), 2, again="--retry-failed")
+    assert array is not None
+    assert list(array.tasks) == [0]
 
 
 def test_tasks_make_versions_of_sealed_stores(
