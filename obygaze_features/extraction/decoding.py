@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -57,17 +58,33 @@ class DecodedRow:
 
 @dataclass(frozen=True)
 class KeptPictures:
-    """A store of pictures, and its rows that are those of the films: ok and without damage."""
+    """A store of pictures, and its rows that are those of the films: ok and without damage.
+
+    `row_in_store` has them by the rows of a plan. A store that has grown has the clips in another
+    order than the plan, and a part of a store has not all of them.
+    """
 
     store: Store
-    rows: frozenset[int]
+    row_in_store: Mapping[int, int]
 
     @classmethod
-    def of(cls, store: Store) -> Self:
-        """Return the pictures of a store."""
+    def of(cls, store: Store, plan: ExtractPlan) -> Self:
+        """Return the pictures of a store for the clips of a plan."""
         ok = np.flatnonzero(store.status().is_ok)
         clean = store.arrays.read(store.plan.array(CLEAN), ok)
-        return cls(store, frozenset(ok[clean].tolist()))
+        usable = ok[clean]
+        ids = store.clip_ids[usable].tolist()
+        row_of_clip = dict(zip(ids, usable.tolist(), strict=True))
+        row_in_store = {}
+        for row, (clip, _) in enumerate(plan.ids()):
+            if clip in row_of_clip:
+                row_in_store[row] = row_of_clip[clip]
+        return cls(store, row_in_store)
+
+    @cached_property
+    def rows(self) -> frozenset[int]:
+        """The rows of the plan whose pictures it has."""
+        return frozenset(self.row_in_store)
 
     def serves(self, view: View, grid: Grid | None, *, any_edge: bool = False) -> bool:
         """Return whether the pictures of a view are among those of the store.
@@ -94,8 +111,21 @@ class KeptPictures:
         return is_sampled_so and is_decoded_so and is_resized_so
 
     def source(self, row: int) -> RowSource:
-        """Return what a row was decoded from."""
-        return self.store.commits.sources(row // self.store.plan.block_rows)[row]
+        """Return what a row of the plan was decoded from."""
+        row_in_store = self.row_in_store[row]
+        block = row_in_store // self.store.plan.block_rows
+        return self.store.commits.sources(block)[row_in_store]
+
+    def differences(self, rows: Iterable[int], plan: ExtractPlan) -> dict[int, str]:
+        """Return the rows of a plan whose times or videos changed since, with what changed."""
+        planned = {}
+        row_of = {}
+        for row in rows:
+            row_in_store = self.row_in_store[row]
+            planned[row_in_store] = plan.rows[row]
+            row_of[row_in_store] = row
+        changed = check_sources(self.store, planned).changed
+        return {row_of[row]: ", ".join(words) for row, words in changed.items()}
 
     def clip(self, row: int, view: View, planned: PlannedClip) -> DecodedClip:
         """Return the pictures of a view as the decoder returned them; their numbers are unknown."""
@@ -122,9 +152,10 @@ class KeptPictures:
         )
 
     def _array(self, name: str, row: int) -> npt.NDArray[Any]:
-        """Return the value of a row in an array of the store."""
+        """Return the value of a row of the plan in an array of the store."""
         spec = self.store.plan.array(name)
-        value: npt.NDArray[Any] = self.store.arrays.read(spec, np.array([row]))[0]
+        rows = np.array([self.row_in_store[row]])
+        value: npt.NDArray[Any] = self.store.arrays.read(spec, rows)[0]
         return value
 
 
@@ -159,26 +190,27 @@ def find_kept_pictures(
     """
     wanted = frozenset(rows)
     pictures_of_view = dict[View, KeptPictures]()
-    candidates = [KeptPictures.of(store) for store in stores_of_pictures(plan)]
+    candidates = [KeptPictures.of(store, plan) for store in stores_of_pictures(plan)]
     for view in dict.fromkeys(views):
         serving = [kept for kept in candidates if kept.serves(view, plan.grid)]
         if serving:
             most_rows = max(serving, key=lambda kept: len(kept.rows & wanted))
             pictures_of_view[view] = most_rows
     for view, kept in pictures_of_view.items():
-        planned = {row: plan.rows[row] for row in sorted(wanted & kept.rows)}
-        differences = check_sources(kept.store, planned).changed
+        differences = kept.differences(sorted(wanted & kept.rows), plan)
         if differences and not changed:
-            lines = {}
-            for row, changes in differences.items():
-                lines[plan.rows[row].clip_id] = ", ".join(changes)
+            lines = {plan.rows[row].clip_id: text for row, text in differences.items()}
             raise changed_error(
                 lines,
                 where=kept.store.location,
                 hint="remove this store of pictures, and extract -b frames:NAME again",
             )
-        rows = kept.rows.difference(differences)
-        pictures_of_view[view] = replace(kept, rows=rows)
+        unchanged = {
+            row: row_in_store
+            for row, row_in_store in kept.row_in_store.items()
+            if row not in differences
+        }
+        pictures_of_view[view] = replace(kept, row_in_store=unchanged)
     return pictures_of_view
 
 

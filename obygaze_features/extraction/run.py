@@ -447,7 +447,7 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
     list is empty if a backbone has none. What each backbone sees is known from its card.
     """
     stores_with_pictures = [
-        KeptPictures.of(store) for store in stores_of_pictures(plan)
+        KeptPictures.of(store, plan) for store in stores_of_pictures(plan)
     ]
     workspace = Workspace(Path(plan.workspace))
     stores = dict[str, Store]()

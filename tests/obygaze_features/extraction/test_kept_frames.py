@@ -28,7 +28,7 @@ from obygaze_features.extraction.windows import make_windows
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store import open_store
+from obygaze_features.store import open_store, subset
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.send import pack, push
@@ -116,6 +116,42 @@ def test_the_pictures_are_the_decoders(films: Manifest, tmp_path: Path) -> None:
         decoded = decode_clip(plan.rows[row].video, View(16, "even", resize))
         kept = store.arrays.read(store.plan.array("pictures"), np.array([row]))[0]
         assert sha256_bytes(kept.tobytes()) == sha256_bytes(decoded.pictures.tobytes())
+
+
+@pytest.mark.parametrize("kept", ["grown", "part"])
+def test_pictures_are_those_of_the_clip_in_whatever_row(
+    tmp_path: Path, kept: str
+) -> None:
+    """A store that has grown has other rows than the plan: each clip got those of another."""
+    films = film_folder(tmp_path, 4)
+    stores = tmp_path / "stores"
+    words = ("-C", tmp_path, "extract", "run", "films", "-b")
+    if kept == "grown":
+        keep_manifest(films.with_clips([films.clips[0], films.clips[3]]), tmp_path)
+        call_obygaze(*words, "frames:descriptors").ok()
+    keep_manifest(films, tmp_path)
+    call_obygaze(*words, "frames:descriptors").ok()
+    if kept == "part":
+        clips = [clip.clip_id for clip in films.clips[1:]]
+        subset(stores / KEPT, tmp_path / "part", clips=clips)
+        shutil.rmtree(stores / KEPT)
+        (tmp_path / "part").rename(stores / KEPT)
+    ids = open_store(stores / KEPT).clip_ids.tolist()
+    assert ids != [clip.clip_id for clip in films.clips]
+    # With the films it was an error: the clips seemed to have changed.
+    call_obygaze(*words, "descriptors").ok()
+    (stores / KEPT).rename(tmp_path / KEPT)
+    call_obygaze(*words, "descriptors", "--store", "descriptors=of-films").ok()
+    (tmp_path / KEPT).rename(stores / KEPT)
+    shutil.rmtree(tmp_path / "videos")
+    without_films = call_obygaze(
+        *words, "descriptors", "--store", "descriptors=of-pictures"
+    )
+    assert without_films.code == (3 if kept == "part" else 0)
+    expected = open_store(stores / "of-films").matrix("clip", clips=ids)
+    for name in ("films.descriptors", "of-pictures"):
+        found = open_store(stores / name).matrix("clip", clips=ids)
+        assert np.array_equal(found.values, expected.values), name
 
 
 def test_pictures_of_fewer_frames_are_among_them(
