@@ -274,7 +274,16 @@ def _explained(error: Exception) -> ObygazeError:
         )
         explained.exit_code = 2
         return explained
+    from obygaze_features.core.machine import is_out_of_memory
+
     first = (str(error).splitlines() or [""])[0]
+    if is_out_of_memory(error):
+        explained = ObygazeError(
+            ": ".join(filter(None, ["not enough memory", first])),
+            hint="a machine with more memory, fewer --jobs, or features with fewer numbers a clip",
+        )
+        explained.exit_code = 1
+        return explained
     explained = ObygazeError(
         f"a bug in obygaze: {type(error).__name__}: {first}",
         hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",

@@ -29,6 +29,7 @@ from scipy import special
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, replicate
 from obygaze_models.evaluation.predictions import (
+    BoolArray,
     FloatArray,
     IntArray,
     Predictions,
@@ -269,16 +270,21 @@ def resample(
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
     """Multiply what the shares of positives explain of draws in [0, 1] by a factor.
 
-    They explain it by a straight line, on the logit scale.
+    They explain it by a straight line, on the logit scale. Draws of 0 and 1 stay as they are: next
+    to them, they would count as inside for `widen`, and be far from all others.
     """
-    finite = np.isfinite(values) & np.isfinite(shares)
-    x = shares[finite]
-    y = special.logit(np.clip(values[finite], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-    if factor == 1 or not finite.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
+    is_known = np.isfinite(values) & np.isfinite(shares)
+    if factor == 1 or not is_known.any():
+        return values
+    x = shares[is_known]
+    edge = _next_to_edge(values[is_known])
+    y = special.logit(np.clip(values[is_known], edge, 1 - edge))
+    if min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
     x = x - x.mean()
+    moved = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
     adjusted = values.copy()
-    adjusted[finite] = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
+    adjusted[is_known] = np.where(_is_inside(values[is_known]), moved, values[is_known])
     return adjusted
 
 
@@ -382,8 +388,12 @@ def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray
     middle = special.logit(np.clip(centre, edge, 1 - edge))
     values = special.logit(np.clip(draws, edge, 1 - edge))
     moved = special.expit(middle + stretch * (values - middle))
-    is_inside = (draws > NEXT_TO_ZERO) & (draws < 1 - NEXT_TO_ZERO)
-    return np.asarray(np.where(is_inside, moved, np.round(draws)))
+    return np.asarray(np.where(_is_inside(draws), moved, np.round(draws)))
+
+
+def _is_inside(draws: FloatArray) -> BoolArray:
+    """Return which draws are neither 0 nor 1."""
+    return (draws > NEXT_TO_ZERO) & (draws < 1 - NEXT_TO_ZERO)
 
 
 def draw_weights(

@@ -52,6 +52,11 @@ Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
 # One in five films (or clips) validates where only the test clips are given.
 VALIDATION_SHARE = 5
+# Why a fold has no test, whatever the model: its splits are the reason.
+NOT_TESTED = "no clip of this task is tested in it"
+ONE_CLASS = "the training clips hold one class only"
+NOT_TRAINED = "no clip is left to train on"
+REASONS_OF_SPLITS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +190,8 @@ class FoldData:
         """The reason why no model can be fitted on these rows, or ""."""
         classes = np.unique(self.y).tolist()
         if len(classes) == 1:
-            return f"the training clips hold one class only: {classes[0]}"
-        return "" if classes else "no clip is left to train on"
+            return f"{ONE_CLASS}: {classes[0]}"
+        return "" if classes else NOT_TRAINED
 
 
 def schedule(

@@ -146,6 +146,17 @@ def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
     )
 
 
+def test_too_little_memory_is_no_bug(provoke):
+    def fail(session: Session) -> None:
+        raise MemoryError
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == 1
+    assert result.stderr.splitlines()[0] == "Error: not enough memory"
+    assert "fewer --jobs" in result.stderr
+
+
 def test_a_file_that_ends_too_early_is_explained_by_who_read_it(provoke):
     # numpy and zipfile raise EOFError in the middle of an npz that lost bytes.
     def fail(session: Session) -> None:

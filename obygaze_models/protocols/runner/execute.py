@@ -39,6 +39,8 @@ from obygaze_models.protocols.runner.models import (
 )
 from obygaze_models.protocols.runner.processes import map_parts
 from obygaze_models.protocols.schedule import (
+    NOT_TESTED,
+    REASONS_OF_SPLITS,
     FoldData,
     Labels,
     Pair,
@@ -372,9 +374,11 @@ def _test_perceptrons(
     return map_parts(work, len(groups), context.n_jobs)
 
 
-def _without_model(protocol: Protocol, model: str) -> str:
+def _without_model(protocol: Protocol, model: str, reasons: Sequence[str]) -> str:
     """Return what can be done where a model cannot be trained on any fold."""
     hint = "other splits, or a task with more clips of both classes"
+    if all(reason.startswith(REASONS_OF_SPLITS) for reason in reasons):
+        return hint  # other models have the same folds
     kind_of = {name: protocol.models[name].kind for name in protocol.model_names}
     if model not in kind_of:
         return hint
@@ -398,14 +402,18 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
         if not tested and context.allows_no_fit:
             continue
         if not tested:
-            reason = skipped[0].reason if skipped else "there is none"
+            reasons = list(dict.fromkeys(fold.reason for fold in skipped))
+            reason = "; ".join(reasons) or "there is none"
             where = f"model {model}"
-            if context.feature:
+            if context.features is not None:
                 where += f" on {context.feature}"
+            if context.features is not None and context.features.missing:
+                n_clips = int(context.features.present.sum())
+                where += f", with vectors of {n_clips} of {len(context.table)} clips"
             raise FixInput(
                 f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: {reason}",
                 where=where,
-                hint=_without_model(context.protocol, model),
+                hint=_without_model(context.protocol, model, reasons),
             )
         train, test = pair
         cell = Cell(
@@ -455,7 +463,7 @@ def _test(
     """Return the test of a fit, or the reason why there is none."""
     split = data.split
     if not len(split.test):
-        return "no clip of this task is tested in it"
+        return NOT_TESTED
     if isinstance(fit, str):
         return fit
     clips = np.union1d(split.test, split.validation)

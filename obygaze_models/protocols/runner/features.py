@@ -37,7 +37,7 @@ from obygaze_models.protocols.runner.copies import (
 )
 from obygaze_models.protocols.schema import Data, Feature
 
-NOT_FINITE = "failed: holds NaN or infinity"
+NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
 COPY = "left out: the features of another clip"
 NOT_COMMON = "left out: another store has no features of it"
@@ -217,6 +217,8 @@ def join(
     if not good.all():
         X = X[good]
     clips = clips[good]
+    if not len(clips):
+        raise _without_vectors(store, missing)
     if data.scale == "standard-all":
         X = np.asarray(Scaling.of(X).scaled(X), dtype=np.float32)
     ids = [table.ids[row] for row in clips]
@@ -267,6 +269,16 @@ def join(
     )
 
 
+def _without_vectors(store: Store, missing: Mapping[str, str]) -> FixInput:
+    """Return the error for a store of which no clip can be read, with the most frequent reason."""
+    reason, n_clips = Counter(missing.values()).most_common(1)[0]
+    return FixInput(
+        f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
+        where=store.location,
+        hint="another store, or another array of it; obygaze store info shows what it has",
+    )
+
+
 def _backbone(name: str, store: Store, feature: Feature) -> str:
     """Return the backbone of a store; an error where the protocol needs another one."""
     backbone = store.recipe.title
@@ -288,13 +300,19 @@ def _values_of(
     In an array, frames that are padding become NaN.
     """
     if matrix.values.ndim <= 2:
-        return np.asarray(matrix.values, dtype=np.float32), None
+        return _as_float32(matrix.values), None
     if not isinstance(matrix, Matrix):
         return matrix.values, None
     real = store.real_frames(array, matrix.rows)
     if real is None or not isinstance(matrix.values, np.ndarray):
         return matrix.values, real
     return with_padding(matrix.values, real), real
+
+
+def _as_float32(values: Any) -> NDArray[np.float32]:
+    """Return numbers as models read them; those that float32 cannot hold become infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float32)
 
 
 def _unusable_rows(
@@ -318,7 +336,7 @@ def _are_finite(X: Any, real: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
     parts = []
     first = 0
     for block in blocks_of(X):
-        is_finite = np.isfinite(block)
+        is_finite = np.isfinite(_as_float32(block))
         if real is not None:
             is_finite[~real[first : first + len(block)]] = True
         parts.append(is_finite.all(axis=tuple(range(1, block.ndim))))

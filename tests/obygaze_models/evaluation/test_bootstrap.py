@@ -275,6 +275,32 @@ class TestReuse:
             np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
+    def test_draws_without_an_error_are_not_far_from_all_others(self) -> None:
+        # One clip of film 1 is ranked above one of film 0: most draws have an AUC of 1.
+        rng = np.random.default_rng(1)
+        film = np.repeat(np.arange(12), 12)
+        y = rng.random(film.size) < 0.35
+        score = y + 0.2 * rng.random(film.size)
+        score[np.flatnonzero(y & (film == 0))[0]] = 0.5
+        score[np.flatnonzero(~y & (film == 1))[0]] = 0.6
+        predictions = Predictions.of(y, score)
+
+        def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
+            return replicate(predictions, weights, ["auc", "prevalence"])
+
+        def low(label_inflation: float) -> float:
+            found = resample(
+                statistics,
+                film,
+                within_unit=True,
+                inflation=2.0,
+                label_inflation=label_inflation,
+            )
+            return found["auc"][0].low
+
+        # What shares explain is taken out of it, so that it is no wider.
+        assert low(1.0) == pytest.approx(low(2.0), abs=0.003)
+
     @pytest.mark.parametrize("k", [8, 40])
     def test_an_interval_of_any_numbers_is_stretched_about_its_middle(
         self, k: int

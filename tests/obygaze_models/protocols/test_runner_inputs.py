@@ -27,6 +27,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
+from obygaze_features.store.interchange.importing import import_features
 from obygaze_models.protocols.results.kinds import read_record
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
@@ -234,8 +235,28 @@ class TestFolds:
             'splits.never=["tt0000002","tt0000003","tt0000004"]',
         )
         protocol = quick("honest", *RIDGE, *changes)
-        with pytest.raises(FixInput, match="no clip is left to train on"):
+        with pytest.raises(FixInput, match="no clip is left to train on") as caught:
             run_on(tmp_path, protocol, manifest, {"x": store})
+        # Another model has the same folds.
+        assert "grid.models" not in str(caught.value.hint)
+
+    def test_numbers_that_float32_cannot_hold_are_named(self, tmp_path: Path) -> None:
+        manifest = self.one_sided(tt0000002="S", tt0000003="HN", tt0000004="EN")
+        too_large = planted(manifest).astype(np.float64) * 1e300
+        path = tmp_path / "large.npz"
+        np.savez(path, clip_id=[clip.clip_id for clip in manifest], X=too_large)
+        imported = import_features(
+            "npz",
+            path,
+            tmp_path / "s",
+            arrays={"clip": "X"},
+            manifest=manifest,
+            dtype="float64",
+        )
+        wanted = "no clip of the manifest has a vector .* NaN or infinity as float32"
+        stores = {"x": open_store(imported.path)}
+        with pytest.raises(FixInput, match=wanted):
+            run_on(tmp_path, quick("honest", *RIDGE, "data.view=raw"), manifest, stores)
 
 
 class TestOnDisk:
