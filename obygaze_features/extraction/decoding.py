@@ -170,10 +170,20 @@ def stores_of_pictures(plan: ExtractPlan) -> list[Store]:
         if path.parent.resolve() in stores_of_plan:
             continue
         store = open_store(path.parent)
-        is_of_clips = store.plan.manifest_sha256 == plan.clips_sha256
-        if store.plan.holds_pictures and is_of_clips:
+        if store.plan.holds_pictures and _is_of_clips(store, plan):
             stores.append(store)
     return stores
+
+
+def _is_of_clips(store: Store, plan: ExtractPlan) -> bool:
+    """Return whether a store is of the clips of a plan, or of more.
+
+    The plan of a version of a sealed store has the new clips of the manifest alone.
+    """
+    if store.plan.manifest_sha256 == plan.clips_sha256:
+        return True
+    pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
+    return set(pairs).issuperset(plan.ids())
 
 
 def find_kept_pictures(

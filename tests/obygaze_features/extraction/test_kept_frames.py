@@ -154,6 +154,20 @@ def test_pictures_are_those_of_the_clip_in_whatever_row(
         assert np.array_equal(found.values, expected.values), name
 
 
+def test_new_clips_of_a_sealed_store_are_read_from_pictures(tmp_path: Path) -> None:
+    """The plan of its next version has these clips alone, and none was found for it."""
+    films = film_folder(tmp_path, 3)
+    words = ("-C", tmp_path, "extract", "run", "films", "-b")
+    for clips in (films.clips[:2], films.clips):
+        keep_manifest(films.with_clips(clips), tmp_path)
+        call_obygaze(*words, "frames:descriptors").ok()
+        if len(clips) == len(films.clips):
+            shutil.rmtree(tmp_path / "videos")
+        call_obygaze(*words, "descriptors").ok()
+    store = open_store(tmp_path / "stores/films.descriptors")
+    assert (store.version, store.status().counts) == (2, {"ok": 3})
+
+
 def test_pictures_of_fewer_frames_are_among_them(
     films: Manifest, tmp_path: Path
 ) -> None:
