@@ -28,11 +28,17 @@ from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_arrays, load_target, view_of
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import has_cuda, idle_gpus
-from obygaze_features.extraction.status import new_clips, words_of_new_clips
+from obygaze_features.extraction.status import (
+    levels_to_extract,
+    new_clips,
+    words_of_new_clips,
+    words_of_new_levels,
+)
 from obygaze_features.store.format.records import Plan, Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import BLOCK_ROWS
+from obygaze_features.store.write.growth import DRAFT_OF_LEVELS
 from obygaze_features.video.decoded_clip import CUDA, View
 from obygaze_features.video.film import kept_end_s
 from obygaze_features.video.index import overshoot
@@ -59,8 +65,9 @@ class StoreEstimate:
     `forward_s` is the time to prepare and compute one clip, None if it was not measured, and
     `activation_bytes` the memory of computing it. `disk` is the number of the disk that the store
     is on, and `disk_free_bytes` what is free there. `new_clips` are clips of the plan that a sealed
-    store does not have, and `share_of_new` is the share of the plan's clips that are still to be
-    extracted for it, None for a store that is not sealed. `withdrawn` tells of withdrawn clips.
+    store does not have, `new_levels` such arrays, and `share_of_new` is the share of the plan's
+    clips that are still to be extracted for it, None for a store that is not sealed. `withdrawn`
+    tells of withdrawn clips.
     """
 
     store: str
@@ -79,6 +86,7 @@ class StoreEstimate:
     disk: int = 0
     disk_free_bytes: int = 0
     new_clips: int = 0
+    new_levels: tuple[str, ...] = ()
     withdrawn: str = ""
     share_of_new: float | None = None
 
@@ -213,6 +221,8 @@ class CostEstimate:
                     store.store, store.new_clips, are_extracted=not store.share_left
                 )
                 lines.append(f"  {words}")
+            if store.new_levels:
+                lines.append(f"  {words_of_new_levels(store.store, store.new_levels)}")
             if store.withdrawn:
                 lines.append(f"  {store.withdrawn}")
         if self.untried_device:
@@ -465,9 +475,11 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
     arrays = {name: array.n_bytes for name, array in chosen.items()}
     blocks_done = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     n_new = 0
+    new_levels: tuple[str, ...] = ()
     share_of_new = None
     if (folder / Seal.FILE).exists():
-        sealed_plan = open_store(folder).plan
+        sealed_store = open_store(folder)
+        sealed_plan = sealed_store.plan
         block_rows = min(sealed_plan.block_rows, len(plan.rows))
         blocks = blocks_done = sealed_plan.n_blocks
         share_of_new = 0.0
@@ -478,6 +490,14 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
             blocks_done += new.blocks_done
             share_of_work_left = 1 - new.blocks_done / new.blocks
             share_of_new = share_of_work_left * n_new / len(plan.rows)
+        new_levels = levels_to_extract(target, sealed_store)
+        if new_levels:
+            n_done = _levels_done(folder / DRAFT_OF_LEVELS)
+            blocks += sealed_plan.n_blocks
+            blocks_done += n_done
+            n_with_features = sealed_store.status().counts["ok"]
+            share_of_clips = n_with_features / len(plan.rows)
+            share_of_new += (1 - n_done / sealed_plan.n_blocks) * share_of_clips
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
@@ -505,9 +525,15 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         disk=on_disk.stat().st_dev,
         disk_free_bytes=shutil.disk_usage(on_disk).free,
         new_clips=n_new,
+        new_levels=new_levels,
         withdrawn=_withdrawn_note(plan, target, card),
         share_of_new=share_of_new,
     )
+
+
+def _levels_done(draft: Path) -> int:
+    """Return the number of blocks that are extracted of further levels of a sealed store."""
+    return sum(1 for _ in (draft / "commits").glob("block-*.json"))
 
 
 def _withdrawn_note(plan: ExtractPlan, target: Target, card: Card) -> str:

@@ -208,8 +208,9 @@ def extract(
     If the times or the video of clips changed since, the exit code is 5; see --changed. It is 5
     too if the clips of a store were made by another version of this program, or on a GPU in place
     of the CPU: see --mixed. A sealed store gets a new version: of clips that are new in the
-    manifest, and with --retry-failed or --changed of rows that are made again. With
-    --worker, the exit code and the counts are those of the worker's own clips.
+    manifest, of --arrays that it does not have yet, and with --retry-failed or --changed of rows
+    that are made again. With --worker, the exit code and the counts are those of the worker's own
+    clips.
 
     Args:
         retry_failed: Retry all clips that failed or had no video.
@@ -340,6 +341,12 @@ def extract(
                 )
                 if version is not None:
                     versions.append(version)
+                elif state.done and state.failed and work.change == "levels":
+                    note(
+                        f"{count(state.failed, 'clip')} with features failed now, so no level is "
+                        f"added to {Path(work.target.store).name}: correct their files, then the "
+                        "same command and --retry-failed"
+                    )
                 elif state.done and state.failed and seal is None:
                     note(
                         f"{count(state.failed, 'new clip')} failed, so none is added to "

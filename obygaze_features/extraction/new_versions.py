@@ -1,17 +1,23 @@
-"""Extract into sealed stores: clips that are new in the manifest, and rows that are made again.
+"""Extract into sealed stores: clips that are new in the manifest, rows that are made again, levels.
 
 They are extracted into a store of their own below the folder of the sealed one, as any store: a run
 may be stopped and resumed, and several workers may share it. When it is complete, its rows become
 a new version of the sealed store.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, Mismatch, ObygazeError
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+)
 from obygaze_features.extraction.plan import (
     ExtractPlan,
     PlannedClip,
@@ -19,15 +25,21 @@ from obygaze_features.extraction.plan import (
     Target,
 )
 from obygaze_features.extraction.sources import check_sources
-from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.extraction.status import (
+    StoreStatus,
+    levels_to_extract,
+    store_status,
+)
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import changed_error
 from obygaze_features.store.write import commit
+from obygaze_features.store.write.added_levels import add_levels
 from obygaze_features.store.write.growth import (
     DRAFT_OF_CLIPS,
+    DRAFT_OF_LEVELS,
     DRAFT_OF_ROWS,
     add_rows,
 )
@@ -39,6 +51,14 @@ ADDED = "clips added to the manifest"
 RETRIED = "failed clips extracted again"
 CHANGED = "clips extracted again whose times or videos changed"
 
+# What a version adds or replaces, and where its rows are extracted.
+Change = Literal["clips", "rows", "levels"]
+_DRAFT_OF: Mapping[Change, str] = {
+    "clips": DRAFT_OF_CLIPS,
+    "rows": DRAFT_OF_ROWS,
+    "levels": DRAFT_OF_LEVELS,
+}
+
 
 @dataclass(frozen=True)
 class VersionWork:
@@ -48,7 +68,7 @@ class VersionWork:
         target: The sealed store, with its backbone.
         plan: The rows, and the store that they are extracted into.
         reason: Why the version is made.
-        adds_clips: Whether the rows are new clips, and not rows that are made again.
+        change: What the version gets: new clips, rows that are made again, or further levels.
         manifest: The name of the manifest, and the hash of all its clips.
         seal_sha256: The sha256 of the seal of the version before.
     """
@@ -56,7 +76,7 @@ class VersionWork:
     target: Target
     plan: ExtractPlan
     reason: str
-    adds_clips: bool
+    change: Change
     manifest: tuple[str, str]
     seal_sha256: str
 
@@ -64,6 +84,17 @@ class VersionWork:
     def draft(self) -> Path:
         """The store that the rows are extracted into."""
         return Path(self.plan.targets[0].store)
+
+    def waits_for_failed(self, seal: bool | None) -> bool:
+        """Return whether no version is made while rows failed.
+
+        Args:
+            seal: Whether new clips that failed are added with their reasons. The default waits.
+        """
+        if self.change == "levels":
+            # Of windows, those are extracted too that have no features in the store.
+            return not isinstance(self.plan.rows, PlannedWindows)
+        return self.change == "clips" and seal is None
 
     def has_begun(self) -> bool:
         """Whether the store that the rows are extracted into is there."""
@@ -122,23 +153,39 @@ def split_plan(
             others.append(target)  # the error is that for a store of other clips
             continue
         retried = _rows_again(store, plan, clips, retry_failed, changed)
+        new_levels = levels_to_extract(target, store)
+        if new_levels:
+            if changed and retried:
+                raise FixUsage(
+                    "clips of the store changed, and new levels must be of the same videos",
+                    where=store.location,
+                    hint="--changed without --arrays first, then --arrays without --changed",
+                )
+            level_rows = _rows_with_features(plan, store, clips)
+            if level_rows is None:
+                others.append(target)
+                continue
+            names = ", ".join(new_levels)
+            words = reason or f"levels extracted later: {names}"
+            asked = replace(target, arrays=new_levels)
+            works.append(_work(plan, asked, store, level_rows, words, "levels"))
+        target = _with_arrays_of(target, store, new_levels)
         if comparison.new:
             new_rows = _rows_of(plan, comparison.new, store)
             if new_rows is None:
                 others.append(target)
                 continue
             words = reason or f"{ADDED} {plan.manifest}"
-            works.append(_work(plan, target, store, new_rows, words, adds_clips=True))
+            works.append(_work(plan, target, store, new_rows, words, "clips"))
         else:
             _discard_draft(path / DRAFT_OF_CLIPS)
         if retried:
             words = reason or (CHANGED if changed else RETRIED)
             rows = [plan.rows[row] for row in retried]
-            works.append(_work(plan, target, store, rows, words, adds_clips=False))
-        if not comparison.new and not retried:
-            is_as_planned = comparison.is_same_order and not any(
-                spec.derived_from for spec in store.plan.arrays
-            )
+            works.append(_work(plan, target, store, rows, words, "rows"))
+        if not comparison.new and not retried and not new_levels:
+            # Versions may have other clips or arrays than a plan has, or in another order.
+            is_as_planned = comparison.is_same_order and store.version == 1
             if is_as_planned:
                 others.append(target)
             else:
@@ -236,8 +283,7 @@ def _work(
     store: Store,
     rows: Sequence[PlannedClip],
     reason: str,
-    *,
-    adds_clips: bool,
+    change: Change,
 ) -> VersionWork:
     """Return the work of a version; what is left of another one is removed."""
     compressor = store.plan.compressor
@@ -247,9 +293,9 @@ def _work(
             where=store.location,
             hint=store.recipe.another_store,
         )
-    draft = Path(target.store) / (DRAFT_OF_CLIPS if adds_clips else DRAFT_OF_ROWS)
-    _check_draft(draft, [row.clip_id for row in rows])
+    draft = Path(target.store) / _DRAFT_OF[change]
     arrays = _extracted_arrays(target, store)
+    _check_draft(draft, [row.clip_id for row in rows], arrays)
     of_draft = replace(
         target,
         store=draft.as_posix(),
@@ -261,7 +307,7 @@ def _work(
         target=target,
         plan=replace(plan, rows=rows, targets=(of_draft,)),
         reason=reason,
-        adds_clips=adds_clips,
+        change=change,
         manifest=(plan.manifest, plan.clips_sha256),
         seal_sha256=store.seal_sha256,
     )
@@ -269,8 +315,11 @@ def _work(
 
 def _extracted_arrays(target: Target, store: Store) -> tuple[str, ...]:
     """Return the arrays to extract: those that were asked for, else those of the store."""
-    if target.arrays:
-        return target.arrays
+    return target.arrays or _extracted_arrays_of(store)
+
+
+def _extracted_arrays_of(store: Store) -> tuple[str, ...]:
+    """Return the arrays of features of a store that were extracted, not made of others."""
     return tuple(
         spec.name
         for spec in store.plan.arrays
@@ -278,13 +327,54 @@ def _extracted_arrays(target: Target, store: Store) -> tuple[str, ...]:
     )
 
 
-def _check_draft(draft: Path, clips: Sequence[str]) -> None:
+def _with_arrays_of(target: Target, store: Store, new_levels: Sequence[str]) -> Target:
+    """Return a target with all arrays that a sealed store has, or has soon.
+
+    Clips that are added have the arrays of the others, whatever was asked for.
+    """
+    if not target.arrays or store.plan.holds_pictures or store.recipe.is_unknown:
+        return target
+    return replace(target, arrays=(*_extracted_arrays_of(store), *new_levels))
+
+
+def _rows_with_features(
+    plan: ExtractPlan, store: Store, clips: Mapping[str, int]
+) -> Sequence[PlannedClip] | None:
+    """Return the rows of a plan whose clips have features in a store; of windows, all of its films.
+
+    None for windows of films that the store has in part.
+    """
+    if isinstance(plan.rows, PlannedWindows):
+        stored = set(store.clip_ids.tolist())
+        films = set(store.movie_ids.tolist())
+        kept_films = tuple(film for film in plan.rows.films if film.movie_id in films)
+        rows = PlannedWindows(kept_films, plan.rows.grid)
+        return rows if len(rows) == len(stored.intersection(clips)) else None
+    statuses = store.status().status_of_row
+    wanted = [
+        clips[clip]
+        for row, clip in enumerate(store.clip_ids.tolist())
+        if statuses.get(row, RowStatus()).is_ok
+    ]
+    return tuple(plan.rows[row] for row in sorted(wanted))
+
+
+def _check_draft(draft: Path, clips: Sequence[str], arrays: Sequence[str]) -> None:
     """Remove rows of which none is wanted any more; an error where some are."""
     with disk_errors(draft.parent):
         draft.parent.mkdir(exist_ok=True)
     if not (draft / Plan.FILE).is_file():
         return
-    drafted = open_store(draft).clip_ids.tolist()
+    begun = open_store(draft)
+    drafted_arrays = _extracted_arrays_of(begun)
+    if set(drafted_arrays) != set(arrays):
+        names = ",".join(drafted_arrays)
+        raise Mismatch(
+            f"other arrays are being extracted for this store: {names}",
+            where=str(draft),
+            hint=f"run with --arrays {names} to its end, or remove this folder",
+        )
+    drafted = begun.clip_ids.tolist()
     if drafted == list(clips):
         return
     if set(drafted).isdisjoint(clips):
@@ -311,7 +401,8 @@ def finish_work(
 
     Args:
         work: The rows, as they were extracted.
-        seal: False makes no version. The default makes none of new clips of which some failed.
+        seal: False makes no version. The default makes none of new clips of which some failed. None
+            is made of levels that a clip with features does not have.
     """
     try:
         made = _made_of_draft(work, seal)
@@ -350,15 +441,19 @@ def _made_of_draft(work: VersionWork, seal: bool | None) -> NewVersion | None:
     writer = StoreWriter(work.draft)
     if writer.pending_blocks():
         return None
-    if work.adds_clips and seal is None and writer.rows_to_retry():
+    if work.waits_for_failed(seal) and writer.rows_to_retry():
         return None
-    add = partial(
-        add_rows,
-        work.target.store,
-        work.draft,
-        reason=work.reason,
-        manifest=work.manifest,
-    )
+    add: Callable[[], NewVersion]
+    if work.change == "levels":
+        add = partial(add_levels, work.target.store, work.draft, reason=work.reason)
+    else:
+        add = partial(
+            add_rows,
+            work.target.store,
+            work.draft,
+            reason=work.reason,
+            manifest=work.manifest,
+        )
     try:
         return add()
     except AlreadyThere:

@@ -65,7 +65,7 @@ from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import ArraySpec, RowSource
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
-from obygaze_features.store.write.growth import store_of_draft
+from obygaze_features.store.write.growth import is_draft_of_levels, store_of_draft
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import CPU, CUDA, View
 from obygaze_features.video.pool import DecodePool, require_decode_workers
@@ -306,8 +306,18 @@ def _open(
     # Rows of the next version of a sealed store have the recipe of that store.
     existing = store_of_draft(target.store) or Path(target.store)
     if (existing / Plan.FILE).is_file():
-        recipe = recipe.as_claimed_by(read_plan(existing).recipe)
-        read_plan(existing, recipe)
+        stored = read_plan(existing).recipe
+        recipe = recipe.as_claimed_by(stored)
+        # A draft of further levels has these alone; all else must be as in that store.
+        if is_draft_of_levels(target.store):
+            stored.with_levels_of(recipe).require(
+                recipe,
+                where=str(existing),
+                message="this store has another recipe",
+                sides=("in the store", "asked for"),
+            )
+        else:
+            read_plan(existing, recipe)
     create_store(
         target.store,
         recipe=recipe,

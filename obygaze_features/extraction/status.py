@@ -53,6 +53,8 @@ class StoreStatus:
     new_version: str = ""
     # Clips of the plan that the sealed store does not have yet; they are missing.
     new_clips: int = 0
+    # Arrays that the plan asks for and the sealed store does not have yet.
+    new_levels: Sequence[str] = ()
     # Whether the backbone has weights, so that a GPU makes it faster.
     has_weights: bool = True
 
@@ -118,6 +120,8 @@ class StoreStatus:
             lines.append(
                 words_of_new_clips(self.store, self.new_clips, are_extracted=self.done)
             )
+        if self.new_levels:
+            lines.append(words_of_new_levels(self.store, self.new_levels))
         return "\n".join(lines)
 
     @property
@@ -322,9 +326,32 @@ def words_of_new_clips(store: str, n_clips: int, *, are_extracted: bool = False)
     )
 
 
+def levels_to_extract(target: Target, store: Store) -> tuple[str, ...]:
+    """Return the arrays that were asked for and that a sealed store does not have.
+
+    Of pictures, and of features whose recipe is unknown or that were changed, there are none.
+    """
+    if store.plan.holds_pictures or store.recipe.is_unknown or store.recipe.erasings:
+        return ()
+    present = {spec.name for spec in store.plan.arrays}
+    return tuple(name for name in target.arrays if name not in present)
+
+
+def words_of_new_levels(store: str, names: Sequence[str]) -> str:
+    """Return that a sealed store lacks arrays that were asked for, and what adds them."""
+    pronoun = "it" if len(names) == 1 else "them"
+    return (
+        f"the sealed store {Path(store).name} does not have {', '.join(names)}: a run extracts "
+        f"{pronoun} into a new version"
+    )
+
+
 def _status_of_existing(plan: ExtractPlan, target: Target) -> StoreStatus:
-    """Return the status of a store, with the clips of the plan that a sealed one does not have."""
+    """Return the status of a store, with what of the plan a sealed one does not have."""
     state = store_status(target.store)
+    store = open_store(target.store)
+    if store.sealed:
+        state = replace(state, new_levels=levels_to_extract(target, store))
     new = new_clips(plan, target.store)
     if new is None:
         return state

@@ -366,7 +366,8 @@ def _predict(
         {} if model.clips is None else _training_rows(model.clips, list(film_of))
     )
     # The out-of-fold scores of a model are those of the features that it was trained on.
-    is_other_import = store.fingerprint != model.info.features.fingerprint
+    wanted = model.info.features
+    is_other_import = not store.gives(wanted.fingerprint, wanted.array)
     basis = _basis(
         model, ids, film_of, trained_on, in_sample=in_sample or is_other_import
     )
@@ -408,7 +409,7 @@ def read_features(
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    if store.fingerprint != wanted.fingerprint:
+    if not store.gives(wanted.fingerprint, wanted.array):
         _require_same_import(model, store, workspace, same_recipe=same_recipe)
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
@@ -484,7 +485,8 @@ def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
     for name in here.names("stores"):
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
-            if open_store(name, workspace=workspace).fingerprint == wanted.fingerprint:
+            store = open_store(name, workspace=workspace)
+            if store.gives(wanted.fingerprint, wanted.array):
                 fitting.append(name)
     if fitting:
         return f"{' or '.join(fitting)}, of the same recipe"

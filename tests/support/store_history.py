@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,14 +33,26 @@ from obygaze_features.store import (
     verify,
     withdraw,
 )
+from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.write import gathering
+from obygaze_features.store.write.added_levels import add_levels
 from obygaze_features.store.write.growth import add_rows
 from support.stores import a_recipe, block_of
 
 ARRAYS = (ArraySpec("clip", (3,)), ArraySpec("frames", (2, 3), dtype="float16"))
+# One that a store gets later.
+LATER_ARRAY = ArraySpec("tokens", (4, 2), dtype="float16")
 BLOCK_ROWS = 3
 FAILED = RowStatus.failed("decode", "BadVideo", "broken")
 Row = dict[str, np.ndarray]
+
+
+def _recipe_of(arrays: Sequence[ArraySpec]) -> Recipe:
+    """The recipe of a store with these arrays."""
+    return a_recipe(
+        levels=sorted(spec.name for spec in arrays),
+        storage={spec.name: spec.dtype for spec in arrays},
+    )
 
 
 @dataclass
@@ -50,6 +62,8 @@ class Model:
     films: dict[str, str] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    # The arrays of features that were extracted.
+    arrays: tuple[ArraySpec, ...] = ARRAYS
     # By name, the array it was made of and how.
     derived: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -127,22 +141,17 @@ class History:
         """Put new values of some clips into a model, and into a store that is not sealed."""
         create_store(
             path,
-            recipe=a_recipe(),
+            recipe=_recipe_of(model.arrays),
             manifest_name="random",
             manifest_sha256="12" * 32,
             clip_ids=list(films),
             movie_ids=list(films.values()),
-            arrays=ARRAYS,
+            arrays=model.arrays,
             licence="CC0-1.0",
             citation="",
             block_rows=BLOCK_ROWS,
         )
-        values = {
-            spec.name: self.numbers.standard_normal(
-                (len(films), *spec.tail_shape)
-            ).astype(spec.dtype)
-            for spec in ARRAYS
-        }
+        values = self._values(model.arrays, len(films))
         statuses = []
         for index, (clip, film) in enumerate(films.items()):
             is_failed = self.random.random() < 0.2
@@ -166,6 +175,16 @@ class History:
                 sources=sources,
             )
         return path
+
+    def _values(
+        self, arrays: Sequence[ArraySpec], n_clips: int
+    ) -> dict[str, np.ndarray]:
+        return {
+            spec.name: self.numbers.standard_normal((n_clips, *spec.tail_shape)).astype(
+                spec.dtype
+            )
+            for spec in arrays
+        }
 
     # The changes.
 
@@ -217,6 +236,35 @@ class History:
             self.newest.rows[clip] = self.newest.with_derived(row)
         self._add_version()
         return self._work(derive, self.path, array="frames", by=by)
+
+    def add_level(self) -> Callable[[], Any] | None:
+        """An array that is extracted later, of the clips that have features, in another order."""
+        if LATER_ARRAY in self.newest.arrays or not self.newest.rows:
+            return None
+        self.newest.arrays = (*self.newest.arrays, LATER_ARRAY)
+        clips = self.random.sample(list(self.newest.rows), len(self.newest.rows))
+        values = self._values([LATER_ARRAY], len(clips))
+        source = self._new_path("level")
+        create_store(
+            source,
+            recipe=_recipe_of([LATER_ARRAY]),
+            manifest_name="random",
+            manifest_sha256="12" * 32,
+            clip_ids=clips,
+            movie_ids=[self.newest.films[clip] for clip in clips],
+            arrays=[LATER_ARRAY],
+            licence="CC0-1.0",
+            citation="",
+            block_rows=2,
+        )
+        writer = StoreWriter(source)
+        for block in range(writer.plan.n_blocks):
+            writer.commit_block(block, block_of(values, writer.plan.block_range(block)))
+        for index, clip in enumerate(clips):
+            later = {LATER_ARRAY.name: values[LATER_ARRAY.name][index]}
+            self.newest.rows[clip] = {**self.newest.rows[clip], **later}
+        self._add_version()
+        return self._work(add_levels, self.path, source, reason="a level was wanted")
 
     def upgrade(self) -> Callable[[], Any] | None:
         """What this program would have written for the store of an earlier one."""
@@ -342,7 +390,7 @@ def assert_reads(store: Any, model: Model) -> None:
     clips = list(model.films)
     assert store.clip_ids.tolist() == clips
     assert store.movie_ids.tolist() == list(model.films.values())
-    names = [*(spec.name for spec in ARRAYS), *model.derived]
+    names = [*(spec.name for spec in model.arrays), *model.derived]
     assert sorted(store.feature_arrays) == sorted(names)
     for name in names:
         matrix = store.matrix(name, missing="drop")
@@ -355,10 +403,17 @@ def assert_reads(store: Any, model: Model) -> None:
         assert states == absent
 
 
-VERSION_CHANGES = ("add_clips", "replace_rows", "withdraw", "derive", "upgrade")
+VERSION_CHANGES = (
+    "add_clips",
+    "replace_rows",
+    "withdraw",
+    "derive",
+    "add_level",
+    "upgrade",
+)
 STORE_CHANGES = ("purge", "merge", "pack", "copy", "copy_of_before")
 # How often each is tried.
-WEIGHTS = (4, 4, 3, 2, 2, 1, 1, 1, 1, 2)
+WEIGHTS = (4, 4, 3, 2, 2, 2, 1, 1, 1, 1, 2)
 
 
 def next_change(history: History) -> tuple[str, Callable[[], Any] | None]:

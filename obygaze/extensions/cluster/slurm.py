@@ -29,7 +29,7 @@ from obygaze_features.extraction.sources import units_again
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.store.format.records import Seal
 from obygaze_features.store.write.commit import STAGING
-from obygaze_features.store.write.growth import DRAFT_OF_CLIPS, DRAFT_OF_ROWS
+from obygaze_features.store.write.growth import DRAFTS
 
 SLACK = 1.5
 # An allowance for the libraries of CUDA in main memory; not measured.
@@ -197,7 +197,7 @@ class SlurmArray:
             store = (self.folder / target.store).resolve()
             places = [store]
             if (store / Seal.FILE).is_file():
-                places = [store / DRAFT_OF_CLIPS, store / DRAFT_OF_ROWS]
+                places = [store / draft for draft in DRAFTS]
             for place in places:
                 folders += [str(place / "commits"), str(place / STAGING)]
         return folders

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Self
 
 from obygaze_features.core.errors import FixInput, Mismatch
@@ -63,6 +64,8 @@ ABSENT = "(absent)"
 UNKNOWN = "unknown"
 # After a backbone that nobody but the importer vouches for.
 IMPORTED = " (imported)"
+# With more levels beside an array, recipes of fewer levels are not looked for.
+MOST_OTHER_LEVELS = 10
 # The section of an unknown recipe with the facts that the importer was given.
 FACTS = "told"
 # The section of features that concepts were removed from.
@@ -217,6 +220,60 @@ class Recipe:
         if ERASED in value:
             erasing[BEFORE] = value[ERASED]
         return self.from_json({**value, ERASED: erasing})
+
+    def with_levels(self, levels: Sequence[str], storage: Mapping[str, str]) -> Self:
+        """Return the recipe of other levels of the same features.
+
+        Args:
+            levels: The names of their arrays.
+            storage: The number format of each, as far as it is known.
+        """
+        dtypes = {name: storage[name] for name in sorted(levels) if name in storage}
+        return self.from_json(
+            {**self.to_json(), "levels": sorted(levels), "storage": dtypes}
+        )
+
+    def with_levels_of(self, other: Self) -> Self:
+        """Return this recipe with the levels of another one in place of its own.
+
+        The levels of unknown recipes are not known, so nothing is replaced.
+        """
+        if self.is_unknown or other.is_unknown:
+            return self
+        value = other.to_json()
+        return self.with_levels(value["levels"], value["storage"])
+
+    def and_levels_of(self, other: Self) -> Self:
+        """Return this recipe with its levels and those of another one."""
+        ours = self.to_json()
+        theirs = other.to_json()
+        levels = {*ours["levels"], *theirs["levels"]}
+        return self.with_levels(
+            sorted(levels), {**theirs["storage"], **ours["storage"]}
+        )
+
+    def gives(self, fingerprint: str, array: str) -> bool:
+        """Return whether an array of this recipe is that of the recipe with a fingerprint.
+
+        The levels that are stored beside an array do not determine its numbers, so that recipe may
+        have fewer of them.
+        """
+        if fingerprint == self.fingerprint:
+            return True
+        value = self.to_json()
+        levels = value.get("levels", ())
+        if self.is_unknown or array not in levels:
+            return False
+        storage = value["storage"]
+        others = [name for name in levels if name != array]
+        if len(others) > MOST_OTHER_LEVELS:
+            return False
+        for n_others in range(len(others)):
+            for kept in combinations(others, n_others):
+                fewer = self.with_levels([array, *kept], storage)
+                if fewer.fingerprint == fingerprint:
+                    return True
+        return False
 
     def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.

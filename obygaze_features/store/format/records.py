@@ -284,6 +284,7 @@ class StoreVersion:
         numbers: How many clips, films, levels, arrays or rows were changed.
         rows: The rows that it changed or added, as runs: the first row, and the one after the last.
         previous: The mark of the entry of the version before it; None for the first.
+        made_by: What made the levels that it adds: program, device and precision.
     """
 
     number: int
@@ -294,19 +295,22 @@ class StoreVersion:
     numbers: Mapping[str, int] = field(default_factory=dict)
     rows: tuple[tuple[int, int], ...] = ()
     previous: FileMark | None = None
+    made_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the version as in a seal and in the entry of an earlier version."""
         previous = None
         if self.previous is not None:
             previous = list(self.previous)
-        rows = [list(run) for run in self.rows]
-        return {
+        document = {
             **vars(self),
             "numbers": dict(self.numbers),
-            "rows": rows,
+            "rows": [list(run) for run in self.rows],
             "previous": previous,
         }
+        if not self.made_by:
+            del document["made_by"]
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -315,6 +319,7 @@ class StoreVersion:
         if type(number) is not int or not 1 <= number <= MAX_VERSIONS:
             raise ValueError(f"invalid number of a version: {number!r}")
         texts = {key: value[key] for key in ("change", "reason", "author", "date")}
+        texts["made_by"] = value.get("made_by", "")
         if not all(isinstance(text, str) for text in texts.values()):
             raise ValueError(f"version {number} has values that are not text")
         numbers = value.get("numbers", {})

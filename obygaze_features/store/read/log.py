@@ -53,6 +53,7 @@ class LoggedVersion:
     seal_sha256: str
     held: bool
     rows: tuple[tuple[int, int], ...]
+    made_by: str = ""
 
     @property
     def change_text(self) -> str:
@@ -60,7 +61,8 @@ class LoggedVersion:
         words = []
         for key, n in self.numbers.items():
             words.append(count(n, _UNITS.get(key, key)))
-        return f"{_WORDS.get(self.change, self.change)}: {', '.join(words)}"
+        text = f"{_WORDS.get(self.change, self.change)}: {', '.join(words)}"
+        return f"{text}, made by {self.made_by}" if self.made_by else text
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def _logged(version: StoreVersion, seal_sha256: str, *, held: bool) -> LoggedVer
         seal_sha256=seal_sha256,
         held=held,
         rows=version.rows,
+        made_by=version.made_by,
     )
 
 

@@ -322,6 +322,19 @@ class Store:
         """The sha256 of the recipe: stores with the same one can be compared."""
         return self.plan.recipe.fingerprint
 
+    def gives(self, fingerprint: str, array: str) -> bool:
+        """Return whether an array is that of the recipe with a fingerprint.
+
+        That recipe may be the one of this store with fewer levels beside the array.
+        """
+        if fingerprint == self.fingerprint:
+            return True
+        names = [spec.name for spec in self.plan.arrays]
+        if array not in names:
+            return False
+        extracted = self.plan.array(array).derived_from or array
+        return self.recipe.gives(fingerprint, extracted)
+
     @property
     def seal_sha256(self) -> str:
         """The sha256 of seal.json, which stands for the whole sealed store; "" if not sealed.

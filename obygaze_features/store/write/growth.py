@@ -36,16 +36,22 @@ from obygaze_features.store.write.version import (
 # Where the rows of a version are extracted before they are part of it.
 DRAFT_OF_CLIPS = f"{VERSIONS_FOLDER}/draft-clips"
 DRAFT_OF_ROWS = f"{VERSIONS_FOLDER}/draft-rows"
-_DRAFTS = (DRAFT_OF_CLIPS, DRAFT_OF_ROWS)
+DRAFT_OF_LEVELS = f"{VERSIONS_FOLDER}/draft-levels"
+DRAFTS = (DRAFT_OF_CLIPS, DRAFT_OF_ROWS, DRAFT_OF_LEVELS)
 
 
 def store_of_draft(path: Path | str) -> Path | None:
     """Return the store of whose next version a draft has the rows; None for other stores."""
-    for name in _DRAFTS:
+    for name in DRAFTS:
         text = Path(path).as_posix()
         if text.endswith(f"/{name}"):
             return Path(text.removesuffix(f"/{name}"))
     return None
+
+
+def is_draft_of_levels(path: Path | str) -> bool:
+    """Return whether a store has further levels for the next version of another one."""
+    return Path(path).as_posix().endswith(f"/{DRAFT_OF_LEVELS}")
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def _require_same_kind_of_rows(store: Store, other: Store) -> None:
     )
     needed = [spec for spec in store.plan.arrays if not spec.derived_from]
     given = [spec for spec in other.plan.arrays if not spec.derived_from]
-    if given != needed:
+    if {spec.name: spec for spec in given} != {spec.name: spec for spec in needed}:
         ours = ", ".join(spec.name for spec in store.plan.arrays)
         theirs = ", ".join(spec.name for spec in other.plan.arrays)
         raise Mismatch(
@@ -265,17 +271,7 @@ def _write_rows(draft: VersionDraft, addition: _Addition, progress: Progress) ->
         draft.put_block(block, arrays, statuses)
         draft.rows.update(taken)
         progress.advance()
-    for name, version in source.commits.made_by().versions.items():
-        draft.versions.setdefault(name, set()).update(version)
-    seal = source.commits.seal
-    if seal is not None:
-        draft.seconds.update(seal.seconds)
-        return
-    for block in range(source.plan.n_blocks):
-        marker = source.commits.marker(block)
-        if marker is not None:
-            for stage, seconds in marker.seconds.items():
-                draft.seconds[stage] = draft.seconds.get(stage, 0.0) + seconds
+    draft.add_work_of(source)
 
 
 def _note_row(draft: VersionDraft, source: Store, row: int, other_row: int) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import OK, ArraySpec, FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import array_file, check_arrays
@@ -75,7 +76,12 @@ def derive(
     stated_by = stated_author(author)
     numbers = {"levels": 1}
     with new_version(root, opened) as draft:
-        _add_array(draft, spec, progress or Quiet())
+        add_arrays(
+            draft,
+            [spec],
+            lambda rows: {spec.name: derived_rows(opened, spec, rows)},
+            progress or Quiet(),
+        )
         made = draft.publish(
             change="levels", reason=stated, author=stated_by, numbers=numbers
         )
@@ -120,29 +126,53 @@ def _derived_spec(store: Store, array: str, by: str, name: str) -> ArraySpec:
     return spec
 
 
-def _add_array(draft: VersionDraft, spec: ArraySpec, progress: Progress) -> None:
-    """Write the metadata of a new array, and its blocks."""
+def add_arrays(
+    draft: VersionDraft,
+    specs: Sequence[ArraySpec],
+    values_of: Callable[[npt.NDArray[np.int64]], Mapping[str, npt.NDArray[Any]]],
+    progress: Progress,
+    *,
+    recipe: Recipe | None = None,
+) -> None:
+    """Write the metadata of new arrays, and their blocks.
+
+    Args:
+        draft: The new version.
+        specs: The arrays.
+        values_of: Returns the values of some rows by array; those of rows without features are not
+            used.
+        progress: Counts blocks.
+        recipe: The recipe with these arrays, if it is another one than before.
+    """
     plan = draft.plan
-    data = array_file(plan, spec)
-    key = f"{spec.name}/zarr.json"
-    name = f"data.zarr/{key}"
-    draft.put(name, [data])
+    files = dict(plan.files)
+    documents = dict(plan.zarr)
+    for spec in specs:
+        data = array_file(plan, spec)
+        key = f"{spec.name}/zarr.json"
+        name = f"data.zarr/{key}"
+        draft.put(name, [data])
+        files[name] = FileMark.of(data)
+        documents[key] = json.loads(data)
+        draft.crc32c[spec.name] = []
     draft.replace_plan(
         replace(
             plan,
-            arrays=(*plan.arrays, spec),
-            files={**plan.files, name: FileMark.of(data)},
-            zarr={**plan.zarr, key: json.loads(data)},
+            recipe=recipe or plan.recipe,
+            arrays=(*plan.arrays, *specs),
+            files=files,
+            zarr=documents,
         )
     )
     progress.expect(plan.n_blocks)
-    draft.crc32c[spec.name] = []
     for block in range(plan.n_blocks):
         rows = np.arange(*plan.block_range(block))
-        values = derived_rows(draft.base, spec, rows)
         is_ok = [draft.status_of_row.get(row, OK).is_ok for row in rows.tolist()]
-        values[~np.array(is_ok)] = np.nan
-        draft.put_array(spec, block, values)
+        values = values_of(rows)
+        for spec in specs:
+            fill_value = np.nan if spec.is_float else 0
+            values[spec.name][~np.array(is_ok)] = fill_value
+            draft.put_array(spec, block, values[spec.name])
         progress.advance()
 
 

@@ -203,6 +203,23 @@ class VersionDraft:
                 self._layout_of[spec.name] = arrays.layout(spec.name)
         return self._layout_of
 
+    def add_work_of(self, source: Store) -> None:
+        """Add the packages and the seconds with which the rows of another store were made."""
+        for name, versions in source.commits.made_by().versions.items():
+            self.versions.setdefault(name, set()).update(versions)
+        seal = source.commits.seal
+        if seal is not None:
+            self._add_seconds(seal.seconds)
+            return
+        for block in range(source.plan.n_blocks):
+            marker = source.commits.marker(block)
+            if marker is not None:
+                self._add_seconds(marker.seconds)
+
+    def _add_seconds(self, seconds: Mapping[str, float]) -> None:
+        for stage, value in seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + value
+
     def replace_plan(self, plan: Plan) -> None:
         """Write another store.json: of more rows, or more arrays."""
         data = plan.to_bytes()
@@ -211,7 +228,13 @@ class VersionDraft:
         self._layout_of = {}
 
     def publish(
-        self, *, change: str, reason: str, author: str, numbers: Mapping[str, int]
+        self,
+        *,
+        change: str,
+        reason: str,
+        author: str,
+        numbers: Mapping[str, int],
+        made_by: str = "",
     ) -> Store:
         """Make this the newest version of the store, and return it."""
         previous = self._keep()
@@ -224,6 +247,7 @@ class VersionDraft:
             numbers=dict(numbers),
             rows=runs_of_rows(self.rows),
             previous=previous,
+            made_by=made_by,
         )
         seal_data = self._seal(version).to_bytes()
         if len(seal_data) > DOCUMENT_BYTES:

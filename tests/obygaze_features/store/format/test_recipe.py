@@ -126,3 +126,25 @@ def test_a_section_of_another_type_is_refused(section: str, odd: object) -> None
         return
     with pytest.raises(FixInput, match=f"{section} has an invalid value in the recipe"):
         Recipe.from_json({**value, section: odd})
+
+
+def test_a_recipe_gives_an_array_of_recipes_with_fewer_levels() -> None:
+    dtypes = {"clip": "float32", "pooled": "float32", "frames": "float16"}
+
+    def of_levels(*levels: str, **changes: object) -> Recipe:
+        storage = {name: dtypes[name] for name in levels}
+        return a_recipe(levels=sorted(levels), storage=storage, **changes)
+
+    whole = of_levels("clip", "pooled", "frames")
+    for levels in (("pooled",), ("clip", "pooled"), ("frames", "pooled")):
+        fewer = of_levels(*levels)
+        assert whole.gives(fewer.fingerprint, "pooled")
+        assert whole.gives(fewer.fingerprint, "clip") is ("clip" in levels)
+        assert not fewer.gives(whole.fingerprint, "pooled")
+    other = of_levels("pooled", sampling={"rule": "uniform", "frames": 4})
+    assert not whole.gives(other.fingerprint, "pooled")
+    dtypes["pooled"] = "float16"
+    assert not whole.gives(of_levels("pooled").fingerprint, "pooled")
+    imported = Recipe.unknown("npz", {})
+    assert imported.gives(imported.fingerprint, "clip")
+    assert not imported.gives(whole.fingerprint, "clip")

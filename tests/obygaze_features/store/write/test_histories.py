@@ -26,7 +26,7 @@ def gathers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_histories_of_random_changes_read_as_their_model(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(10):
+    for seed in range(16):
         counts.update(run_history(tmp_path / "history", seed, 5))
     assert set(counts) == {*VERSION_CHANGES, *STORE_CHANGES}
 
