@@ -61,6 +61,10 @@ from obygaze_features.store.interchange.source import (
 )
 from obygaze_features.store.read.describe import columns_card
 from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.remote.versions import (
+    rows_withdrawn_later,
+    text_of_withdrawn_later,
+)
 
 DATE = (1980, 1, 1, 0, 0, 0)
 # The formats that hold one array.
@@ -88,7 +92,8 @@ class Exported:
 
     `labels_of` is the manifest that labels were taken from where none was named, `without_labels`
     a sentence on clips that the manifest of the labels does not have. `n_withdrawn` of the clips
-    that are left out were withdrawn, which is not a failure.
+    that are left out were withdrawn, which is not a failure. `withdrawn_later` of those that were
+    written are withdrawn in a later version of the store.
     """
 
     path: Path
@@ -99,6 +104,7 @@ class Exported:
     labels_of: str = ""
     without_labels: str = ""
     n_withdrawn: int = 0
+    withdrawn_later: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -127,8 +133,11 @@ class Exported:
 
     @property
     def warnings(self) -> list[str]:
-        """How many clips got no labels."""
-        return [self.without_labels] if self.without_labels else []
+        """How many clips got no labels, and how many are withdrawn by now."""
+        warnings = [self.without_labels] if self.without_labels else []
+        if self.withdrawn_later:
+            warnings.append(text_of_withdrawn_later(self.path, self.withdrawn_later))
+        return warnings
 
     @property
     def exit_code(self) -> int:
@@ -270,6 +279,7 @@ def export_store(
         for row, status in store.commits.not_ok(spec.name).items():
             if status.is_withdrawn:
                 withdrawn.add(row)
+    withdrawn_later = rows_withdrawn_later(store.files)
     return Exported(
         path,
         format,
@@ -279,6 +289,7 @@ def export_store(
         labels_of,
         without_labels,
         n_withdrawn=len(withdrawn),
+        withdrawn_later=sum(bool(present[row]) for row in withdrawn_later),
     )
 
 

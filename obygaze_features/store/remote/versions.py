@@ -9,9 +9,11 @@ of an earlier version is compared with a sha256 that the newest seal stands for.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import DOCUMENT_BYTES, check_document
@@ -25,6 +27,7 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.format.schema import (
     KEPT_FOLDER,
+    OK,
     VERSIONS_FOLDER,
     FileMark,
 )
@@ -287,6 +290,33 @@ class FilesOfVersion:
         if has_version_with(self.inner, history.plan):
             history = replace(history, plan=self.entry.store.sha256)
         return history.to_bytes()
+
+
+def rows_withdrawn_later(files: Files) -> frozenset[int]:
+    """Return the rows of an earlier version of a store that are withdrawn in the newest.
+
+    None for the files of the newest version.
+    """
+    if not isinstance(files, FilesOfVersion):
+        return frozenset()
+    rows = set()
+    for row, status in files.newest.status_of_row.items():
+        if status.is_withdrawn and files.seal.status_of_row.get(row, OK).is_ok:
+            rows.add(row)
+    return frozenset(rows)
+
+
+def text_of_withdrawn_later(path: Path, n_clips: int) -> str:
+    """Return a sentence on features of an earlier version that are withdrawn in the newest.
+
+    Args:
+        path: Where the features were written.
+        n_clips: Of how many clips.
+    """
+    return (
+        f"{path} has the features of {count(n_clips, 'clip')} withdrawn in a later version of the "
+        "store: what is made of the newest version does not have them"
+    )
 
 
 def kept_marks(files: Files, newest: Seal, first: int = 1) -> dict[str, FileMark]:

@@ -25,6 +25,10 @@ from obygaze_features.store.format.recipe import FACTS, ORIGIN, Recipe
 from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
+from obygaze_features.store.remote.versions import (
+    rows_withdrawn_later,
+    text_of_withdrawn_later,
+)
 from obygaze_features.store.write.create import create_store, even_rows_of_block
 from obygaze_features.store.write.licence import (
     checked_licence,
@@ -50,7 +54,8 @@ class Copied:
 
     `n_present` blocks were in the store before and were not copied. `in_several` of the clips are
     in several stores; `n_differing` of those copied are ok in another with other numbers. Blocks
-    with a clip that no store holds are pending.
+    with a clip that no store holds are pending. `withdrawn_later` of the clips are withdrawn in a
+    later version of their store, and have features here.
     """
 
     path: Path
@@ -62,6 +67,7 @@ class Copied:
     sealed: bool
     n_present: int = 0
     films: tuple[ChosenFilm, ...] = ()
+    withdrawn_later: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the copy."""
@@ -94,6 +100,8 @@ class Copied:
             warnings.append(
                 f"{clips} with other numbers in another of these stores (obygaze store diff)"
             )
+        if self.withdrawn_later:
+            warnings.append(text_of_withdrawn_later(self.path, self.withdrawn_later))
         return warnings
 
 
@@ -498,6 +506,7 @@ def _copy(
         n_differing=n_differing,
         sealed=writer.sealed,
         n_present=n_present,
+        withdrawn_later=_n_withdrawn_later(origins),
     )
 
 
@@ -526,6 +535,17 @@ def _refuse_lost_withdrawals(
         "the other clips as a new version",
         details=ids[:20],
     )
+
+
+def _n_withdrawn_later(origins: Sequence[Sequence[Origin]]) -> int:
+    """Return how many of the copied clips are withdrawn in a later version of their store."""
+    stores = {origin.store for of_clip in origins for origin in of_clip}
+    rows_of = {store: rows_withdrawn_later(store.files) for store in stores}
+    n_clips = 0
+    for of_clip in origins:
+        for origin in _ok_or_first(of_clip)[:1]:
+            n_clips += origin.row in rows_of[origin.store]
+    return n_clips
 
 
 def _n_present(writer: StoreWriter) -> int:

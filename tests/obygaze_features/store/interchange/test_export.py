@@ -395,6 +395,7 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         "labels_of": "",
         "without_labels": "",
         "n_withdrawn": 0,
+        "withdrawn_later": 0,
     }
     call_obygaze(
         "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"

@@ -532,6 +532,24 @@ def test_a_planted_pattern_is_nowhere_in_a_purged_store(tmp_path, monkeypatch, g
         purge(copy_of_sealed(tmp_path / "whole"), tmp_path / "third")
 
 
+def test_what_is_made_of_an_earlier_version_says_which_clips_are_withdrawn_now(
+    store, tmp_path
+):
+    withdraw(store, films=[FIRST_FILM], reason=REASON)
+    text = "has the features of 2 clips withdrawn in a later version of the store"
+    chosen = [*CLIPS[:2], CLIPS[9]]
+    part = subset(f"{store}@1", tmp_path / "part", clips=chosen)
+    assert part.withdrawn_later == 2 and text in part.warnings[0]
+    assert merge([f"{store}@1"], tmp_path / "merged").withdrawn_later == 5
+    exported = export_store(f"{store}@1", tmp_path / "e.npz", "npz")
+    assert exported.withdrawn_later == 5 and "of 5 clips" in exported.warnings[0]
+    assert not subset(store, tmp_path / "newest", clips=chosen).warnings
+    # The clips stay withdrawn in what is merged with the newest version.
+    both = merge([f"{store}@1", store], tmp_path / "both")
+    assert not both.withdrawn_later and not both.warnings
+    assert not export_store(store, tmp_path / "f.npz", "npz").warnings
+
+
 def test_a_purge_of_an_earlier_version_is_refused(store, tmp_path):
     withdraw(store, films=[FIRST_FILM], reason=REASON)
     withdraw(store, films=[SECOND_FILM], reason=REASON)
