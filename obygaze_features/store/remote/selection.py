@@ -474,8 +474,17 @@ def _require_same_store(
     if data == ours:
         return
     existing_plan = Plan.from_bytes(data, where)
+    our_plan = Plan.from_bytes(ours, selection.source.location)
+    replaced = {version.store_sha256 for version in our_plan.replaced_versions}
+    if existing_plan.sha256 in replaced:
+        raise AlreadyThere(
+            "the store that is fetched or sent replaces the one here: obygaze store purge made it, "
+            "without the features of withdrawn clips",
+            where=where,
+            hint="remove the store that is here, then the same command again",
+        )
     existing_plan.recipe.require(
-        Plan.from_bytes(ours, selection.source.location).recipe,
+        our_plan.recipe,
         where=where,
         message="a store of another recipe is here",
         hint=OTHER_NAME,

@@ -368,6 +368,19 @@ def test_a_copy_of_an_early_version_knows_the_store_in_its_place(store, tmp_path
     assert set(report.withdrawn_since) == set(CLIPS[:5])
 
 
+def test_a_purged_store_is_not_sent_over_what_it_replaces_and_says_so(store, tmp_path):
+    pull(store, tmp_path / "copy")
+    withdraw(store, clips=CLIPS[:1], reason="asked")
+    purge(store, tmp_path / "purged")
+    for target in (tmp_path / "copy", store):
+        with pytest.raises(AlreadyThere, match="replaces the one here") as caught:
+            pull(tmp_path / "purged", target)
+        assert caught.value.hint.startswith("remove the store that is here")
+    shutil.rmtree(tmp_path / "copy")
+    pull(tmp_path / "purged", tmp_path / "copy")
+    assert open_store(tmp_path / "copy").status().counts["withdrawn"] == 1
+
+
 def test_an_address_that_would_be_read_as_a_version_is_refused(store):
     with pytest.raises(FixUsage, match="stands for a version"):
         push(store, "s3://bucket/films@2", no_licence=True)
