@@ -65,7 +65,7 @@ def remarks(
         _of_films_on_both_sides(cells, column),
         _of_blind_baselines(cells, baselines, comparisons, primary, because),
         _of_shared_tests(cells),
-        _of_chance(cells),
+        _of_chance(cells, group),
         _of_few_groups(cells, group),
         _of_no_interval(cells, group),
         _of_ceilings(cells, baselines),
@@ -215,7 +215,7 @@ def _times_tested(cell: CellRecord) -> float:
     return n_tests / n_clips
 
 
-def _of_chance(cells: Sequence[CellRecord]) -> _Warning | None:
+def _of_chance(cells: Sequence[CellRecord], group: str) -> _Warning | None:
     """Return a warning of cells that may rank by chance."""
     by_chance = []
     for cell in cells:
@@ -224,7 +224,8 @@ def _of_chance(cells: Sequence[CellRecord]) -> _Warning | None:
             by_chance.append(cell)
     if not by_chance:
         return None
-    facts = {"stores": _stores_of(by_chance, cells)}
+    groups = "films" if group == FILM else f"values of {group}"
+    facts = {"stores": _stores_of(by_chance, cells), "groups": groups}
     return _Warning("chance", len(by_chance), facts)
 
 

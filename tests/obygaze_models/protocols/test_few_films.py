@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
+from support.runs import cell
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Remark
+from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.runner.training import fit_final, training_protocol
@@ -24,10 +27,10 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ("splits.kind=kfold", "splits.folds=3", 'grid.models=["ridge","pcbm-lr"]')
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    for cell in run.cells:
-        assert cell["ap"]["value"] > cell["prevalence"]
-        assert cell["ap"]["ci"] == [None, None]
-        assert not cell["skipped"]
+    for record in run.cells:
+        assert record["ap"]["value"] > record["prevalence"]
+        assert record["ap"]["ci"] == [None, None]
+        assert not record["skipped"]
     assert "of one film there is no interval over films" in result_text(run)
 
 
@@ -152,3 +155,16 @@ def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
     ]
     assert "In 1 of 2 cells" in text
     assert "(ENHN_S -> ENHN_S, noise). They are cells of noise (1)." in text
+
+
+@pytest.mark.parametrize(
+    "group, groups", [("movie_id", "films"), ("decade", "values of decade")]
+)
+def test_the_warning_of_cells_at_chance_names_the_groups_of_intervals(
+    group: str, groups: str
+) -> None:
+    at_chance = CellRecord.from_json(cell(ci=(0.25, 0.875)))
+    found = remarks([at_chance], [], "ap", grouped=True, group=group)
+    (text,) = [remark.text for remark in found if remark.about == "chance"]
+    assert f"the interval of AUC over {groups} reaches one half" in text
+    assert f"other {groups} could show no effect" in text
