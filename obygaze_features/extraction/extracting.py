@@ -134,7 +134,8 @@ class Extraction(Sequence["StoreStatus"]):
         from obygaze_features.extraction.status import kept_clips
 
         self.stop.raise_if_stopped(kept_clips(self.parts))
-        has_clips = any(state.clips for state in self.parts)
+        # Withdrawn clips are never extracted.
+        has_clips = any(state.clips > state.withdrawn for state in self.parts)
         if has_clips and not any(state.ok for state in self.parts):
             raise ObygazeError(
                 "no clip was extracted", hint="correct what the lines above list"

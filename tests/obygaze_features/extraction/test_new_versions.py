@@ -137,6 +137,11 @@ def test_withdrawn_clips_are_not_extracted_again(films, tmp_path):
     store = open_store(path)
     assert store.version == 3 and store.status().counts == {"ok": 4, "withdrawn": 1}
     assert "withdrawn  1" in run(tmp_path).stdout
+    # A store of which all is withdrawn has nothing to extract, which is no failure.
+    withdraw(path, films=store.movie_ids.tolist(), reason="all of it")
+    done = run(tmp_path)
+    assert done.code == 0, done.stderr
+    assert open_store(path).status().counts["withdrawn"] == 5
 
 
 def test_a_manifest_without_clips_of_the_store_is_refused(films, tmp_path):
