@@ -12,9 +12,10 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # The edge of pictures for a backbone that takes any size.
 SIZE_OF_ANY = 224
+# How often a thread that waits for another one looks for signals.
+SIGNALS_S = 1.0
 
 
 class Clock(dict[str, float]):
@@ -106,6 +109,16 @@ class Computer(ABC):
             return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
 
 
+def _awaited(future: Future[Computed]) -> Computed:
+    """Return the result of a thread; signals are handled while it is awaited.
+
+    Python handles a signal that arrives just before it begins to wait only when it wakes up.
+    """
+    while not wait([future], timeout=SIGNALS_S).done:
+        continue
+    return future.result()
+
+
 class ThreadComputer(Computer):
     """Compute each clip alone, in a thread of `pool`."""
 
@@ -118,7 +131,7 @@ class ThreadComputer(Computer):
     def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
         """Start to compute one clip."""
         (clip,) = clips
-        return self.pool.submit(self._compute, clip).result
+        return partial(_awaited, self.pool.submit(self._compute, clip))
 
     def split(self, at_once: int) -> tuple[int, int]:
         """Return one clip, and as many starts as clips may be computed at once."""
