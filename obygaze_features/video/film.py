@@ -20,7 +20,7 @@ from obygaze_features.video.index import (
     PacketRun,
     presentation_order,
 )
-from obygaze_features.video.losses import lost_before
+from obygaze_features.video.losses import leading_after_losses, lost_before
 from obygaze_features.video.packets import (
     DecodedOrder,
     Film,
@@ -334,6 +334,10 @@ def _read(
         film.index.broken[lost] = True
         film.broken |= bool(lost)
         source.damage |= {(at, True) for at in lost}
+    if film.broken:
+        leading = leading_after_losses(film.index)
+        film.index.broken[leading] = True
+        source.damage |= {(at, True) for at in leading}
     source.read_geometry()
     film.index = _with_times_where_shown(source)
     film.index = _without_undecodable_head(source)

@@ -17,11 +17,15 @@ Coded = Iterable[tuple[int, bytes]]
 """Positions and the bytes of their packets, in the order of the file."""
 
 # Codecs that never write certain zeros, and whose pictures never begin with some.
-NO_ZEROS = frozenset({"h264", "hevc", "vp8", "vp9", "av1"})
+NO_ZEROS = frozenset(
+    {"h264", "hevc", "vp8", "vp9", "av1", "mjpeg", "mpeg1video", "mpeg2video"}
+)
 # The arithmetic coders of VP8 and VP9 never write so many zeros.
 _ZEROS = bytes(256)
 _ZEROS_WITHOUT_START_CODE = re.compile(rb"\x00\x00\x00[^\x00\x01]")
 _START_CODE = b"\0\0\1"
+_JPEG_END = b"\xff\xd9"
+_JPEG_PADDING = bytes(16)
 # How many pictures may be shown between a lost key frame and the next picture in the file.
 _NEAR = 16
 # The H.264 profile whose slices may be partitioned; only the first partition has the number.
@@ -54,6 +58,29 @@ def lost_before(
     return []
 
 
+def leading_after_losses(index: FrameIndex) -> list[int]:
+    """Return positions of pictures that build on the group before, of which the end is missing.
+
+    They are shown before a key frame but stored after it. Where time is missing before them in a
+    damaged file, other pictures may be lost that they build on.
+    """
+    if not index.timed:
+        return []
+    holes = index.holes
+    lost = list[int]()
+    for key, next_key in zip(
+        index.keys, [*index.keys[1:], len(index.pts)], strict=True
+    ):
+        after_key = np.arange(key + 1, next_key)
+        ranks = index.ranks[after_key]
+        is_leading = (ranks >= 0) & (ranks < index.ranks[key])
+        if is_leading.any():
+            earliest = int(ranks[is_leading].min())
+            if earliest > 0 and holes[earliest - 1]:
+                lost.append(int(after_key[is_leading][0]))
+    return lost
+
+
 def skipped_in_avi(
     entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[int]
 ) -> list[int]:
@@ -83,6 +110,13 @@ def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
     """
     if codec in ("vp8", "vp9"):
         return _zeros_inside(data, _ZEROS)
+    if codec in ("mpeg1video", "mpeg2video"):
+        return not data.strip(b"\0")
+    if codec == "mjpeg":
+        # Zeros may follow the mark of the end, and not replace it.
+        return data.endswith(_JPEG_PADDING) and not data.rstrip(b"\0").endswith(
+            _JPEG_END
+        )
     if codec not in ("h264", "hevc"):
         return False
     if not length_size:
@@ -318,6 +352,7 @@ def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
     if index.timed:
         losses += headless
     holes = index.holes
+    most_between = max((_most_between_anchors(group) for group in groups), default=0)
     for group in groups:
         seen: dict[int, int] = {}
         for picture in group:
@@ -327,7 +362,7 @@ def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
                 break
         ranks = index.ranks[[picture.position for picture in group]]
         if not index.timed or holes[ranks[ranks >= 0]].any():
-            losses += _lost_in(group)
+            losses += _lost_in(group, most_between)
     return losses
 
 
@@ -376,8 +411,25 @@ def _clock_of_group(header: bytes) -> tuple[int, bool]:
     return bits >> 7 & 0xFFFFFF, bool(bits >> 6 & 1)
 
 
-def _lost_in(group: list[NumberedPicture]) -> list[int]:
-    """Return the first picture of a group that may depend on a lost one, if any."""
+def _most_between_anchors(group: list[NumberedPicture]) -> int:
+    """Return how many B pictures lie at most between two others, where none is missing."""
+    numbers = {picture.number for picture in group}
+    anchors = [picture.number for picture in group if picture.is_reference]
+    return max(
+        (
+            after - before - 1
+            for before, after in itertools.pairwise(anchors)
+            if numbers.issuperset(range(before + 1, after))
+        ),
+        default=0,
+    )
+
+
+def _lost_in(group: list[NumberedPicture], most_between: int) -> list[int]:
+    """Return the first picture of a group that may depend on a lost one, if any.
+
+    Between two pictures that others need there are at most `most_between` B pictures.
+    """
     numbers = {picture.number for picture in group}
     anchors = [picture for picture in group if picture.is_reference]
     for before, after in zip(anchors, [*anchors[1:], None], strict=True):
@@ -387,7 +439,11 @@ def _lost_in(group: list[NumberedPicture]) -> list[int]:
         later = [picture for picture in group if picture.position > before.position]
         between = [picture for picture in later if before.number < picture.number < end]
         # The lost one was a B picture too, and no other is built on it.
-        if after and between and all(b.position > after.position for b in between):
+        only_b_fit = end - before.number - 1 <= most_between
+        are_after = (
+            all(b.position > after.position for b in between) if after else False
+        )
+        if between and are_after and only_b_fit:
             continue
         shown_later = [item.position for item in later if item.number > before.number]
         return shown_later[:1]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs whose decoders do not report most damage.
 _UNREPORTED_DAMAGE = frozenset({"vp8", "vp9", "hevc", "av1"})
 _TS_SYNC_BYTE = 0x47
+_GIF_PICTURE = b","
+_GIF_EXTENSION = b"!"
+_GIF_END = b";"
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
     + [(name, np.bool_) for name in ("key", "shown", "gradual")]
@@ -136,9 +139,17 @@ def read_packets(
         )
     if container.format.name == "avi":
         entries = ((entry.pos, entry.size) for entry in stream.index_entries)
+        reorders = reorder_depth(stream.codec_context) > 0
         for position in skipped_in_avi(entries, table["offset"]):
-            damaged[position] |= not table["key"][position]
+            if not table["key"][position]:
+                damaged[position] = True
+            elif reorders and position + 1 < len(table):
+                # A key frame is whole; pictures stored after it may be shown before it.
+                damaged[position + 1] |= not table["key"][position + 1]
     if container.format.name == "mpegts" and _ends_inside_a_packet(path):
+        damaged[-1] = True
+    last_at = int(table["offset"][-1])
+    if container.format.name == "gif" and not _has_end_of_gif(path, last_at):
         damaged[-1] = True
     index = _index_of(table, damaged, container, stream)
     broken = broken or bool(index.broken.any())
@@ -313,6 +324,35 @@ def _ends_inside_a_packet(path: Path) -> bool:
         if synced and len(tail) == 8 * size:
             return late not in synced
     return False
+
+
+def _has_end_of_gif(path: Path, offset: int) -> bool:
+    """Return whether the last picture of a GIF, at an offset, is whole and the end follows."""
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        head = stream.read(6)
+        if head.startswith(b"GIF"):
+            _skip_colours_of_gif(stream, stream.read(7)[4:5])
+        else:
+            stream.seek(offset)
+        while True:
+            block = stream.read(1)
+            if block == _GIF_PICTURE:
+                _skip_colours_of_gif(stream, stream.read(9)[8:])
+            elif block != _GIF_EXTENSION:
+                return block == _GIF_END
+            # The size of codes of a picture, or the kind of an extension; then pieces of data.
+            stream.read(1)
+            length = stream.read(1)
+            while length not in (b"", b"\0"):
+                stream.seek(length[0], 1)
+                length = stream.read(1)
+
+
+def _skip_colours_of_gif(stream: BinaryIO, flags: bytes) -> None:
+    """Skip a table of colours, if the flags before it say that there is one."""
+    if flags and flags[0] & 0x80:
+        stream.seek(3 << (flags[0] & 7) + 1, 1)
 
 
 def _is_hidden(packet: Any) -> bool:

@@ -37,6 +37,7 @@ _ERR_DETECT = {
     "hevc": "explode+crccheck",
     "mjpeg": "explode",
     "png": "explode+crccheck",
+    "apng": "explode+crccheck",
 }
 
 
@@ -249,8 +250,8 @@ class VideoSource:
                 if has_unwritten_zeros(self.codec, data, self.length_size):
                     self.damage.add((position, True))
                 if ended_in_zeros and data.startswith(_NO_BEGINNING):
-                    # The part that was not stored begins in the packet before.
-                    self.damage.add((position - 1, True))
+                    # The part that was not stored begins in the packet before, and ends in this.
+                    self.damage |= {(position - 1, True), (position, True)}
                 ended_in_zeros = data.endswith(b"\0")
             if position <= decoded:
                 continue

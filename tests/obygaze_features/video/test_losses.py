@@ -276,6 +276,91 @@ def _zero(data: bytearray, start: int, stop: int | None) -> None:
     data[start:stop] = bytes(len(data[start:stop]))
 
 
+def test_zeros_over_a_key_frame_of_mpeg2_in_a_film_too_large_to_keep(
+    clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = clean("mpeg2.mp4")
+    key = positions_of(whole, "I")[1]
+    path = whole
+    for position, start, stop in (
+        (key - 2, -20, None),
+        (key - 1, 0, None),
+        (key, 0, 900),
+    ):
+        path = change_packets(
+            path,
+            tmp_path / f"{position}.mp4",
+            {position},
+            lambda data, _, start=start, stop=stop: _zero(data, start, stop),
+        )
+    monkeypatch.setattr(film, "KEEP_BYTES", 0)
+    found = judge(path, whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+def test_several_lost_pictures_of_mpeg2_are_not_taken_for_a_b_picture(
+    clean: Any, tmp_path: Path
+) -> None:
+    whole = clean("mpeg2.ts")
+    second_p, third_p = positions_of(whole, "P")[1:3]
+    lost = set(range(second_p, third_p + 3))
+    found = judge(drop_packets(whole, tmp_path / "lost.ts", lost), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+@pytest.mark.parametrize("name", ["mpeg2.mkv", "mpeg4.mkv", "mpeg4.avi"])
+def test_b_pictures_before_a_key_frame_hang_on_a_group_that_lost_its_end(
+    clean: Any, tmp_path: Path, name: str
+) -> None:
+    whole = clean(name)
+    data = bytearray(whole.read_bytes())
+    import av
+
+    with av.open(str(whole)) as opened:
+        packets = [packet for packet in opened.demux(video=0) if packet.size]
+        places = [(packet.pos, packet.size) for packet in packets]
+    _, group_before, key, *_ = positions_of(whole, "I")
+    # Whole packets are lost. Matroska goes on with the next cluster, AVI with the next chunk.
+    if name.endswith(".mkv"):
+        start = sum(places[group_before - 1])
+        stop = data.rindex(b"\x1f\x43\xb6\x75", 0, places[key][0])
+    else:
+        start, stop = places[key - 6][0] - 8, places[key][0] - 8
+    data[start:stop] = bytes(stop - start)
+    path = tmp_path / name
+    path.write_bytes(data)
+    found = judge(path, whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+def test_zeros_at_the_end_of_a_photograph(clean: Any, tmp_path: Path) -> None:
+    whole = clean("mjpeg.avi")
+    path = change_packets(
+        whole, tmp_path / "zeros.avi", {20}, lambda data, _: _zero(data, 2000, None)
+    )
+    found = judge(path, whole)
+    assert not found.whole.all() and found.marked.tolist() == (~found.whole).tolist()
+    # After the mark of its end, zeros fill a sector.
+    assert not losses.has_unwritten_zeros("mjpeg", b"\xff\xd9" + bytes(500), 0)
+
+
+def test_a_gif_that_was_cut_in_its_last_picture(tmp_path: Path) -> None:
+    whole = write_video(
+        tmp_path / "whole.gif", "gif", numbers=range(20), pix_fmt="gray"
+    )
+    data = whole.read_bytes()
+    assert not probe(whole).damaged
+    short = tmp_path / "short.gif"
+    for share in (0.35, 0.62, 0.93):
+        short.write_bytes(data[: int(len(data) * share)])
+        info = probe(short)
+        assert info.damaged and info.index.broken.tolist()[-1]
+    # Comments may follow the last picture, and bytes that mean nothing the end.
+    for end in (b"!\xfe\x05hello\x02ab\0;", b";" + bytes(40)):
+        short.write_bytes(data[:-1] + end)
+        assert not probe(short).damaged
+
+
 @pytest.mark.parametrize("name", ["vp8.webm", "vp9.webm"])
 def test_zeros_in_place_of_a_sector(clean: Any, tmp_path: Path, name: str) -> None:
     whole = clean(name)
