@@ -93,12 +93,7 @@ def joined_options(
         joined[name] = [*earlier[name], *added]
     before = list(earlier["run_options"])
     now = list(given.get("run_options", ()))
-    starts = range(len(before) - len(now) + 1)
-    is_there = any(before[start : start + len(now)] == now for start in starts)
-    if not is_there:
-        joined["run_options"] = [*_without_options(before, now), *now]
-    else:
-        joined["run_options"] = before
+    joined["run_options"] = [*_without_options(before, now), *now]
     return joined
 
 
@@ -116,7 +111,8 @@ def _without_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def _option_name(word: str) -> str:
-    return word.partition("=")[0]
+    """Return the name of an option; --seal and --no-seal are one option."""
+    return word.partition("=")[0].replace("--no-", "--", 1)
 
 
 def workers_of(script: str) -> int | None:

@@ -132,6 +132,10 @@ def test_an_option_of_the_tasks_takes_the_place_of_the_earlier_one(
     assert "plan.json --share --device=cuda:1 --workers 3 --worker" in calls()[0]
     slurm("--resume", "--", "--batch", "4")
     assert "--share --device=cuda:1 --workers 3 --batch 4 --worker" in calls()[0]
+    # Of --seal and --no-seal the last one counts, so that one takes the place of the other.
+    for word in ("--no-seal", "--seal", "--no-seal"):
+        slurm("--resume", "--", word)
+        assert f"--batch 4 {word} --worker" in calls()[0]
 
 
 @pytest.mark.parametrize(
