@@ -620,4 +620,9 @@ class _Job:
                     "larger ones)"
                 )
             raise BadRow(problem)
+        if values.any() and not stored.any():
+            raise BadRow(
+                f"{array} has numbers too small for {shape.dtype}: all become 0 (a larger --dtype "
+                "holds smaller ones)"
+            )
         return stored

@@ -10,7 +10,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
-from obygaze_features.store.interchange.importing import import_store
+from obygaze_features.store.interchange.importing import import_features, import_store
 
 V = np.array([1.0, 2.0], dtype=np.float32)
 
@@ -255,3 +255,12 @@ def test_numbers_too_large_for_float32_make_no_store(tmp_path: Path) -> None:
     call_obygaze(*words, "--dtype", "float64").ok()
     values = open_store(tmp_path / "stores" / "s").matrix("clip").values
     assert values.tolist() == [[1e300, 1.0], [2e300, 1.0]]
+
+
+def test_numbers_that_float16_makes_zero_are_a_failed_clip(tmp_path: Path) -> None:
+    path = tmp_path / "small.npz"
+    small = np.array([[1e-30, 2e-30], [0.5, 1e-30], [0.0, 0.0]], dtype=np.float32)
+    np.savez(path, clip_id=["a-1", "a-2", "a-3"], clip=small)
+    imported = import_features("npz", path, tmp_path / "s", dtype="float16")
+    assert list(imported.failed) == ["a-1"]
+    assert "too small for float16: all become 0" in imported.failed["a-1"]
