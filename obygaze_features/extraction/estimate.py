@@ -526,7 +526,7 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         disk_free_bytes=shutil.disk_usage(on_disk).free,
         new_clips=n_new,
         new_levels=new_levels,
-        withdrawn=_withdrawn_note(plan, target, card),
+        withdrawn=withdrawn_note(plan, target, card),
         share_of_new=share_of_new,
     )
 
@@ -536,7 +536,7 @@ def _levels_done(draft: Path) -> int:
     return sum(1 for _ in (draft / "commits").glob("block-*.json"))
 
 
-def _withdrawn_note(plan: ExtractPlan, target: Target, card: Card) -> str:
+def withdrawn_note(plan: ExtractPlan, target: Target, card: Card) -> str:
     """Return that clips were withdrawn from this store, or from others of the same backbone.
 
     The clips of a store that exists stay withdrawn; a new store would have them again.

@@ -239,7 +239,9 @@ def extract(
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(note) as stop, ExitStack() as stack:
+        from obygaze_features.backbones.cards import find_card
         from obygaze_features.extraction.devices import devices_of, extract_on_devices
+        from obygaze_features.extraction.estimate import withdrawn_note
         from obygaze_features.extraction.new_versions import split_plan, status_of_work
         from obygaze_features.extraction.run import (
             RowProgress,
@@ -252,6 +254,7 @@ def extract(
             status_of_stores,
             store_status,
         )
+        from obygaze_features.store.format.records import Plan
 
         plan = chosen_plan(
             manifest,
@@ -281,6 +284,12 @@ def extract(
         rows = None if worker is None else plan.worker_rows(worker)
         if rows == [] and not split.works:
             return Extraction(plan, [], worker, rows)
+        for target in plan.targets:
+            if not (Path(target.store) / Plan.FILE).is_file():
+                card = find_card(target.backbone, Workspace(Path(plan.workspace)))
+                withdrawn = withdrawn_note(plan, target, card)
+                if withdrawn:
+                    note(withdrawn)
         for store in stores_read(plan):
             note(f"kept pictures are read from {store.location}")
         device = device or plan.device

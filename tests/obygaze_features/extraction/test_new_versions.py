@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -310,6 +311,11 @@ def test_a_plan_tells_of_withdrawn_clips(films, tmp_path):
         "1 clip (tt0-001) was withdrawn from films.descriptors, and would be extracted again"
         " into the new store again"
     ) in other
+    # A run into a new store says so too; one into the store itself has nothing to say.
+    again = run(tmp_path, "--store", "descriptors=again").ok()
+    assert "1 clip (tt0-001) was withdrawn from films.descriptors" in again.stderr
+    assert "was withdrawn" not in run(tmp_path).ok().stderr
+    shutil.rmtree(tmp_path / "stores/again")
     keep_some(films, tmp_path, [0, 2, 3])
     without = call_obygaze(*words, "--store", "descriptors=again").ok().stdout
     assert "withdrawn" not in without
