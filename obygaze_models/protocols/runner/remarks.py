@@ -165,7 +165,11 @@ def _text_of_tests(
     comparisons: Sequence[Comparison],
     primary: str,
 ) -> str:
-    """Return in how many pairs of a model and a baseline one of both is shown to be better."""
+    """Return in how many pairs of a model and a baseline one of both is shown to be better.
+
+    A model that may rank by chance is not: AP of a baseline with one score for all clips is the
+    share of positives, and that of any order, on average, a little more.
+    """
     verdict_of = {}
     for record in comparisons:
         first = (record.first.model, record.first.feature)
@@ -175,7 +179,10 @@ def _text_of_tests(
     for cell, other in pairs:
         first = (cell.model, cell.feature)
         second = (other.model, other.feature)
-        verdicts.append(verdict_of.get((cell.pair, first, second), UNKNOWN))
+        verdict = verdict_of.get((cell.pair, first, second), UNKNOWN)
+        if verdict == BETTER and _may_rank_by_chance(cell):
+            verdict = NOT_SHOWN
+        verdicts.append(verdict)
     counts = Counter(verdicts)
     texts = _remark_texts()
     if counts[UNKNOWN] == len(pairs):
@@ -217,16 +224,19 @@ def _times_tested(cell: CellRecord) -> float:
 
 def _of_chance(cells: Sequence[CellRecord], group: str) -> _Warning | None:
     """Return a warning of cells that may rank by chance."""
-    by_chance = []
-    for cell in cells:
-        low = cell.metrics["auc"].ends[0]
-        if low is not None and low <= 0.5:
-            by_chance.append(cell)
+    by_chance = [cell for cell in cells if _may_rank_by_chance(cell)]
     if not by_chance:
         return None
     groups = "films" if group == FILM else f"values of {group}"
     facts = {"stores": _stores_of(by_chance, cells), "groups": groups}
     return _Warning("chance", len(by_chance), facts)
+
+
+def _may_rank_by_chance(cell: CellRecord) -> bool:
+    """Return whether the interval of AUC reaches one half."""
+    auc = cell.metrics.get("auc")
+    low = None if auc is None else auc.ends[0]
+    return low is not None and low <= 0.5
 
 
 def _of_few_groups(cells: Sequence[CellRecord], group: str) -> _Warning | None:

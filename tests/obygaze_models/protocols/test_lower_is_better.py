@@ -12,7 +12,7 @@ from support.runs import cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import goodness
-from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.cells import CellRecord, Metric
 from obygaze_models.protocols.results.differences import Comparison, ModelOnStore
 from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.report.lookup import rank_of
@@ -70,23 +70,28 @@ def test_the_warning_of_a_close_baseline_says_what_the_test_shows() -> None:
     cells = []
     for model in ("better", "by-chance", "open", "worse", "untested"):
         cells.append(replace(record(model, ap=0.11), **names))
+    noise = record("noise", ap=0.11)
+    by_chance = Metric(value=0.51, ci=(0.49, 0.53))
+    metrics = {**noise.metrics, "auc": by_chance}
+    cells.append(replace(noise, metrics=metrics, **names))
     blind = [replace(record("neighbour", ap=0.095), **names)]
     comparisons = [
         difference("better", 0.01, 0.02, 0.04),
         difference("by-chance", -0.02, -0.01, 0.06),
         difference("open", -0.1, 0.12, 0.5),
+        difference("noise", 0.01, 0.02, 0.04),
         difference("worse", -0.02, -0.01, 0.04),
         difference("untested", None, None, 0.5),
     ]
     found = remarks(cells, blind, "ap", grouped=True, comparisons=comparisons)
     (text,) = [remark.text for remark in found if remark.about == "blind baseline"]
     assert "as good" not in text
-    assert text.startswith("In 5 of 5 cells the model has a worse ap than a baseline")
+    assert text.startswith("In 6 of 6 cells the model has a worse ap than a baseline")
     assert "or one that is better by less than 0.02" in text
     assert "neighbour has ap 0.10, better 0.11 (EN_S -> EN_S)." in text
     assert (
-        "the model is better in 1 of these cells, the baseline is better in 1, "
-        "neither is shown to be better in 2, and 1 cannot be tested."
+        "the model is better, with an AUC above one half, in 1 of these cells, the baseline is "
+        "better in 1, neither is shown to be better in 3, and 1 cannot be tested."
     ) in text
     found = remarks(cells, blind, "ap", grouped=True)
     (text,) = [remark.text for remark in found if remark.about == "blind baseline"]
