@@ -493,11 +493,12 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         new_levels = levels_to_extract(target, sealed_store)
         if new_levels:
             n_done = _levels_done(folder / DRAFT_OF_LEVELS)
-            blocks += sealed_plan.n_blocks
+            n_with_features = sealed_store.status().counts.get("ok", 0)
+            blocks_of_levels = max(1, -(-n_with_features // block_rows))
+            blocks += blocks_of_levels
             blocks_done += n_done
-            n_with_features = sealed_store.status().counts["ok"]
             share_of_clips = n_with_features / len(plan.rows)
-            share_of_new += (1 - n_done / sealed_plan.n_blocks) * share_of_clips
+            share_of_new += max(0.0, 1 - n_done / blocks_of_levels) * share_of_clips
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames

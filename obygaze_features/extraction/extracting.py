@@ -330,7 +330,14 @@ def extract(
                 require_recipe(plan, target, devices[0])
                 states.append(store_status(target.store))
                 rows_of_states.append(None)
+            without_levels: set[str] = set()
             for work in split.works:
+                if work.target.store in without_levels:
+                    note(
+                        f"other clips of {Path(work.target.store).name} wait until it has the new "
+                        "levels: the same command again extracts them"
+                    )
+                    continue
                 # A version that this run has made is not one of another worker.
                 seal_of = {str(made.path): made.seal_sha256 for made in versions}
                 before = seal_of.get(str(Path(work.target.store)), work.seal_sha256)
@@ -349,6 +356,10 @@ def extract(
                     changed=changed,
                     seal=False if stop else seal,
                 )
+                is_draft = state.store == str(work.draft)
+                if work.change == "levels" and is_draft:
+                    # Rows that are added after the levels have them too, so they wait.
+                    without_levels.add(work.target.store)
                 if version is not None:
                     versions.append(version)
                 elif state.done and state.failed and work.change == "levels":

@@ -14,6 +14,7 @@ from typing import Literal
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     AlreadyThere,
+    FixInput,
     FixUsage,
     Mismatch,
     ObygazeError,
@@ -153,11 +154,13 @@ def split_plan(
             others.append(target)  # the error is that for a store of other clips
             continue
         retried = _rows_again(store, plan, clips, retry_failed, changed)
+        _refuse_derived(target, store)
         new_levels = levels_to_extract(target, store)
         if new_levels:
             if changed and retried:
                 raise FixUsage(
-                    "clips of the store changed, and new levels must be of the same videos",
+                    "new levels must be of the videos that the store was made from, and --changed "
+                    "makes rows of others",
                     where=store.location,
                     hint="--changed without --arrays first, then --arrays without --changed",
                 )
@@ -165,10 +168,18 @@ def split_plan(
             if level_rows is None:
                 others.append(target)
                 continue
+            if not level_rows:
+                raise FixInput(
+                    f"no clip has features, so none gets {', '.join(new_levels)}",
+                    where=store.location,
+                    hint="without --arrays, with --retry-failed",
+                )
             names = ", ".join(new_levels)
             words = reason or f"levels extracted later: {names}"
             asked = replace(target, arrays=new_levels)
             works.append(_work(plan, asked, store, level_rows, words, "levels"))
+        else:
+            _discard_levels_of(store, path / DRAFT_OF_LEVELS)
         target = _with_arrays_of(target, store, new_levels)
         if comparison.new:
             new_rows = _rows_of(plan, comparison.new, store)
@@ -385,6 +396,27 @@ def _check_draft(draft: Path, clips: Sequence[str], arrays: Sequence[str]) -> No
         where=str(draft),
         hint="run with that manifest to its end, or remove this folder",
     )
+
+
+def _refuse_derived(target: Target, store: Store) -> None:
+    """Raise an error for an array that was asked for and has the name of a derived one."""
+    for spec in store.plan.arrays:
+        if spec.derived_from and spec.name in target.arrays:
+            raise Mismatch(
+                f"the array {spec.name} of this store is the {spec.derived_by} of "
+                f"{spec.derived_from}, not what the backbone gives",
+                where=store.location,
+                hint=store.recipe.another_store,
+            )
+
+
+def _discard_levels_of(store: Store, draft: Path) -> None:
+    """Remove levels that were being extracted and that a store has by now."""
+    if not (draft / Plan.FILE).is_file():
+        return
+    present = {spec.name for spec in store.plan.arrays}
+    if present.issuperset(_extracted_arrays_of(open_store(draft))):
+        _discard_draft(draft)
 
 
 def _discard_draft(draft: Path) -> None:

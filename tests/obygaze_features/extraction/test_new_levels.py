@@ -12,7 +12,14 @@ from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import diff_stores, open_store, store_log, verify, withdraw
+from obygaze_features.store import (
+    derive,
+    diff_stores,
+    open_store,
+    store_log,
+    verify,
+    withdraw,
+)
 from obygaze_features.store.write.added_levels import add_levels
 
 N_CLIPS = 6
@@ -94,6 +101,51 @@ def test_new_clips_get_the_levels_that_were_added(films, tmp_path):
     store = open_store(store_of(tmp_path))
     assert np.isfinite(store.matrix("frames").values).all()
     assert store.n_clips == N_CLIPS
+
+
+@pytest.mark.parametrize(
+    "first", [["--no-seal"], ["--timeout", "0.0001"], ["--worker", "0/2"]]
+)
+def test_new_clips_wait_for_levels_that_are_not_there_yet(films, tmp_path, first):
+    keep_manifest(films.with_clips(films.clips[:3]), tmp_path)
+    run(tmp_path, "--arrays", "pooled", "--block-clips", "2").ok()
+    keep_manifest(films, tmp_path)
+    waiting = run(tmp_path, "--arrays", "frames", *first)
+    store = open_store(store_of(tmp_path))
+    if store.version == 1:
+        assert waiting.code in (0, 1, 3), waiting.stderr
+        assert "wait until it has the new levels: the same command" in waiting.stderr
+    done = run(tmp_path, "--arrays", "frames", "--retry-failed").ok()
+    assert done.code == 0
+    store = open_store(store_of(tmp_path))
+    assert store.version == 3 and store.n_clips == N_CLIPS
+    assert np.isfinite(store.matrix("frames").values).all()
+    assert not verify(store_of(tmp_path), hashes=True).problems
+
+
+def test_levels_that_a_store_has_by_now_are_no_longer_extracted(pooled_only, tmp_path):
+    run(pooled_only, "--arrays", "frames", "--no-seal").ok()
+    draft = store_of(pooled_only) / "versions" / "draft-levels"
+    assert draft.exists()
+    add_levels(store_of(pooled_only), draft, reason="by hand")
+    again = run(pooled_only, "--arrays", "frames").ok()
+    assert "films.descriptors@" not in again.stdout and not draft.exists()
+
+
+def test_a_derived_array_is_no_level_of_the_backbone(films, tmp_path):
+    keep_manifest(films, tmp_path)
+    run(tmp_path, "--arrays", "frames").ok()
+    derive(store_of(tmp_path), array="frames", by="max", name="pooled")
+    done = run(tmp_path, "--arrays", "pooled")
+    assert done.code == 5
+    assert "the array pooled of this store is the max of frames" in done.stderr
+
+
+def test_a_store_without_features_gets_no_level(pooled_only):
+    path = store_of(pooled_only)
+    withdraw(path, clips=open_store(path).clip_ids.tolist(), reason="asked for")
+    done = run(pooled_only, "--arrays", "frames")
+    assert done.code != 0 and "no clip has features, so none gets frames" in done.stderr
 
 
 def test_withdrawn_clips_get_no_level(pooled_only):
