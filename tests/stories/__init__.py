@@ -1,0 +1,1 @@
+"""What a user must be able to do: one file a story, which types its commands in a workspace."""

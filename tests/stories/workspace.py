@@ -1,0 +1,183 @@
+"""Type commands in a workspace and read what they say, as a person does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.cli import call_obygaze, environment, obygaze_argv
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The exit code of a command, and its text on both streams."""
+
+    line: str
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Everything that the user sees, with each run of blanks as one blank."""
+        return " ".join(f"{self.out}\n{self.err}".split())
+
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+
+class Workspace:
+    """A folder in which a user types commands; calling it types one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(
+        self, line: str, *, code: int = 0, env: Mapping[str, str | None] | None = None
+    ) -> Answer:
+        """Type a line, such as "manifest stats films", and demand its exit code.
+
+        The line runs inside this process, which is quick. A command that needs a process of its
+        own is typed with `process`.
+        """
+        done = call_obygaze(*shlex.split(line), cwd=self.folder, env=env)
+        return checked(Answer(line, done.code, done.stdout, done.stderr), code)
+
+    def process(
+        self, line: str, *, code: int = 0, env: Mapping[str, str | None] | None = None
+    ) -> Answer:
+        """Type a line in a process of its own, and demand its exit code."""
+        return self.start(line, env=env).wait(code=code)
+
+    def start(
+        self, line: str, *, env: Mapping[str, str | None] | None = None
+    ) -> Running:
+        """Start a line in a process of its own, without waiting for its end."""
+        return Running(line, self.folder, env)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file or folder of the workspace."""
+        return self.folder / name
+
+    def read(self, name: str) -> str:
+        """Return the text of a file."""
+        return self.path(name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a text file."""
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def read_table(self, name: str) -> list[dict[str, str]]:
+        """Return the rows of a CSV file."""
+        with self.path(name).open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+
+    def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+        """Write rows with the same columns as a CSV file."""
+        rows = list(rows)
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+
+    def bytes_of(self, name: str) -> dict[str, bytes]:
+        """Return the bytes of every file of a folder, by relative path."""
+        root = self.path(name)
+        assert root.is_dir(), f"{name} is no folder of the workspace"
+        files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+        return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+    def copy_of(self, made: Path) -> None:
+        """Begin with everything that another workspace holds."""
+        shutil.copytree(made, self.folder, dirs_exist_ok=True, symlinks=True)
+
+
+def checked(answer: Answer, code: int) -> Answer:
+    """Return the answer of a command whose exit code is the expected one."""
+    assert answer.code == code, (
+        f"obygaze {answer.line}\nended with {answer.code}, expected {code}\n"
+        f"{answer.out}\n{answer.err}"
+    )
+    return answer
+
+
+class Running:
+    """A command in a process of its own, which can be killed."""
+
+    def __init__(
+        self, line: str, folder: Path, env: Mapping[str, str | None] | None
+    ) -> None:
+        self.line = line
+        self._process = subprocess.Popen(
+            obygaze_argv(*shlex.split(line)),
+            cwd=folder,
+            env=environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            # A group of its own, so that a kill reaches the processes that it started.
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Return whether the command has not ended."""
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        self._process.send_signal(number)
+
+    def kill(self) -> Answer:
+        """Kill the process and every process that it started, as a node that fails does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._ended()
+
+    def wait(self, *, code: int = 0) -> Answer:
+        """Wait for the end, and demand the exit code."""
+        return checked(self._ended(), code)
+
+    def _ended(self) -> Answer:
+        try:
+            out, err = self._process.communicate(timeout=240)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
+        return Answer(self.line, self._process.returncode, out, err)
+
+
+def wait_until(holds: Callable[[], bool], running: Running | None = None) -> None:
+    """Wait until `holds()` is true; a command that ends before is an error."""
+    for _ in range(12_000):
+        if holds():
+            return
+        if running is not None and not running.is_running():
+            assert holds(), f"obygaze {running.line}\nended too early"
+            return
+        time.sleep(0.01)
+    raise AssertionError("waited two minutes for something that did not happen")
