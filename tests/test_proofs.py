@@ -1,0 +1,22 @@
+"""The independent proofs that tests/README.md lists are there."""
+
+from __future__ import annotations
+
+import re
+
+from support.cli import ROOT
+
+
+def test_every_listed_proof_is_there() -> None:
+    page = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    proofs = []
+    for row in page[page.index("## Independent proofs") :].splitlines():
+        folder = ""
+        for name in re.findall(r"`([\w/]+\.py)`", row):
+            # A name without a folder stands in the folder of the name before it.
+            if "/" in name:
+                folder = name.rpartition("/")[0]
+            proofs.append(f"{folder}/{name.rpartition('/')[2]}")
+    missing = [name for name in proofs if not (ROOT / "tests" / name).is_file()]
+    assert missing == []
+    assert len(proofs) > 120
