@@ -7,6 +7,7 @@ Files that would run code are refused.
 from __future__ import annotations
 
 import os
+import pickle
 import shlex
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,8 @@ def test_what_would_run_code_is_refused(films: Workspace, kind: str) -> None:
     assert not mark.exists(), "the code ran"
     assert not films.path("stores/x").exists()
     films("store info x", code=1)
+    pickle.loads(pickle.dumps(evil))  # noqa: S301
+    assert mark.exists(), "the object is one that runs code"
 
 
 @fails_today("U3: a store with ids as they were typed does not match the manifest")
