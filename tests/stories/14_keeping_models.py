@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +283,7 @@ def test_a_missing_package_is_named_before_the_training(ws: Workspace) -> None:
     refused = ws.process(
         f"train mine.py:scaled_machine planted films -o machine {QUICK}",
         code=2,
-        env={"PYTHONPATH": str(ws.path("hidden"))},
+        env={"PYTHONPATH": os.pathsep.join([str(ws.path("hidden")), *sys.path])},
     )
     assert "obygaze[skops]" in refused.text
     not_yet(not ws.path("runs/machine").exists(), "nothing is trained in vain")
