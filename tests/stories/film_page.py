@@ -160,14 +160,12 @@ class FilmPage:
         wait(lambda: self.picture() == number)
 
     def picture_at_rest(self) -> int:
-        """Return the number of the picture that is on the screen twice in a row."""
-        before = -1
-        while True:
-            time.sleep(0.15)
-            now = self.picture()
-            if now >= 0 and now == before:
-                return now
-            before = now
+        """Return the number of the picture that stays on the screen."""
+        looks = [-1]
+        while looks[-1] < 0 or looks[-3:] != [looks[-1]] * 3:
+            time.sleep(0.1)
+            looks.append(self.picture())
+        return looks[-1]
 
     def press(self, *keys: str) -> None:
         """Press keys, one after another, wherever the focus is."""
