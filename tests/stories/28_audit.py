@@ -224,6 +224,9 @@ def test_words_of_emotion_are_counted_as_the_published_counter_counts(
         assert int(row["count"]) == expected["count"]
         assert int(row["captions"]) == expected["n_captions"]
         assert float(row["per 1000"]) == pytest.approx(expected["occurrences_per_1000"])
+        assert float(row["captions with a hit per 1000"]) == pytest.approx(
+            expected["captions_with_hit_per_1000"]
+        )
     assert ws.path("figures/words.png").is_file()
 
 

@@ -252,9 +252,14 @@ def test_runs_with_ties_and_gaps_have_the_values_of_trec_eval(ws: Workspace) -> 
                 "audit mediaeval --qrels violence.qrels --run run.txt --json"
                 f" --precision {precision}"
             )
-            found = answer.json()["violence"]["ap_trec"]
-            expected = case["expected"][f"ap_{precision}"]
-            assert found == pytest.approx(expected, abs=1e-12), case["name"]
+            found = answer.json()["violence"]
+            for key, of_case in (
+                ("ap_trec", f"ap_{precision}"),
+                ("ap_sklearn", "sklearn_ap"),
+                ("pr_auc_trapezoid", "sklearn_pr_auc_trapz"),
+            ):
+                expected = case["expected"][of_case]
+                assert found[key] == pytest.approx(expected, abs=1e-12), case["name"]
 
 
 @fails_today("U12: the help of audit mediaeval names arguments of Python, not options")
