@@ -62,7 +62,7 @@ format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/.test ## write docs/commands.md anew, draw the gallery, build the site in build/site
+docs: .venv/.test ## draw the gallery, build the site with the help of all commands in build/site
 	$(BIN)/python scripts/make-command-reference
 	rm -rf build/gallery
 	PYTHONPATH=tests $(BIN)/python -m support.pages docs/gallery.md build/gallery
