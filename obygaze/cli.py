@@ -96,11 +96,6 @@ COMMANDS = {
         "Remove concepts from features, and measure on unseen films what is lost.",
         "Experiments",
     ),
-    "bench": (
-        "obygaze_features.extraction.bench:bench",
-        "Measure this machine on your own films, backbones and stores.",
-        "More",
-    ),
 }
 
 # How many lines below an error are printed without -v.

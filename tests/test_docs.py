@@ -118,31 +118,6 @@ def test_the_guide_has_each_page_of_its_folder_once():
     assert sorted(listed) == sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 
-TRANSLATED = sorted((ROOT / "docs").rglob("*.fr.md"))
-
-
-@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
-def test_a_translated_page_has_the_blocks_and_links_of_its_english_one(page):
-    english = page.with_name(page.name.replace(".fr.md", ".md"))
-    assert [shown(block) for block in blocks(page)] == [
-        shown(block) for block in blocks(english)
-    ]
-    assert outline(page) == outline(english)
-
-
-def shown(block: Block) -> tuple[str, str, dict[str, str]]:
-    return block.language, block.text, block.marks
-
-
-def outline(page: Path) -> tuple[list[str], list[str]]:
-    """The levels of headings, and the links of sentences without those between languages."""
-    text = page.read_text(encoding="utf-8")
-    sentences = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    levels = re.findall(r"(?m)^(#+) ", sentences)
-    links = re.findall(r"(?<!\*\()\[[^]]*\]\(([^)\s]+)\)", sentences)
-    return levels, links
-
-
 def page_state(pages: list[Path], root: Path = ROOT) -> str:
     """Return a hash of pages and of all that their commands are: programs and their versions."""
     support = root / "tests" / "support" / "pages.py"

@@ -21,7 +21,7 @@ from obygaze_features.backbones.load import as_arrays
 from obygaze_features.core.console import table
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import Machine, this_machine
-from obygaze_features.extraction.bench import forward_runs
+from obygaze_features.extraction.estimate import forward_runs
 
 BATCHES = (4, 16, 64)
 

@@ -24,9 +24,9 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.compute import Computer
+from obygaze_features.extraction.estimate import forward_runs
 from obygaze_features.extraction.plan import (
     ExtractPlan,
     PlannedClip,

@@ -129,7 +129,7 @@ def test_no_option_goes_unexplained():
         ["--version"],
         [],
         ["manifest", "--help"],
-        ["bench", "--help"],
+        ["store", "--help"],
         ["backbones", "check", "--help"],
         ["extract", "run", "--help"],
         ["extract", "slurm", "--help"],
@@ -168,7 +168,7 @@ def test_every_command_without_its_words_says_what_is_missing(tmp_path):
 
 
 def test_no_words_at_all_is_wrong_usage_and_shows_the_help():
-    for words in ([], ["bench"]):
+    for words in ([], ["store"]):
         result = call_obygaze(*words)
         assert (result.code, result.stdout) == (2, "")
         assert result.stderr.startswith("Usage: obygaze")

@@ -259,10 +259,10 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
         (["--no-such-option"], "obygaze --help"),
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
         (["doctor", "surplus"], "obygaze doctor --help"),
-        (["bench", "no-such-bench"], "obygaze bench --help"),
+        (["store", "no-such-command"], "obygaze store --help"),
         (
-            ["bench", "decode", "film.mp4", "--count", "0"],
-            "obygaze bench decode --help",
+            ["video", "frames", "film.mp4", "--count", "0"],
+            "obygaze video frames --help",
         ),
     ],
 )
