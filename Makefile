@@ -62,15 +62,15 @@ format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/.test ## write docs/commands.md anew, draw the gallery, build the site in build/site
+docs: .venv/.test ## draw the gallery, build the site with the help of all commands in build/site
 	$(BIN)/python scripts/make-command-reference
 	rm -rf build/gallery
 	PYTHONPATH=tests $(BIN)/python -m support.pages docs/gallery.md build/gallery
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work (with a GPU: two hours)
-	$(BIN)/python -m benchmarks -o docs/performance.md --figure docs/images/growth
+bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
+	$(BIN)/python -m benchmarks -o docs/performance.md
 
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -58,8 +58,6 @@ CONTENTS = {
             "howto/laptop",
             "howto/lab",
             "howto/scholar",
-            "howto/student.fr",
-            "howto/scholar.fr",
         ],
         "Guide": [
             "guide",
@@ -78,9 +76,7 @@ CONTENTS = {
             "guide/audits",
             "guide/maps",
             "python",
-            "offline",
             "sharing",
-            "recovered",
             "plugins",
             "reports",
         ],

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits import audit_gender_score as audit_gender_score
     from obygaze.extensions.audits import audit_levels as audit_levels
     from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
-    from obygaze.extensions.audits import audit_pixels as audit_pixels
     from obygaze.extensions.audits import audit_reliability as audit_reliability
     from obygaze.extensions.maps import audit_boxes as audit_boxes
     from obygaze.extensions.maps import compare_conditions as compare_conditions
@@ -75,7 +74,6 @@ else:
             "audit_gender_score",
             "audit_levels",
             "audit_mediaeval",
-            "audit_pixels",
             "audit_reliability",
         ),
         "obygaze.extensions.maps": (

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from obygaze.names import LISTERS
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session, check_commands
@@ -27,7 +26,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.plugins import Plugin
-from obygaze_features.core.usage_errors import usage_message
 from obygaze_features.core.value_types import TypedPath, Words
 from obygaze_features.core.workspace import Workspace
 
@@ -98,16 +96,6 @@ COMMANDS = {
         "Remove concepts from features, and measure on unseen films what is lost.",
         "Experiments",
     ),
-    "completion": (
-        "obygaze.completion:completion",
-        "Let a shell complete commands and names on Tab.",
-        "More",
-    ),
-    "bench": (
-        "obygaze_features.extraction.bench:bench",
-        "Measure this machine on your own films, backbones and stores.",
-        "More",
-    ),
 }
 
 # How many lines below an error are printed without -v.
@@ -130,7 +118,6 @@ SYSTEM_HINTS = {
     cls=FunctionGroup,
     table=COMMANDS,
     words=(),
-    listers=LISTERS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -308,10 +295,10 @@ def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
 
 def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
-    hint = getattr(error, "hint", None)
-    if not hint and isinstance(error, click.UsageError) and error.ctx:
+    hint = None
+    if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
-    explained = ObygazeError(usage_message(error), hint=hint)
+    explained = ObygazeError(error.format_message(), hint=hint)
     explained.exit_code = error.exit_code
     return explained
 

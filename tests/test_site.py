@@ -45,6 +45,8 @@ PAGES = (
 def site(tmp_path_factory) -> Path:
     """The site without the outputs of the tutorial, which runs in test_docs."""
     folder = tmp_path_factory.mktemp("site")
+    script = ROOT / "scripts" / "make-command-reference"
+    subprocess.run([sys.executable, script], check=True, env=environment())
     options = ("-q", "-W", "--keep-going", "-D", "nb_execution_mode=off", "-c", "docs")
     words = [
         sys.executable,

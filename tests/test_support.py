@@ -62,7 +62,7 @@ def test_a_call_leaves_the_surroundings_as_they_were(tmp_path):
 
 
 def test_a_failed_result_shows_what_was_said():
-    with pytest.raises(AssertionError, match="no command 'no-such-command'"):
+    with pytest.raises(AssertionError, match="No such command 'no-such-command'"):
         call_obygaze("no-such-command").ok()
 
 

@@ -9,7 +9,6 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_features.backbones.actions import check_backbone as check_backbone
     from obygaze_features.backbones.actions import fetch_weights as fetch_weights
-    from obygaze_features.backbones.actions import forward_pixels as forward_pixels
     from obygaze_features.backbones.actions import list_backbones as list_backbones
     from obygaze_features.backbones.actions import show_backbone as show_backbone
     from obygaze_features.backbones.base import Backbone as Backbone
@@ -32,7 +31,6 @@ else:
         "obygaze_features.backbones.actions": (
             "check_backbone",
             "fetch_weights",
-            "forward_pixels",
             "list_backbones",
             "show_backbone",
         ),

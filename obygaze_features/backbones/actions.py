@@ -1,6 +1,6 @@
-"""What a person does with backbones: list, show, check, fetch and run them."""
+"""What a person does with backbones: list, show, check and fetch them."""
 
-import io
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.hub import find_weights, is_cached
-from obygaze_features.backbones.weight_files import NO_WEIGHTS
 from obygaze_features.core.console import human, table
-from obygaze_features.core.docstrings import described_as_in
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
-from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -21,7 +18,6 @@ from obygaze_features.core.workspace import PathLike, Workspace
 if TYPE_CHECKING:
     from obygaze_features.backbones.check import CheckReport
 
-_NPY = "write it with numpy.save(PATH, array)"
 _HEADERS = ("name", "T", "size", "GFLOP", "licence", "download", "weights")
 
 Weights: TypeAlias = Annotated[
@@ -121,30 +117,6 @@ class Fetched:
         return "\n".join(map(str, self.backbones))
 
 
-@dataclass(frozen=True)
-class ForwardedPixels:
-    """The arrays that were computed from pixels, their file, and how they were computed."""
-
-    file: Path
-    shapes: dict[str, list[int]]
-    recipe: dict[str, Any]
-    not_finite: tuple[str, ...] = ()
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return a warning if an array has NaN or infinite values."""
-        if not self.not_finite:
-            return []
-        return [f"not every number is finite: {', '.join(self.not_finite)}"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the file, the shapes and the recipe."""
-        return {"file": str(self.file), "arrays": self.shapes, "recipe": self.recipe}
-
-    def __str__(self) -> str:
-        return f"{table(['array', 'shape'], self.shapes.items())}\n{self.file}"
-
-
 def list_backbones(
     pattern: str = "*", *, workspace: PathLike | None = None
 ) -> BackboneList:
@@ -225,7 +197,10 @@ def check_backbone(
 
 
 def fetch_weights(
-    names: Sequence[str], *, workspace: PathLike | None = None
+    names: Sequence[str],
+    *,
+    to: str | Path | None = None,
+    workspace: PathLike | None = None,
 ) -> Fetched:
     """Download the weights of backbones, for nodes without a network.
 
@@ -234,75 +209,16 @@ def fetch_weights(
 
     Args:
         names: The names of backbones.
+        to: Copy the weights of each backbone into a folder of its name in this folder, to be
+            carried to the node and named there by --weights NAME=FOLDER.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze backbones fetch xclip-b16-k600-zs clip-b16
+        obygaze backbones fetch xclip-b16-k600-zs --to weights
     """
     cards = [find_card(name, Workspace.of(workspace)) for name in names]
-    return Fetched(tuple(_fetch(card) for card in cards))
-
-
-@described_as_in(check_backbone)
-def forward_pixels(
-    name: str | Card,
-    *,
-    pixels: Annotated[str | Path, Option(metavar="PATH")],
-    mask: Annotated[str | Path | None, Option(metavar="PATH")] = None,
-    out: Annotated[str | Path, Option("-o --output", metavar="PATH")],
-    weights: Weights = None,
-    device: Device = "cpu",
-    dtype: Precision = "float32",
-    attn_implementation: Attention = None,
-    force: bool = False,
-    workspace: PathLike | None = None,
-) -> ForwardedPixels:
-    """Run prepared pixels through a backbone.
-
-    Every array of features of the backbone NAME is written, as float32.
-
-    Args:
-        pixels: A .npy of normalised pixels [B, T, 3, S, S].
-        mask: A .npy [B, T]: 1 for frames, 0 for padding.
-        out: The .npz to write.
-        force: Replace the output if it exists.
-
-    Commands:
-        obygaze backbones forward xclip-lsmdc-b32 --weights pytorch_model.bin.4 \\
-            --pixels pixels.npy --mask mask.npy -o arrays.npz
-    """
-    import numpy as np
-
-    from obygaze_features.backbones.base import check_pixels
-    from obygaze_features.backbones.load import as_arrays, load_backbone
-
-    clips = _array(Path(pixels), "f")
-    real = None if mask is None else _array(Path(mask), "fiub")
-    backbone = load_backbone(
-        _card_of(name, workspace),
-        weights_path(weights, name),
-        device=device,
-        dtype=dtype,
-        attn_implementation=attn_implementation,
-    )
-    check_pixels(clips, backbone.geometry, backbone.card.label)
-    computed = []
-    for row in range(len(clips)):
-        clip = np.array(clips[row : row + 1], dtype=np.float32)
-        real_frames = None if real is None else real[row : row + 1]
-        computed.append(as_arrays(backbone.forward(clip, real_frames)))
-    arrays = {}
-    for name in computed[0]:
-        arrays[name] = np.concatenate([of_clip[name] for of_clip in computed])
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    write_new(Path(out), buffer.getvalue(), force=force)
-    shapes = {name: list(values.shape) for name, values in arrays.items()}
-    not_finite = []
-    for name, values in arrays.items():
-        if not np.isfinite(values).all():
-            not_finite.append(name)
-    return ForwardedPixels(Path(out), shapes, backbone.recipe(), tuple(not_finite))
+    return Fetched(tuple(_fetch(card, to) for card in cards))
 
 
 def weights_path(weights: str | Path | None, name: str | Card) -> Path | None:
@@ -316,13 +232,19 @@ def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
     return name if isinstance(name, Card) else find_card(name, Workspace.of(workspace))
 
 
-def _fetch(card: Card) -> FetchedWeights:
-    """Download the weights of a card unless they are there."""
-    files = NO_WEIGHTS
-    if card.family.needs_weights:
-        files = find_weights(card, download=True)
-    folder = str(files.folder) if files.files else None
-    return FetchedWeights(card.name, files.n_bytes, folder)
+def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
+    """Download the weights of a card unless they are there, and copy them into a folder."""
+    if not card.family.needs_weights:
+        return FetchedWeights(card.name, 0, None)
+    files = find_weights(card, download=True)
+    folder = files.folder
+    if to is not None:
+        folder = Path(to) / card.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in files.folder.iterdir():
+            if path.is_file():
+                shutil.copyfile(path, folder / path.name)
+    return FetchedWeights(card.name, files.n_bytes, str(folder))
 
 
 def _size_of(card: Card) -> int | str:
@@ -381,25 +303,3 @@ def _download(card: Card) -> str:
     """Return the size of the download of a card's weights, '-' where there is none."""
     size = f"{card.download_mb / 1000:.1f} GB" if card.download_mb else "-"
     return f"{size}, gated" if card.gated else size
-
-
-def _array(path: Path, kinds: str) -> Any:
-    """Return the array of a .npy file; `kinds` are the allowed kinds of its dtype."""
-    import numpy as np
-
-    require_file(path)
-    try:
-        array = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError, OSError):
-        raise FixInput(
-            "not a .npy file of numbers", where=str(path), hint=_NPY
-        ) from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
-        kind = getattr(array, "dtype", type(array).__name__)
-        expected = (
-            "floating point numbers, already normalised" if kinds == "f" else "numbers"
-        )
-        raise FixInput(
-            f"expected a .npy of {expected}, got {kind}", where=str(path), hint=_NPY
-        )
-    return array

@@ -16,7 +16,6 @@ COMMANDS = {
         f"{HERE}:fetch_weights",
         "Download the weights of backbones, for nodes without a network.",
     ),
-    "forward": (f"{HERE}:forward_pixels", "Run prepared pixels through a backbone."),
     "ls": (
         f"{HERE}:list_backbones",
         "List the backbones, their frames, arrays and cost.",

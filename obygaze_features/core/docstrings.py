@@ -39,7 +39,7 @@ def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
 
     Example:
         @described_as_in(check_backbone)
-        def forward_pixels(name: str, pixels: Path, *, device: str = "cpu") -> Arrays:
+        def load_backbone(name: str, *, device: str = "cpu") -> Backbone:
             \"\"\"Run pixels through a backbone.
 
             Args:

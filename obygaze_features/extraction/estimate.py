@@ -3,21 +3,21 @@
 import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.base import Backbone, Card
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights
 from obygaze_features.core.console import count, few, human, table
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
-from obygaze_features.core.machine import duration
+from obygaze_features.core.machine import duration, time_runs, usable_cores
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.decoding import (
     Jobs,
     KeptPictures,
@@ -640,3 +640,62 @@ def _peak_bytes(
     weights = sum(store.weight_bytes for store in stores)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
     return floor + n_bytes + weights
+
+
+def forward_runs(
+    model: Backbone, batches: Sequence[int], rounds: int = 3
+) -> list[dict[str, Any]]:
+    """Return the times to prepare random frames of one clip, and to compute clips at once.
+
+    The decoder has resized the frames. On a CPU, the clips of a batch are computed in threads, one
+    a core.
+    """
+    import numpy as np
+
+    from obygaze_features.extraction.compute import (
+        clip_of_levels,
+        clip_threads,
+        computer_for,
+    )
+    from obygaze_features.extraction.recipes import arrays_of, chosen_arrays
+
+    random = np.random.default_rng(0)
+    clip = clip_of_levels(
+        model, lambda shape, dtype: random.integers(0, 256, shape, dtype)
+    )
+    resized = clip.shared_pictures
+    prepare = partial(model.normalise, resized)
+    measurements = [_measure("prepare frames", prepare, 1, resized.nbytes, rounds)]
+    specs = [
+        spec
+        for spec in arrays_of(model, chosen_arrays(model, ()))
+        if spec.is_feature_array
+    ]
+    with clip_threads(usable_cores()) as pool:
+        computer = computer_for(model, specs, pool)
+        for batch in batches:
+            work = partial(computer.compute_all, [clip] * batch)
+            name = f"forward, batch {batch}"
+            measurements.append(_measure(name, work, batch, rounds=rounds))
+    return measurements
+
+
+def _measure(
+    name: str,
+    work: Callable[[], object],
+    n_clips: int,
+    n_bytes: int | None = None,
+    rounds: int = 3,
+) -> dict[str, Any]:
+    runs = time_runs(work, rounds, max_s=30.0)
+    median_s = max(runs.median_s, 1e-6)
+    return {
+        "name": name,
+        "runs": runs._asdict(),
+        "n_clips": n_clips,
+        "n_bytes": n_bytes,
+        "median_s": runs.median_s,
+        "median_cpu_s": runs.median_cpu_s,
+        "clips_per_s": n_clips / median_s,
+        "bytes_per_s": None if n_bytes is None else n_bytes / median_s,
+    }

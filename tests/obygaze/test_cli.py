@@ -129,7 +129,7 @@ def test_no_option_goes_unexplained():
         ["--version"],
         [],
         ["manifest", "--help"],
-        ["bench", "--help"],
+        ["store", "--help"],
         ["backbones", "check", "--help"],
         ["extract", "run", "--help"],
         ["extract", "slurm", "--help"],
@@ -159,17 +159,16 @@ def test_the_console_script_and_the_module_are_one_command():
 
 
 def test_every_command_without_its_words_says_what_is_missing(tmp_path):
-    """An example in two lines could not be completed."""
     for path, command, _ in TREE:
         if not any(param.required for param in command.params):
             continue
         done = call_obygaze(*path, cwd=tmp_path)
         assert done.code == 2, (path, done.stderr)
-        assert "missing" in done.stderr and "bug" not in done.stderr, path
+        assert "Missing" in done.stderr and "bug" not in done.stderr, path
 
 
 def test_no_words_at_all_is_wrong_usage_and_shows_the_help():
-    for words in ([], ["bench"]):
+    for words in ([], ["store"]):
         result = call_obygaze(*words)
         assert (result.code, result.stdout) == (2, "")
         assert result.stderr.startswith("Usage: obygaze")

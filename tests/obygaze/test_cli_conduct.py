@@ -259,10 +259,10 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
         (["--no-such-option"], "obygaze --help"),
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
         (["doctor", "surplus"], "obygaze doctor --help"),
-        (["bench", "no-such-bench"], "obygaze bench --help"),
+        (["store", "no-such-command"], "obygaze store --help"),
         (
-            ["bench", "decode", "film.mp4", "--count", "0"],
-            "obygaze bench decode --help",
+            ["video", "frames", "film.mp4", "--count", "0"],
+            "obygaze video frames --help",
         ),
     ],
 )
@@ -278,9 +278,9 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["manifst", "ls"], "no command 'manifst' (did you mean 'manifest'?)"),
-        (["store", "inof", "x"], "no command 'inof' (did you mean 'info'?)"),
-        (["manifest", "import", "cvs"], "no command 'cvs' (did you mean 'csv'?)"),
+        (["manifst", "ls"], "No such command 'manifst'. Did you mean 'manifest'?"),
+        (["store", "inof", "x"], "No such command 'inof'. Did you mean 'info'?"),
+        (["manifest", "import", "cvs"], "No such command 'cvs'. Did you mean 'csv'?"),
         (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
         (
             ["store", "verify", "flims"],
@@ -326,7 +326,7 @@ def test_an_error_is_json_with_json(tmp_path):
     (tmp_path / "t.csv").write_text("clip_id,movie_id,level\na,m,X\n", encoding="utf-8")
     for argv, code, what in (
         (["manifest", "import", "csv", "t.csv", "--json"], 1, "cannot be imported"),
-        (["manifest", "lss", "--json"], 2, "no command 'lss'"),
+        (["manifest", "lss", "--json"], 2, "No such command 'lss'"),
         (["manifest", "ls", "--json", "--none"], 2, "--none"),
     ):
         result = call_obygaze(*argv, cwd=tmp_path)

@@ -79,8 +79,6 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit gender-score": ["scores.csv"],
     "audit levels": ["made-up"],
     "audit reliability": ["ratings.csv", "--raters", "ada,ben"],
-    "bench decode": ["videos/a.mp4"],
-    "bench forward": ["descriptors", "--batch", "1"],
 }
 TEXT_NUMBERS = {
     "manifest import segments": ["--fps"],
@@ -91,8 +89,6 @@ TEXT_NUMBERS = {
 }
 SLOW = (
     "extract run",
-    "bench decode",
-    "bench forward",
     "train",
     "erase",
     "manifest windows",

@@ -54,7 +54,7 @@ def test_a_part_knows_the_store_that_went_on(inside):
     call_obygaze("store", "pull", "stores/mine", "--film", "b", "-o", "other").ok()
     verify = ["store", "verify", "part", "--source", "stores/mine"]
     assert "the same version as its source" in call_obygaze(*verify).ok().stdout
-    withdraw = ["store", "withdraw", "mine", "--reason", "asked for", "--clip"]
+    withdraw = ["store", "withdraw", "mine", "--reason", "asked for", "--clips"]
     call_obygaze(*withdraw, "a-2").ok()
     behind = call_obygaze(*verify).ok()
     assert "a part of version 1 of its source, which has version 2" in behind.stderr
@@ -71,7 +71,9 @@ def test_a_part_knows_the_store_that_went_on(inside):
 def test_uses_list_the_stores_that_still_have_the_features(inside):
     call_obygaze("store", "pull", "stores/mine", "--film", "a", "-o", "part").ok()
     call_obygaze("store", "subset", "mine", "--film", "b", "-o", "half").ok()
-    call_obygaze("store", "withdraw", "mine", "--clip", "a-2", "--reason", "asked").ok()
+    call_obygaze(
+        "store", "withdraw", "mine", "--clips", "a-2", "--reason", "asked"
+    ).ok()
     call_obygaze("store", "purge", "mine", "-o", "purged").ok()
     uses = call_obygaze("store", "uses", "mine", "--json").ok().json()["uses"]
     stores = {use["name"]: use["clips"] for use in uses if use["kind"] == "store"}
@@ -79,7 +81,9 @@ def test_uses_list_the_stores_that_still_have_the_features(inside):
 
 
 def test_the_log_of_a_purged_store_says_what_it_replaces(inside):
-    call_obygaze("store", "withdraw", "mine", "--clip", "a-2", "--reason", "asked").ok()
+    call_obygaze(
+        "store", "withdraw", "mine", "--clips", "a-2", "--reason", "asked"
+    ).ok()
     call_obygaze("store", "purge", "mine", "-o", "purged").ok()
     log = call_obygaze("store", "log", "purged").ok()
     assert "in place of version 1, 2 of a store" in log.stderr

@@ -31,29 +31,6 @@ def test_the_error_of_a_metric_says_what_a_metric_gets(here: Path) -> None:
     assert "docs/plugins.md" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "words", "cure"),
-    [
-        ("train", ("sig", "made-up", "ridge"), "obygaze train ridge sig made-up"),
-        ("train", ("ridge", "made-up", "sig"), "obygaze train ridge sig made-up"),
-        ("erase", ("made-up", "sig", "Look"), "obygaze erase sig made-up"),
-    ],
-)
-def test_names_in_another_order_are_put_right(
-    here: Path, command: str, words: tuple[str, ...], cure: str
-) -> None:
-    done = call_obygaze("-C", here, command, *words).ok()
-    assert f"read as {cure}\n" in done.stderr
-
-
-def test_names_in_another_order_with_a_name_of_a_store_are_refused_with_the_right_one(
-    here: Path,
-) -> None:
-    refused = call_obygaze("-C", here, "train", "made-up", "ridge", "x=sig")
-    assert refused.code == 2
-    assert "Try: obygaze train ridge x=sig made-up" in refused.stderr
-
-
 def test_a_name_that_is_nowhere_is_still_unknown(here: Path) -> None:
     refused = call_obygaze("-C", here, "train", "sig", "mad", "ridge")
     assert "expected the order" not in refused.stderr

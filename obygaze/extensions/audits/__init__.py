@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits.mediaeval_runs import read_trec_run as read_trec_run
     from obygaze.extensions.audits.mediaeval_runs import score_affect as score_affect
     from obygaze.extensions.audits.mediaeval_runs import score_ranking as score_ranking
-    from obygaze.extensions.audits.pixels import audit_pixels as audit_pixels
     from obygaze.extensions.audits.reliability import (
         audit_reliability as audit_reliability,
     )
@@ -62,7 +61,6 @@ if not TYPE_CHECKING:
             "score_affect",
             "score_ranking",
         ),
-        "obygaze.extensions.audits.pixels": ("audit_pixels",),
         "obygaze.extensions.audits.reliability": ("audit_reliability",),
         "obygaze.extensions.audits.result": ("Audit",),
     }

@@ -42,10 +42,6 @@ AUDITS = {
         f"{HERE}.mediaeval_affect:command",
         "Write a run of MediaEval 2015, induced affect, from scores or classes of each clip.",
     ),
-    "pixels": (
-        f"{HERE}.pixels:command",
-        "Measure how much of the pictures can be recovered from the features of the same clips.",
-    ),
 }
 
 

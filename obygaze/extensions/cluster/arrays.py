@@ -1,4 +1,4 @@
-"""Write a plan as a Slurm array with the options of a person, and submit it; bundle a plan."""
+"""Write a plan as a Slurm array with the options of a person, and submit it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.core.console import count, silent
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import sha256_bytes, write_new
 from obygaze_features.core.function_commands import flags_of
 from obygaze_features.core.options import Option
-from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
+from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.planning import is_given, read_plan_of
 
 if TYPE_CHECKING:
@@ -85,20 +85,6 @@ class WrittenArray:
             then = f"submitted as job {self.job}"
         separator = "," if self.job else ";"
         return f"{self.script}: {tasks}, {self.about}{separator} {then}"
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """A folder with all that a plan needs."""
-
-    folder: Path
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the folder."""
-        return {"folder": str(self.folder)}
-
-    def __str__(self) -> str:
-        return f"{self.folder}: complete; copy it to the node"
 
 
 def write_array(
@@ -229,43 +215,6 @@ def write_array(
     if leaves_gpu_idle(made, written.array):
         warnings.append(IDLE_GPU)
     return replace(written, job=job, warnings=warnings)
-
-
-def bundle_plan(
-    plan: Annotated[str | Path, Option(is_file=True)],
-    folder: Annotated[str | Path, Option("-o --output", metavar="PATH")],
-    pip_words: Annotated[Sequence[str], Option(metavar="[-- PIP_OPTIONS...]")] = (),
-) -> Bundle:
-    """Collect what a plan needs, for a node without a network.
-
-    The folder holds packages, weights, the plan, and a README with the commands to type on the
-    node. Options of pip and the names of further packages follow `--`. The same command again adds
-    what is missing; remove the folder `wheels` to collect the packages again.
-
-    Args:
-        plan: The file of the plan.
-        folder: A new folder.
-        pip_words: Options of pip, and further packages.
-
-    Commands:
-        obygaze bundle plan.json -o night
-        obygaze bundle plan.json -o night -- -c constraints.txt ./my-plugin
-        obygaze bundle plan.json -o night -- --index-url https://download.pytorch.org/whl/cu126
-    """
-    from obygaze.extensions.cluster.bundle import make_bundle
-
-    missing = make_bundle(read_plan_file(Path(plan)), Path(folder), pip_words)
-    if missing:
-        details: list[str] = []
-        for error in missing:
-            details += str(error).splitlines()
-        raise ObygazeError(
-            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing",
-            where=str(folder),
-            hint="the same command again, when the lines above are corrected",
-            details=details,
-        )
-    return Bundle(Path(folder))
 
 
 def _edited_script(

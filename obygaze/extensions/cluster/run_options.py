@@ -7,7 +7,6 @@ import click
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of, flags_of, typed_values
-from obygaze_features.core.usage_errors import usage_message
 from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.extracting import extract
 from obygaze_features.extraction.plan import ExtractPlan
@@ -55,7 +54,7 @@ def _values_of(words: Sequence[str]) -> dict[str, Any]:
         command.parse_args(context, ["PLAN", *words])
     except click.UsageError as error:
         raise FixUsage(
-            f"{usage_message(error)} (after --)", hint=f"{COMMAND} --help"
+            f"{error.format_message()} (after --)", hint=f"{COMMAND} --help"
         ) from None
     values = typed_values(context.params, command.params)
     del values["manifest"]

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.share.publication import croissant as croissant
     from obygaze.extensions.share.publication import publication_of as publication_of
     from obygaze.extensions.share.publication import publish as publish
-    from obygaze.extensions.share.publication import read_recovered as read_recovered
 
 COMMANDS = {
     "store publish": (
@@ -31,7 +30,6 @@ if not TYPE_CHECKING:
             "croissant",
             "publication_of",
             "publish",
-            "read_recovered",
         ),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

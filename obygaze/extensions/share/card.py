@@ -1,7 +1,6 @@
 """`obygaze store card`: the card of a store, and its Croissant metadata."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,6 @@ from obygaze.extensions.share.publication import (
 )
 from obygaze.extensions.share.publication import (
     publication_of,
-    recovered_sentences,
 )
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.files import write_new
@@ -49,7 +47,6 @@ def describe_store(
     store: PathLike | Store,
     *,
     croissant: Annotated[PathLike | None, Option(is_file=True)] = None,
-    recovered: Annotated[PathLike | Sequence[str] | None, Option(is_file=True)] = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> StoreCard:
@@ -60,7 +57,6 @@ def describe_store(
     Args:
         store: The store.
         croissant: Write it as Croissant metadata too.
-        recovered: What can be recovered: a document of `audit pixels`, or in Python its sentences.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -69,7 +65,6 @@ def describe_store(
         obygaze store card obygaze12-xclip --croissant croissant.json > CARD.md
     """
     opened = open_store(store, workspace=workspace)
-    sentences = recovered_sentences(recovered, opened)
     packed = None
     if opened.location.endswith(".zip") and not is_url(opened.location):
         packed = Path(opened.location)
@@ -78,7 +73,6 @@ def describe_store(
         opened.status().counts,
         terms=opened.terms,
         made_by=opened.commits.made_by(),
-        recovered=sentences,
         zip_name=packed.name if packed else "",
         seal_sha256=opened.seal_sha256,
         version=opened.version,
@@ -89,6 +83,6 @@ def describe_store(
     path = Path(croissant)
     if force:
         check_file(path, force=True, expected=CROISSANT)
-    publication = publication_of(opened, recovered=sentences)
+    publication = publication_of(opened)
     write_new(path, croissant_of(opened, publication, packed), force=force)
     return StoreCard(name, text, path)

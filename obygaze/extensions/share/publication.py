@@ -1,6 +1,5 @@
 """Publish a store: one packed file with its card and metadata, on the hub or in a folder."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.drafts import OwnFolder, new_folder
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import (
     CROISSANT_FILE,
@@ -21,8 +20,6 @@ from obygaze_features.core.metadata import (
     number_type,
 )
 from obygaze_features.core.options import Bar, Option
-from obygaze_features.core.schema_check import Table, read_json
-from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import PathLike, is_url
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -70,8 +67,6 @@ _FACTS = {
     "end_s": RecordColumn("end_s", "sc:Float"),
     "concepts": RecordColumn("concepts", "sc:Text", (-1,)),
 }
-_KEYS = {"store_sha256": text, "sentences": list_of(text)}
-_RECOVERED = Table(_KEYS, _KEYS, ignore_unknown=True)
 
 
 class Published(dict[str, int]):
@@ -132,7 +127,6 @@ def publish(
     target: Annotated[str, Option("--to")],
     creators: Annotated[Sequence[str], Option("--creator")],
     *,
-    recovered: Annotated[PathLike | Sequence[str] | None, Option(is_file=True)] = None,
     labels: Annotated[
         PathLike | Manifest | None, Option("--with-labels", metavar="MANIFEST")
     ] = None,
@@ -155,7 +149,6 @@ def publish(
         store: A sealed store.
         target: hf://OWNER/NAME, or a folder for Zenodo.
         creators: Who made it.
-        recovered: What can be recovered: a document of `audit pixels`, or in Python its sentences.
         labels: Its titles, times, levels and concepts become columns of features.parquet, under
             its own licence, which the metadata name with its citation.
         no_parquet: Write no features.parquet.
@@ -168,7 +161,6 @@ def publish(
         obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
     """
     opened = open_store(store, workspace=workspace)
-    sentences = recovered_sentences(recovered, opened)
     specs = [] if no_parquet else small_arrays(opened)
     notes = []
     install = f'pip install "obygaze[{EXTRA}]"'
@@ -197,7 +189,6 @@ def publish(
         target,
         creators,
         clips=clips,
-        recovered=sentences,
         no_licence=no_licence,
         progress=progress,
     )
@@ -260,7 +251,6 @@ def _publish(
     creators: Sequence[str],
     *,
     clips: ClipsFile | None,
-    recovered: Sequence[str],
     no_licence: bool,
     progress: Progress | None,
 ) -> dict[str, int]:
@@ -272,9 +262,7 @@ def _publish(
     labels = None
     if clips is not None and clips.labels is not None:
         labels = LabelTerms.of(clips.labels)
-    publication = publication_of(
-        store, creators=creators, recovered=recovered, labels=labels
-    )
+    publication = publication_of(store, creators=creators, labels=labels)
     if not no_licence:
         require_licence(store)
 
@@ -285,7 +273,6 @@ def _publish(
             counts,
             terms=store.terms,
             made_by=store.commits.made_by(),
-            recovered=recovered,
             zip_name=packed.name,
             parquet="" if clips is None else PARQUET_FILE,
             labels="" if labels is None else str(labels),
@@ -381,7 +368,6 @@ def publication_of(
     store: Store,
     *,
     creators: Sequence[str] = (),
-    recovered: Sequence[str] = (),
     labels: LabelTerms | None = None,
 ) -> Publication:
     """Return the facts about a whole, sealed store for any form of metadata.
@@ -389,7 +375,6 @@ def publication_of(
     Args:
         store: The store.
         creators: Who made it, each as "Family, Given" or the name of an institution.
-        recovered: How much of the pictures can be recovered.
         labels: The terms of the labels that are published beside the features.
     """
     if not store.sealed or store.commits.partial is not None:
@@ -423,7 +408,6 @@ def publication_of(
             "recipe": explain_recipe(plan.recipe).splitlines(),
             "n_clips": plan.n_clips,
             "n_absent": plan.n_clips - counts["ok"],
-            "recovered": list(recovered),
             "seal": f"sha256:{store.seal_sha256}",
         },
     )
@@ -470,23 +454,3 @@ def croissant(
 
 def _mark_of(path: Path) -> FileMark:
     return FileMark(path.stat().st_size, sha256_file(path))
-
-
-def recovered_sentences(
-    recovered: PathLike | Sequence[str] | None, store: Store
-) -> Sequence[str]:
-    """Return what can be recovered from a store, of a document of `obygaze audit pixels`."""
-    if isinstance(recovered, str | os.PathLike):
-        return read_recovered(Path(recovered), store)
-    return recovered or ()
-
-
-def read_recovered(path: Path, store: Store) -> list[str]:
-    """Return the sentences of `obygaze audit pixels` for a card; an error for another store."""
-    document = read_json(path.read_bytes(), str(path))
-    audit = document.check(_RECOVERED)
-    document.violations.raise_if_any("this is not a document of obygaze audit pixels")
-    if audit["store_sha256"] != store.plan.sha256:
-        hint = "obygaze audit pixels of this store"
-        raise Mismatch("this audit is of another store", where=str(path), hint=hint)
-    return list(audit["sentences"])

@@ -122,7 +122,6 @@ def card_text(
     *,
     terms: Terms | None = None,
     made_by: MadeBy | None = None,
-    recovered: Sequence[str] = (),
     zip_name: str = "",
     parquet: str = "",
     labels: str = "",
@@ -137,7 +136,6 @@ def card_text(
         counts: The number of clips in each state.
         terms: The licence and the citation that count; by default those of the plan.
         made_by: What made the clips with features.
-        recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
         parquet: The Parquet file beside the card.
         labels: Sentences on the terms of the labels in that file.
@@ -168,7 +166,6 @@ def card_text(
     return render(
         "store-card.md",
         plan=plan,
-        recovered=recovered,
         zip_name=zip_name,
         parquet=parquet,
         labels=labels,

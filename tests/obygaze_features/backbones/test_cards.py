@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import ROOT, call_obygaze
+from support.cli import call_obygaze
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
@@ -481,18 +481,6 @@ def test_downloads_are_four_bytes_for_each_parameter() -> None:
         name: round(n * 4 / 1e6) for name, n in counted.items()
     }
     assert [name for name, card in cards.items() if card.gated] == ["dinov3-b16"]
-
-
-def test_the_page_for_nodes_without_a_network_has_every_checkpoint() -> None:
-    lines = (ROOT / "docs" / "offline.md").read_text("utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("| `")]
-    expected = [
-        f"| `{card.name}` | `{card.checkpoint}` | {card.download_mb / 1000:.1f}"
-        f"{', gated' if card.gated else ''} |"
-        for card in find_cards().cards
-        if card.checkpoint
-    ]
-    assert rows == expected
 
 
 def test_ls_shows_the_size_of_the_download() -> None:

@@ -1,4 +1,4 @@
-"""`backbones check` and `backbones forward` as a person uses them."""
+"""`backbones check` as a person uses it."""
 
 from __future__ import annotations
 
@@ -177,72 +177,6 @@ def test_tolerances_name_every_dtype() -> None:
     from obygaze_features.backbones.base import DTYPES
 
     assert set(checking.TOLERANCE) == set(DTYPES)
-
-
-def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
-    from obygaze_features.backbones.load import load_backbone
-
-    card, *words = tiny("vivit", tmp_path / "w")
-    x = np.random.default_rng(0).normal(size=(3, 6, 3, 32, 32)).astype(np.float32)
-    np.save(tmp_path / "x.npy", x)
-    words += ["--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz"]
-    done = call_obygaze("backbones", "forward", card, *words, "--json")
-    told = done.ok().json()
-    assert told["arrays"]["tokens"] == [3, 3, 4, 32]
-    expected = load_backbone(str(card), tmp_path / "w").forward(x)
-    with np.load(tmp_path / "o.npz") as z:
-        assert set(z.files) == {"clip", "pooled", "frames", "tokens"}
-        for name in z.files:
-            assert np.allclose(z[name], expected[name].numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "code", "told"),
-    [
-        (lambda p: None, 1, "no such file"),
-        (lambda p: p.write_bytes(b"\x93NUMPY"), 1, "not a .npy"),
-        (
-            lambda p: np.save(p, np.array([object()]), allow_pickle=True),
-            1,
-            "not a .npy",
-        ),
-        (lambda p: np.save(p, np.array(["a"])), 1, "expected a .npy"),
-        (
-            lambda p: np.save(p, np.zeros((1, 16, 3, 64, 64), np.uint8)),
-            1,
-            "already normalised",
-        ),
-        (
-            lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)),
-            1,
-            "takes pixels",
-        ),
-        (
-            lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)),
-            1,
-            "takes pixels",
-        ),
-    ],
-)
-def test_forward_of_what_is_no_pixels(
-    tmp_path: Path, make: Any, code: int, told: str
-) -> None:
-    make(tmp_path / "x.npy")
-    words = ("--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
-    done = call_obygaze("backbones", "forward", "descriptors", *words)
-    assert done.code == code
-    assert told in done.stderr
-    assert done.stderr.count("\n") <= 3
-    assert not (tmp_path / "o.npz").exists()
-
-
-def test_forward_replaces_nothing_unasked(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 64, 64), np.float32))
-    (tmp_path / "o.npz").write_bytes(b"mine")
-    words = ("--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
-    assert call_obygaze("backbones", "forward", "descriptors", *words).code == 1
-    assert (tmp_path / "o.npz").read_bytes() == b"mine"
-    call_obygaze("backbones", "forward", "descriptors", *words, "--force").ok()
 
 
 def test_padding_is_blanked() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import lsmdc_card, lsmdc_tensors, save_lsmdc, write_lsmdc_card
-from support.cli import call_obygaze
+from support.checkpoints import lsmdc_card, lsmdc_tensors, save_lsmdc
 from support.data import golden
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -404,27 +403,6 @@ def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
     after = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
     assert before.keys() == after.keys() == {"pytorch_model.bin.0", "tensors"}
     assert all(before[key] != after[key] for key in before)
-
-
-def test_the_command_writes_every_array(tmp_path: Path) -> None:
-    path = save_lsmdc(tmp_path, **SMALL)
-    card = write_lsmdc_card(tmp_path / "cards", **SMALL)
-    x, mask = inputs(3, 5, 24)
-    np.save(tmp_path / "x.npy", x.numpy())
-    np.save(tmp_path / "m.npy", mask.numpy())
-    words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy")
-    for place in (path, tmp_path):
-        out = tmp_path / f"{place.name}.npz"
-        call_obygaze(
-            "backbones", "forward", card, "--weights", place, *words, "-o", out
-        ).ok()
-        with torch.no_grad():
-            expected = by_hand(lsmdc_tensors(**SMALL), x, mask)
-        with np.load(out) as z:
-            assert set(z.files) == set(expected)
-            for name, values in expected.items():
-                assert z[name].dtype == np.float32
-                assert np.abs(z[name] - values.numpy()).max() <= 5e-5, name
 
 
 def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:

@@ -47,8 +47,7 @@ def validated(folder: Path) -> Any:
 def published(tmp_path: Path) -> Path:
     pytest.importorskip("pyarrow")
     store = open_store(copy_of_sealed(tmp_path / "toy"))
-    sentence = "clip: half of <it>"
-    publish(store, str(tmp_path / "films"), CREATORS, recovered=[sentence])
+    publish(store, str(tmp_path / "films"), CREATORS)
     return tmp_path / "films"
 
 
@@ -66,13 +65,11 @@ def test_the_same_publication_again_changes_nothing_and_another_is_refused(
 ) -> None:
     before = states_of(published)
     store = open_store(tmp_path / "toy")
-    again = publish(store, str(published), CREATORS, recovered=["clip: half of <it>"])
+    again = publish(store, str(published), CREATORS)
     assert again == {path.name: path.stat().st_size for path in published.iterdir()}
     assert states_of(published) == before
     with pytest.raises(AlreadyThere, match="another publication is here"):
-        publish(
-            store, str(published), ["Roe, Richard"], recovered=["clip: half of <it>"]
-        )
+        publish(store, str(published), ["Roe, Richard"])
     sealed_store(tmp_path / "other", 12)
     with pytest.raises(AlreadyThere, match="another publication is here"):
         publish(open_store(tmp_path / "other"), str(published), CREATORS)
@@ -83,7 +80,7 @@ def test_the_same_publication_again_changes_nothing_and_another_is_refused(
         stream.seek(3000)
         stream.write(bytes([byte ^ 1]))
     with pytest.raises((Corrupt, AlreadyThere)):
-        publish(store, str(published), CREATORS, recovered=["clip: half of <it>"])
+        publish(store, str(published), CREATORS)
 
 
 def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
@@ -117,9 +114,8 @@ def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
             (pattern,) = one.includes
             start = pattern.removesuffix("*")
             assert any(name.startswith(start) for name in packed.namelist()), pattern
-    assert found.metadata.data_biases and "clip: half of <it>" in (
-        found.metadata.personal_sensitive_information
-    )
+    assert found.metadata.data_biases
+    assert found.metadata.personal_sensitive_information
 
 
 def test_croissant_reads_the_clips_out_of_the_packed_store(
@@ -248,7 +244,6 @@ def test_a_publication_without_parquet(
             store,
             str(published),
             CREATORS,
-            recovered=["clip: half of <it>"],
             no_parquet=True,
         )
     with pytest.raises(FixUsage, match="labels are columns of features"):
@@ -272,9 +267,7 @@ def test_the_card_reads_the_packed_store_without_obygaze(
 ) -> None:
     monkeypatch.chdir(published)
     card = (published / "README.md").read_text("utf-8")
-    assert "- clip: half of &lt;it&gt;" in card and card.startswith(
-        "---\nlicense: cc0-1.0\n"
-    )
+    assert card.startswith("---\nlicense: cc0-1.0\n")
     of_parquet, first, _ = python_of(published / "README.md")
     wanted = open_store(tmp_path / "toy")["clip"].values
     found: dict[str, Any] = {}
@@ -335,30 +328,6 @@ def test_what_cannot_be_published(
     with pytest.raises(publishing.FixInput, match="Zenodo takes 1,000"):
         publish(open_store(workspace / "stores" / "toy"), str(tmp_path / "y"), CREATORS)
     assert not (tmp_path / "y").exists()
-
-
-def test_the_card_says_what_was_measured_on_this_store(workspace: Path) -> None:
-    copy_of_sealed(workspace / "stores" / "toy")
-    sealed_store(workspace / "stores" / "other", 9)
-    measured = workspace / "pixels.json"
-    own = open_store(workspace / "stores" / "toy").plan.sha256
-    measured.write_text(
-        json.dumps({"store_sha256": own, "sentences": ["a third"], "more": 1})
-    )
-    run = ["-C", workspace, "store", "card"]
-    croissant = workspace / "croissant.json"
-    said = call_obygaze(
-        *run, "toy", "--recovered", measured, "--croissant", croissant
-    ).ok()
-    assert "## What can be recovered" in said.stdout and "- a third" in said.stdout
-    assert (
-        "a third"
-        in json.loads(croissant.read_bytes())["rai:personalSensitiveInformation"]
-    )
-    validated(workspace)
-    assert call_obygaze(*run, "other", "--recovered", measured).code == 5
-    measured.write_text("{}")
-    assert call_obygaze(*run, "toy", "--recovered", measured).code == 1
 
 
 def _publishing(hub: FakeHub, home: Path, *words: str) -> subprocess.Popen[str]:
