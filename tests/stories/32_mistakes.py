@@ -141,18 +141,6 @@ def test_mistakes_change_nothing_in_the_workspace(world: Workspace) -> None:
 # ---- what is not so yet -------------------------------------------------------------------------
 
 
-@fails_today("U10: the advice leaves out the workspace that was given with -C")
-def test_the_advice_works_in_the_folder_in_which_the_mistake_was_made(
-    world: Workspace,
-) -> None:
-    outside = Workspace(world.folder.parent)
-    answer = outside(f"-C {world.folder.name} report", code=2)
-    advice = advice_of(answer)
-    assert "report first" in advice
-    command = advice.removeprefix("Try: obygaze ").split(";")[0]
-    not_yet(works(outside, command), "the advice names the workspace")
-
-
 @fails_today("U11: a search in a store of unknown features speaks of a backbone ''")
 def test_a_search_for_words_in_a_store_of_unknown_features_says_what_is_unknown(
     world: Workspace,
