@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from obygaze.extensions.cluster.slurm import array_for, submit
+
 from benchmarks.extraction.pipeline import RATE, make_film
 from benchmarks.store.layouts import files_of
 from benchmarks.timing import OBYGAZE
-from obygaze.extensions.cluster.slurm import array_for, submit
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import sha256_file
 from obygaze_features.extraction.blocks import run_rows
