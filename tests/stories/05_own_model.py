@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import obygaze as og
-from stories.codes import type_line
 from stories.films import (
     FILMS,
     PICTURES,
@@ -160,7 +159,7 @@ def test_a_mistake_that_was_corrected_is_forgotten(ws: Workspace) -> None:
     ws.write("blocks.py", code.replace('"clip": [20]', '"clip": [21]'))
     ws(RUN, code=1)
     ws.write("blocks.py", code)
-    answer = type_line(ws, RUN, codes=(0, 5))
+    answer = ws(RUN, code=(0, 5))
     not_yet(
         answer.code == 0, "no clip has features of the mistake, so none is in the way"
     )
@@ -176,5 +175,5 @@ def test_two_weights_are_two_recipes_whatever_their_files_are_called(
     ws.write("tensors", "a table that stays as it is\n")
     ws(RUN)
     write_gain(ws, 0.25)
-    answer = type_line(ws, RUN, codes=(0, 5))
+    answer = ws(RUN, code=(0, 5))
     not_yet(answer.code == 5, "other weights are another recipe")

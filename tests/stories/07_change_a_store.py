@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 
 import obygaze as og
-from stories.codes import type_line
 from stories.films import FILMS, import_films, rows_of_clips, write_films
 from stories.promises import fails_today, not_yet
 from stories.versions import VERSION, another_version
@@ -132,7 +131,7 @@ def test_rows_of_a_later_version_carry_their_maker(ws: Workspace) -> None:
 def test_a_later_version_changes_a_store_by_the_same_command(ws: Workspace) -> None:
     begin(ws)
     add_a_film(ws)
-    answer = type_line(ws, RUN, codes=(0, 5), env=another_version(ws))
+    answer = ws.process(RUN, code=(0, 5), env=another_version(ws))
     not_yet(answer.code == 0, "each row says what made it, so versions may differ")
 
 

@@ -11,7 +11,6 @@ from support.checkpoints import save_tiny, write_tiny_card
 from support.videos import write_video
 
 import obygaze as og
-from stories.codes import type_line
 from stories.films import (
     FILMS,
     PICTURES,
@@ -170,7 +169,7 @@ def test_changed_times_without_a_video_are_named_for_a_sealed_store(
     begin(ws)
     ws(RUN)
     import_moved(ws)
-    answer = type_line(ws, RUN, codes=(0, 5))
+    answer = ws(RUN, code=(0, 5))
     not_yet(answer.code == 5, "the store has features of other times than the manifest")
 
 
@@ -181,7 +180,7 @@ def test_changed_times_without_a_video_are_named_for_kept_pictures(
     begin(ws)
     ws("extract run films -b frames:descriptors --workers 1")
     import_moved(ws)
-    answer = type_line(ws, RUN, codes=(0, 5))
+    answer = ws(RUN, code=(0, 5))
     not_yet(answer.code == 5, "the pictures are of other times than the manifest")
 
 
@@ -194,7 +193,7 @@ def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:
     text = card.read_text(encoding="utf-8")
     card.write_text(f'{text}\n[preset.default]\nsampling = "fps"\n', encoding="utf-8")
     run = "extract run films -b tiny-clip --weights weights --workers 1"
-    answer = type_line(ws, run, codes=(0, 2))
+    answer = ws(run, code=(0, 2))
     is_kept = answer.code == 2 or clips_are_means_of_frames(ws, "films.tiny-clip")
     not_yet(is_kept, "a model that knows no padding is refused, or has two frames")
 
