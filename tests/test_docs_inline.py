@@ -39,7 +39,6 @@ OTHERS = {
     "hf": ("--revision",),
     "a file name": ("-Scenes.csv",),
     "pytest": ("-m",),
-    "python -m benchmarks": ("--device cpu ", "--films "),
     "an earlier version": ("--scheduler ", "--sampled "),
     "a value": ("- ", "-- ", "-1 "),
 }
