@@ -82,7 +82,7 @@ def write_slurm_script(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
-    """Write a Slurm script whose tasks share a run of `obygaze extract run`.
+    """Write a Slurm script whose tasks share a run.
 
     Args:
         run_words: The arguments and options of `obygaze extract run`, as they are typed.
@@ -315,7 +315,7 @@ def command(
     out: Path,
     force: bool,
 ) -> None:
-    """Write a Slurm script whose tasks share a run of `obygaze extract run`.
+    """Write a Slurm script whose tasks share a run.
 
     It takes all options of `obygaze extract run`, which each task gets, and after -- those of
     sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
