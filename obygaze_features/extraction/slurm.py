@@ -104,7 +104,8 @@ def write_slurm_script(
     root = Path(plan.workspace).resolve()
     program = [_obygaze_program()]
     if container is not None:
-        needed = [folder, manifest_file.absolute().parent, *_folders_of(plan)]
+        needed = [folder, *_folders_of(plan)]
+        needed += [manifest_file.absolute().parent, manifest_file.resolve().parent]
         program = _in_container(Path(container), needed)
     logs = root / "logs"
     words = [*program, "-C", str(root), "extract", "run", *run_words]
