@@ -104,7 +104,6 @@ CONTENTS = {
             "api/report",
             "api/annotate",
             "api/audits",
-            "api/cluster",
             "api/maps",
             "api/share",
             "api/text",

@@ -25,7 +25,6 @@ ROOMS = [
     ),
     "obygaze.extensions.annotate",
     "obygaze.extensions.audits",
-    "obygaze.extensions.cluster",
     "obygaze.extensions.maps",
     "obygaze.extensions.share",
     "obygaze.extensions.text",

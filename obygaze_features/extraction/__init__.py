@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.shared_machine import (
         stop_on_signals as stop_on_signals,
     )
+    from obygaze_features.extraction.slurm import SlurmScript as SlurmScript
+    from obygaze_features.extraction.slurm import (
+        write_slurm_script as write_slurm_script,
+    )
     from obygaze_features.extraction.status import StoreStatus as StoreStatus
     from obygaze_features.extraction.status import store_status as store_status
     from obygaze_features.extraction.windows import make_windows as make_windows
@@ -47,6 +51,7 @@ else:
         "obygaze_features.extraction.planning": ("plan_extraction",),
         "obygaze_features.extraction.run": ("Resources", "RowProgress", "extract_plan"),
         "obygaze_features.extraction.shared_machine": ("StopFlag", "stop_on_signals"),
+        "obygaze_features.extraction.slurm": ("SlurmScript", "write_slurm_script"),
         "obygaze_features.extraction.status": ("StoreStatus", "store_status"),
         "obygaze_features.extraction.windows": ("make_windows",),
     }

@@ -14,6 +14,10 @@ COMMANDS = {
         f"{_HERE}.extracting:extract",
         "Extract what is missing; the same command resumes.",
     ),
+    "slurm": (
+        f"{_HERE}.slurm:command",
+        "Write a Slurm script whose tasks share a run.",
+    ),
     "status": (
         f"{_HERE}.extracting:extraction_status",
         "Show the progress of stores.",

@@ -510,8 +510,4 @@ def _next_steps(
         )
     elif any(state.failed for state in states):
         steps.append(f"failed clips: correct their files, then {again}{retry}")
-        if rows is not None and retry:
-            steps.append(
-                "failed clips of a Slurm array: obygaze extract slurm PLAN --retry-failed"
-            )
     return steps

@@ -430,17 +430,6 @@ def _joint_seconds(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return joint
 
 
-def measured_clip_s(states: Sequence[StoreStatus]) -> float | None:
-    """Return the seconds that a worker took for a clip of all stores; None if none is measured."""
-    seconds_a_clip = []
-    for state in states:
-        n_done = state.ok + state.failed
-        if n_done:
-            rates = {stage: value / n_done for stage, value in state.seconds.items()}
-            seconds_a_clip.append(rates)
-    return _main_s(_joint_seconds(seconds_a_clip)) or None
-
-
 def _main_s(seconds: Mapping[str, float], stages: Sequence[str] = STAGES) -> float:
     """Return the seconds of the main process in some of its stages."""
     return sum(seconds.get(stage, 0.0) for stage in stages)

@@ -133,10 +133,10 @@ def test_a_slurm_array(ws: Workspace) -> None:
     write_plan(ws)
     path = add_command(ws.path("bin"))
     with running_slurm() as slurm:
-        env = {**slurm.environment, "PATH": path}
-        line = "extract slurm plan.json -k 4 --cpus 1 --mem 0 --submit -- --workers 1"
-        submitted = ws.process(line, env=env).text
-        job = submitted.rpartition("submitted as job ")[2].split()[0]
+        slurm.environment["PATH"] = path
+        line = "extract slurm plan.json --tasks 4 --workers 1 -o night.sh"
+        ws.process(f"{line} -- --cpus-per-task 1", env=slurm.environment)
+        job = slurm.call("sbatch", "--parsable", str(ws.path("night.sh")))
         states = slurm.wait_for_end(job)
         assert set(states.values()) == {"COMPLETED"}, ws.path("logs")
     assert_whole_and_as_undisturbed(ws)

@@ -30,7 +30,6 @@ __all__ = [
     "cpu_quota",
     "end_with_parent",
     "exchange_names",
-    "file_system_of",
     "is_own",
     "is_own_process",
     "is_private",
@@ -223,20 +222,6 @@ def use_utf8_streams() -> None:
 def typed_path(text: str) -> str:
     """Return a path that a user typed, with `/` between folders."""
     return text
-
-
-def file_system_of(path: Path) -> str:
-    """Return the kind of the file system of a path, such as ext4 or nfs4; "" if it is not known."""
-    mounts = Path("/proc/self/mountinfo")  # only Linux has it
-    if not mounts.is_file():
-        return ""
-    device = path.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    for line in mounts.read_text("utf-8", "replace").splitlines():
-        mount, _, kind = line.partition(" - ")
-        if mount.split()[2] == number:
-            return kind.split()[0]
-    return ""
 
 
 def user_id() -> str:

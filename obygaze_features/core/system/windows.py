@@ -39,7 +39,6 @@ __all__ = [
     "cpu_quota",
     "end_with_parent",
     "exchange_names",
-    "file_system_of",
     "is_own",
     "is_own_process",
     "is_private",
@@ -271,11 +270,6 @@ def use_utf8_streams() -> None:
 def typed_path(text: str) -> str:
     """Return a path that a user typed, with `/` between folders."""
     return text.replace("\\", "/")
-
-
-def file_system_of(path: Path) -> str:
-    """Return the kind of the file system of a path; it is not known here."""
-    return ""
 
 
 def user_id() -> str:

@@ -228,15 +228,3 @@ remove_abandoned(here / 'x')
 print(drafts())
 """
     assert on_windows(tmp_path, start + again).splitlines() == ["True False", "[]"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/mountinfo").is_file(), reason="only on Linux")
-def test_the_file_system_of_a_path_is_that_of_its_mount(tmp_path: Path) -> None:
-    assert system.file_system_of(Path("/proc/self")) == "proc"
-    words = ["stat", "--file-system", "--format=%T", "/dev/shm"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert system.file_system_of(Path("/dev/shm")) == done.stdout.strip()
-
-
-def test_the_file_system_is_not_known_on_windows(tmp_path: Path) -> None:
-    assert on_windows(tmp_path, "print(repr(system.file_system_of(here)))") == "''\n"

@@ -299,21 +299,18 @@ def vector(store: Path, row: int) -> bytes:
     return open_store(store).matrix("clip", missing="nan").values[row].tobytes()
 
 
-@pytest.mark.check("Slurm")
-def test_plans_and_slurm_need_no_films(workspace: Path) -> None:
+def test_plans_need_no_films(workspace: Path) -> None:
     assert command(workspace, "run", "films", "-b", "descriptors").code == 3
     expected = array_bytes(workspace / "stores" / "films.descriptors")
     shutil.rmtree(workspace / "videos")
-    file = workspace / "slurm.json"
-    words = ("films", "-b", "descriptors", "--store", "descriptors=slurm", "-o", file)
+    file = workspace / "plan.json"
+    words = ("films", "-b", "descriptors", "--store", "descriptors=planned", "-o", file)
     plan = command(workspace, "plan", *words, "--json").ok().json()
     # The film that is no video has no pictures either.
     assert (plan["not_found"], plan["unreadable"]) == (["tt0-002"], {})
     assert plan["decode_s"] > 0 and plan["hours"] > 0
-    made = command(workspace, "slurm", file, "-k", "1", "--json").ok().json()
-    assert made["tasks"] == [0] and made["mem_gb"] >= 1
     assert command(workspace, "run", file, "--worker", "0/1").code == 3
-    assert array_bytes(workspace / "stores" / "slurm") == expected
+    assert array_bytes(workspace / "stores" / "planned") == expected
 
 
 @pytest.mark.parametrize("keep_every_s", [0.0, 1e9])

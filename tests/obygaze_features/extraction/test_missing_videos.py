@@ -91,7 +91,7 @@ def test_the_same_command_extracts_clips_whose_video_came_later(
 def test_units_whose_video_came_later_are_missing(
     films: Manifest, tmp_path: Path
 ) -> None:
-    """`--device cuda:all` and `extract slurm --resume` extract them; they are four clips each."""
+    """`--device cuda:all` extracts them; they are four clips each."""
     first = a_plan(unlinked(films, 1, 5, 6), tmp_path, "descriptors")
     extract_plan(first, Resources(), StopFlag())
     assert missing_units(first) == []

@@ -376,3 +376,21 @@ def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None
     assert world.run().code == 3, "clips that failed are for retry alone"
     world.retry("--no-seal").ok()
     assert array_bytes(world.store) == world.fresh()
+
+
+def test_a_worker_retries_its_own_clips(tmp_path: Path) -> None:
+    """Of two units of four clips, each has a clip that cannot be read; both are whole later."""
+    bad = {1: b"not a video", 6: b"not a video"}
+    plan = a_plan(film_folder(tmp_path, 8, bad=bad), tmp_path, "descriptors")
+    path = plan_file(plan, tmp_path / "plan.json")
+    assert call_obygaze("extract", "run", path).code == 3
+    for row in (1, 6):
+        shutil.copyfile(plan.rows[0].video, plan.rows[row].video)
+    second = ("extract", "run", path, "--worker", "1/2", "--json")
+    state = call_obygaze(*second, "--retry-failed").ok().json()
+    assert (state["clips"], state["ok"], state["failed"]) == (4, 4, 0)
+    # The number of the clip is in its pixels: this one changed.
+    shutil.copyfile(plan.rows[7].video, plan.rows[5].video)
+    assert call_obygaze(*second, "--changed").ok().json()["ok"] == 4
+    call_obygaze("extract", "run", path, "--worker", "0/2", "--retry-failed").ok()
+    assert open_store(plan.targets[0].store).status().counts == {"ok": 8}

@@ -11,7 +11,14 @@ from support.cli import call_obygaze
 from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 from support.stores import block_of, plan_store, some_values
 
-from obygaze_features.extraction.status import StoreStatus, joint_status, store_status
+from obygaze_features.extraction.plan import make_plan
+from obygaze_features.extraction.run import load_targets
+from obygaze_features.extraction.status import (
+    StoreStatus,
+    joint_status,
+    missing_units,
+    store_status,
+)
 from obygaze_features.store import RowStatus, StoreWriter
 
 BAD = RowStatus("failed", "decode", "timeout")
@@ -149,3 +156,14 @@ def test_the_stores_of_a_plan_have_a_status_before_they_exist(tmp_path: Path) ->
     done = call_obygaze("extract", "status", "films.other", cwd=tmp_path)
     assert done.code == 1
     assert "obygaze extract status PLAN.json" in done.stderr
+
+
+def test_a_store_smaller_than_a_block_is_one_unit(tmp_path: Path) -> None:
+    films = film_folder(tmp_path, 3)
+    (target,) = a_plan(films, tmp_path, "descriptors").targets
+    plan = make_plan(films, [replace(target, block_rows=64)], workspace=tmp_path)
+    assert missing_units(plan) == [0]
+    load_targets(plan)
+    assert missing_units(plan) == [0]
+    call_obygaze("extract", "run", plan_file(plan, tmp_path / "plan.json")).ok()
+    assert missing_units(plan) == []

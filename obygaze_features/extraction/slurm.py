@@ -1,0 +1,341 @@
+"""Write one Slurm script: an array of tasks that are `extract run` itself and fill the same stores.
+
+Nothing is submitted or remembered: the stores alone record what is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from obygaze_features.core.commands import Session, SessionCommand
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.files import write_new
+from obygaze_features.core.function_commands import (
+    command_of,
+    show_result,
+    typed_values,
+)
+from obygaze_features.core.value_types import TypedPath, WholeNumber
+from obygaze_features.core.workspace import KINDS, PathLike, Workspace
+from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.planning import chosen_plan
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.plan import ExtractPlan, Target
+
+# Parameters of `extract` that say how a task runs; all others are about the features.
+OF_RUNS = frozenset(
+    {
+        "retry_failed",
+        "changed",
+        "device",
+        "workers",
+        "batch",
+        "share",
+        "mixed",
+        "seal",
+        "reason",
+    }
+)
+# A backbone of one's own, with the path of its file.
+OWN_BACKBONE = re.compile(r"(?:frames:)?(?P<file>/.*\.(?:py|toml))(?:[:@].*)?")
+
+
+@dataclass(frozen=True)
+class SlurmScript:
+    """A script that was written, and the number of its tasks."""
+
+    path: Path
+    tasks: int
+
+    @property
+    def command(self) -> str:
+        """The command that submits the script."""
+        return f"sbatch {shlex.quote(str(self.path))}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the path of the script, its tasks, and the command that submits it."""
+        return {"script": str(self.path), "tasks": self.tasks, "command": self.command}
+
+    def __str__(self) -> str:
+        tasks = count(self.tasks, "task")
+        return f"{self.path}: an array of {tasks}; to submit it: {self.command}"
+
+
+def write_slurm_script(
+    run_words: Sequence[str],
+    sbatch_options: Sequence[str] = (),
+    *,
+    tasks: int,
+    out: PathLike,
+    container: PathLike | None = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> SlurmScript:
+    """Write a Slurm script whose tasks share a run.
+
+    Args:
+        run_words: The arguments and options of `obygaze extract run`, as they are typed.
+        sbatch_options: Options of sbatch, as they are typed. They override those of the script.
+        tasks: Number of tasks.
+        out: File of the script.
+        container: Run in this Apptainer image.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    plan, manifest_file = _checked_plan(run_words, workspace)
+    if tasks > plan.n_units:
+        raise FixUsage(
+            f"--tasks {tasks} is more than the {count(plan.n_units, 'unit')} of"
+            f" {plan.unit_rows} clips that tasks can share",
+            hint=f"--tasks {plan.n_units}, or --block-clips for a new store with smaller units",
+        )
+    folder = Path.cwd()
+    root = Path(plan.workspace).resolve()
+    program = [_obygaze_program()]
+    if container is not None:
+        needed = [folder, *_folders_of(plan)]
+        needed += [manifest_file.absolute().parent, manifest_file.resolve().parent]
+        program = _in_container(Path(container), needed)
+    logs = root / "logs"
+    words = [*program, "-C", str(root), "extract", "run", *run_words]
+
+    from obygaze_features.core.metadata import render
+
+    text = render(
+        "slurm.sh",
+        "obygaze_features.extraction",
+        name="obygaze-" + re.sub(r"[^\w.-]", "-", plan.manifest),
+        tasks=tasks,
+        log=_for_sbatch(f"{_as_pattern(logs)}/%x-%A_%a.log"),
+        sbatch_options=" ".join(map(_for_sbatch, sbatch_options)),
+        folder=_one_line(shlex.quote(str(folder))),
+        command=_one_line(shlex.join(words)),
+    )
+    # Slurm starts no task whose log it cannot write.
+    logs.mkdir(exist_ok=True)
+    write_new(Path(out), text.encode("utf-8"), force=force)
+    return SlurmScript(Path(out), tasks)
+
+
+def _checked_plan(
+    run_words: Sequence[str], workspace: PathLike | None
+) -> tuple[ExtractPlan, Path]:
+    """Return the plan of a run, and the file of its manifest or plan.
+
+    What `extract run` would refuse is an error now: a task may wait for days to refuse it.
+    """
+    from obygaze_features.extraction.devices import devices_of
+
+    run = command_of(extract, "run")
+    ctx = run.make_context("obygaze extract run", list(run_words))
+    values = typed_values(ctx.params, run.params)
+    if values.pop("worker") is not None:
+        raise FixUsage("--worker is an option that the script gives to each task")
+    settings = {name: values[name] for name in values if name not in OF_RUNS}
+    plan = chosen_plan(workspace=workspace, **settings)
+    device = values["device"]
+    # How many GPUs there are is known on their node alone.
+    if device is not None and device != "cuda:all":
+        devices_of(device)
+    source = str(values["manifest"])
+    if source.endswith(".json"):
+        return plan, Path(source)
+    return plan, Workspace.of(workspace).manifest(source)
+
+
+def _folders_of(plan: ExtractPlan) -> list[Path]:
+    """Return the folders that the tasks of a plan read and write: workspace, films, weights."""
+    workspace = Workspace(Path(plan.workspace))
+    folders = [workspace.root]
+    for kind in KINDS:
+        if workspace.folder(kind).is_dir():
+            folders.append(workspace.folder(kind))
+    videos = {Path(row.video).absolute() for row in plan.rows if row.video}
+    folders += _common_folder(videos)
+    real_videos = {video.resolve() for video in videos}
+    linked_videos = []
+    for video in real_videos:
+        if not any(folder in video.parents for folder in folders):
+            linked_videos.append(video)
+    folders += _common_folder(linked_videos)
+    for target in plan.targets:
+        folders += _folders_of_target(target, workspace)
+    return folders
+
+
+def _common_folder(files: Collection[Path]) -> list[Path]:
+    """Return the deepest folder that holds all of these files; none if there is no file."""
+    if not files:
+        return []
+    return [Path(os.path.commonpath([file.parent for file in files]))]
+
+
+def _folders_of_target(target: Target, workspace: Workspace) -> list[Path]:
+    """Return the folders of the store, the weights and the own code of a backbone."""
+    from obygaze_features.backbones.cards import find_card
+    from obygaze_features.backbones.hub import find_weights
+    from obygaze_features.core.machine import cache_folder
+
+    store = Path(target.store)
+    folders = []
+    if not store.is_relative_to(workspace.root.resolve()):
+        folders.append(store.parent)
+    own = OWN_BACKBONE.fullmatch(target.backbone)
+    if own:
+        folders.append(Path(own["file"]).parent)
+    card = find_card(target.backbone, workspace)
+    if card.family.needs_weights:
+        files = find_weights(card, target.weights)
+        folders.append(cache_folder() if files.is_from_hub else files.folder.absolute())
+    return folders
+
+
+def _in_container(image: Path, folders: Sequence[Path]) -> list[str]:
+    """Return the words that start obygaze in an Apptainer image with these folders."""
+    if not image.exists():
+        raise NotFound("no container image", where=str(image))
+    wanted = {*folders, *(folder.resolve() for folder in folders)}
+    for folder in sorted(wanted):
+        if not folder.is_dir():
+            raise NotFound(
+                "no such folder; the container cannot get it", where=str(folder)
+            )
+    outermost = []
+    for folder in sorted(wanted):
+        if not any(parent in wanted for parent in folder.parents):
+            outermost.append(str(folder))
+    for name in outermost:
+        if name == "/" or ":" in name or "," in name:
+            raise FixUsage(
+                "Apptainer cannot bind this folder, which the tasks need: it holds everything, or"
+                " has a colon or comma in its name",
+                where=name,
+            )
+    start = ["apptainer", "exec", "--nv", "--bind", ",".join(outermost)]
+    return [*start, str(image.resolve()), "obygaze"]
+
+
+def _obygaze_program() -> str:
+    """Return the path of the running command, so that tasks use the same installation."""
+    called = Path(sys.argv[0])
+    if called.name == "obygaze" and called.is_file():
+        return str(called.absolute())
+    beside = Path(sys.executable).with_name("obygaze")
+    return str(beside) if beside.is_file() else "obygaze"
+
+
+def _as_pattern(folder: Path) -> str:
+    """Return a folder as Slurm reads it in the name of a log."""
+    # Slurm replaces nothing in a name with a backslash: all tasks would have one log.
+    if "\\" in str(folder):
+        raise FixUsage(
+            "Slurm cannot write logs to a folder with a backslash in its name",
+            where=str(folder),
+        )
+    # It replaces what follows a single % in the name of a folder too.
+    return str(folder).replace("%", "%%")
+
+
+def _for_sbatch(word: str) -> str:
+    """Return a word as a line of #SBATCH has it."""
+    # Slurm reads quotes, backslashes and # nearly as a shell does, within quotes as well.
+    if re.search(r"[\s'\"\\#]", _one_line(word)) is None:
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _one_line(text: str) -> str:
+    """Return text that is one line; a line break would start a command of its own."""
+    if not text.isprintable():
+        raise FixUsage(
+            f"a Slurm script cannot have line breaks or control characters in: {text!r}"
+        )
+    return text
+
+
+class SlurmCommand(SessionCommand):
+    """A command that keeps the options it does not know, and what follows `--`."""
+
+    ignore_unknown_options = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before `--`."""
+        sbatch_options: list[str] = []
+        if "--" in args:
+            place = args.index("--")
+            sbatch_options = args[place + 1 :]
+            args = args[:place]
+        rest = super().parse_args(ctx, args)
+        ctx.params["sbatch_options"] = sbatch_options
+        return rest
+
+
+@click.command("slurm", cls=SlurmCommand)
+@click.argument(
+    "run_words",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="MANIFEST -b BACKBONE...",
+)
+@click.option("--tasks", type=WholeNumber(1), required=True, help="Number of tasks.")
+@click.option(
+    "--container",
+    type=TypedPath(path_type=Path),
+    metavar="IMAGE",
+    help="Run in this Apptainer image.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=TypedPath(dir_okay=False, path_type=Path),
+    metavar="PATH",
+    required=True,
+    help="File of the script.",
+)
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+def command(
+    session: Session,
+    run_words: Sequence[str],
+    sbatch_options: Sequence[str],
+    tasks: int,
+    container: Path | None,
+    out: Path,
+    force: bool,
+) -> None:
+    """Write a Slurm script whose tasks share a run.
+
+    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
+    sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
+    is preempted or its node fails; after a time limit, submit the script again. Logs are in the
+    folder logs of the workspace. In a container, the current folder and those of the workspace,
+    the films and the weights are bound.
+
+    Examples:
+      obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
+      obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
+      obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
+    """
+    written = write_slurm_script(
+        run_words,
+        sbatch_options,
+        tasks=tasks,
+        out=out,
+        container=container,
+        force=force,
+        workspace=session.workspace.root,
+    )
+    show_result(session.console, written)

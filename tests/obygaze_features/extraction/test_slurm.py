@@ -1,0 +1,491 @@
+"""`extract slurm`: the text of the script, and its runs on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.cli import Result, call_obygaze, environment, run_obygaze
+from support.extraction import BLOCK_ROWS, array_bytes, film_folder, keep_manifest
+from support.servers import wait_until
+from support.slow_obygaze import clips_begun, install
+from support.slurm import Slurm, running_slurm
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.extraction.slurm import write_slurm_script
+from obygaze_features.manifest.model import Manifest
+
+# 12 units of 4 clips.
+N_CLIPS, N_UNITS = 47, 12
+BAD = 5
+FAILED_CLIPS = 3
+RUN = ("films", "-b", "descriptors", "--block-clips", str(BLOCK_ROWS))
+
+real_slurm = [
+    pytest.mark.check("a real Slurm"),
+    pytest.mark.xdist_group("slurm"),
+]
+
+
+# ---- the script --------------------------------------------------------------------------------
+
+
+def workspace_in(folder: Path) -> Path:
+    """A folder with films and their manifest; the commands are called there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    keep_manifest(film_folder(folder, 2 * BLOCK_ROWS), folder)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(workspace_in(tmp_path))
+    return tmp_path
+
+
+def script(*words: str, out: str = "night.sh") -> list[str]:
+    """The lines of a script that the command writes."""
+    call_obygaze("extract", "slurm", *RUN, "--tasks", "2", "-o", out, *words).ok()
+    return Path(out).read_text("utf-8").splitlines()
+
+
+def refused(*words: str) -> str:
+    """What the command says when it writes no script."""
+    done = call_obygaze("extract", "slurm", *RUN, "-o", "night.sh", *words)
+    assert done.code in (1, 2), done.stdout
+    assert not Path("night.sh").exists()
+    return done.stderr
+
+
+def words_of_task(lines: list[str]) -> list[str]:
+    """The words of the command of a task, without `exec`, program and worker."""
+    exec_, _, *words = shlex.split(lines[-1])
+    assert exec_ == "exec"
+    assert words[-2:] == ["--worker", "$SLURM_ARRAY_TASK_ID/2"]
+    return words[:-2]
+
+
+def test_the_whole_script(here: Path) -> None:
+    options = ("--device", "cuda", "--workers", "3")
+    lines = script(*options, "--", "--gres", "gpu:1", "--time=8:00:00", "-p", "long")
+    assert [line for line in lines if line.startswith("#")] == [
+        "#!/bin/bash",
+        "#SBATCH --job-name=obygaze-films",
+        "#SBATCH --array=0-1",
+        "#SBATCH --cpus-per-task=4",
+        f"#SBATCH --output={here}/logs/%x-%A_%a.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:USR1@60",
+        "#SBATCH --gres gpu:1 --time=8:00:00 -p long",
+        *(line for line in lines if line.startswith("# ")),
+    ]
+    assert lines[-2] == f"cd {here} || exit 1"
+    assert words_of_task(lines) == ["-C", str(here), "extract", "run", *RUN, *options]
+    assert (here / "logs").is_dir()
+    subprocess.run(["bash", "-n", "night.sh"], check=True)
+
+
+def test_the_next_command_is_printed(here: Path) -> None:
+    words = ("extract", "slurm", *RUN, "--tasks", "2", "-o", "my night.sh")
+    said = call_obygaze(*words).ok().stdout
+    assert said == (
+        "my night.sh: an array of 2 tasks; to submit it: sbatch 'my night.sh'\n"
+    )
+    document = call_obygaze(*words, "--json").ok().json()
+    assert (document["script"], document["tasks"]) == ("my night.sh", 2)
+    assert document["command"] == "sbatch 'my night.sh'"
+
+
+def test_odd_names_reach_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm and the shell read quotes, blanks, # and % in their own ways."""
+    folder = workspace_in(tmp_path / """it's "1"#2 50% of""")
+    monkeypatch.chdir(folder)
+    lines = script("--", "--comment", r'a "b\c"', "-A", "lab")
+    log = rf"""{tmp_path}/it's \"1\"#2 50%% of/logs/%x-%A_%a.log"""
+    assert f'#SBATCH --output="{log}"' in [
+        line.replace('"--output=', '--output="') for line in lines
+    ]
+    assert r'#SBATCH --comment "a \"b\\c\"" -A lab' in lines
+    cd, name, *_ = shlex.split(lines[-2])
+    assert (cd, name) == ("cd", str(folder))
+    assert words_of_task(lines)[:2] == ["-C", str(folder)]
+
+
+def test_names_that_no_script_can_have(here: Path) -> None:
+    assert "line breaks" in refused("--tasks", "2", "--", "--comment=a\nb")
+    with pytest.raises(FixUsage, match="a folder with a backslash"):
+        folder = workspace_in(here / "a\\b")
+        write_slurm_script(RUN, tasks=2, out="night.sh", workspace=folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--devise", "cuda"], "'--devise'. Did you mean '--device'"),
+        (["--device", "cudda"], "unknown device 'cudda'"),
+        (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
+        (["--worker", "0/2"], "the script gives to each task"),
+        (["--tasks", "0"], "must be a whole number"),
+        (["--tasks", "3"], "--tasks 3 is more than the 2 units of 4 clips"),
+    ],
+)
+def test_what_tasks_would_refuse_is_refused_at_once(
+    here: Path, words: list[str], expected: str
+) -> None:
+    tasks = [] if "--tasks" in words else ["--tasks", "2"]
+    assert expected in refused(*tasks, *words)
+
+
+def test_another_script_is_replaced_only_with_force(here: Path) -> None:
+    script()
+    words = ("extract", "slurm", *RUN, "--tasks", "1", "-o", "night.sh")
+    assert "exists and has other contents" in call_obygaze(*words).stderr
+    call_obygaze(*words, "--force").ok()
+    assert "--array=0-0" in (here / "night.sh").read_text()
+
+
+def test_a_plan_in_a_file(here: Path) -> None:
+    call_obygaze("extract", "plan", *RUN, "--probe", "0", "-o", "plan.json").ok()
+    words = ("extract", "slurm", "plan.json", "--tasks", "2", "-o", "night.sh")
+    call_obygaze(*words).ok()
+    lines = Path("night.sh").read_text("utf-8").splitlines()
+    assert words_of_task(lines) == ["-C", str(here), "extract", "run", "plan.json"]
+
+
+# ---- containers --------------------------------------------------------------------------------
+
+
+def test_a_container_gets_what_its_tasks_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder and the workspace; films, stores and code elsewhere; what links lead to."""
+    films, work = tmp_path / "films", tmp_path / "work"
+    store, code, real = tmp_path / "store", tmp_path / "code", tmp_path / "real"
+    for folder in (films, work, store, code, real / "stores"):
+        folder.mkdir(parents=True)
+    keep_manifest(film_folder(films, 2 * BLOCK_ROWS), work)
+    (work / "stores").symlink_to(real / "stores")
+    (code / "mine.toml").write_text(
+        'schema = "obygaze-backbone/1"\nlike = "descriptors"\nname = "mine"\n'
+        'title = "Mine"\n'
+    )
+    moved = films / "videos" / "tt0" / "tt0-000.mp4"
+    moved.rename(real / "one.mp4")
+    moved.symlink_to(real / "one.mp4")
+    (work / "my image.sif").touch()
+    monkeypatch.chdir(work)
+    backbone = ("-b", f"{code}/mine.toml", "--store", f"{code}/mine.toml={store}/one")
+    lines = script(*backbone, "--container", "my image.sif")
+    words = words_of_task(lines)
+    assert words[:3] == ["exec", "--nv", "--bind"]
+    assert words[3].split(",") == [
+        str(code),
+        f"{tmp_path}/films/videos/tt0",
+        str(real),
+        str(store),
+        str(work),
+    ]
+    assert words[4:8] == [f"{work}/my image.sif", "obygaze", "-C", str(work)]
+    assert shlex.split(lines[-1])[1] == "apptainer"
+
+
+def test_weights_are_bound_too(
+    tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = here / "i.sif"
+    image.touch()
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    words = (*RUN[:1], "-b", "clip-b16", "--block-clips", "4")
+    run = ("--tasks", "2", "--container", "i.sif", "-o", "night.sh")
+    done = call_obygaze("extract", "slurm", *words, *run)
+    assert "backbones fetch clip-b16" in done.stderr
+    weights = here.parent / f"{here.name}-weights"
+    weights.mkdir()
+    (weights / "model.safetensors").touch()
+    call_obygaze("extract", "slurm", *words, "--weights", str(weights), *run).ok()
+    lines = Path("night.sh").read_text("utf-8").splitlines()
+    assert str(weights) in words_of_task(lines)[3].split(",")
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [("a,b", "cannot bind this folder"), ("a:b", "cannot bind this folder")],
+)
+def test_folders_that_cannot_be_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, expected: str
+) -> None:
+    place = workspace_in(tmp_path / folder)
+    monkeypatch.chdir(place)
+    (place / "i.sif").touch()
+    assert expected in refused("--tasks", "2", "--container", "i.sif")
+
+
+def test_films_of_which_a_container_has_none(here: Path) -> None:
+    assert "no container image" in refused("--tasks", "2", "--container", "no.sif")
+    (here / "i.sif").touch()
+    (here / "videos").rename(here.parent / f"{here.name}-away")
+    assert "no such folder" in refused("--tasks", "2", "--container", "i.sif")
+
+
+# ---- a real Slurm ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with running_slurm() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Films of which one clip cannot be read: a worker that has it ends with 3."""
+    return film_folder(
+        tmp_path_factory.mktemp("films"), N_CLIPS, bad={BAD: b"not a video"}
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    """The arrays that one plain run makes."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    keep_manifest(films, folder)
+    done = run_obygaze("extract", "run", *RUN, cwd=folder)
+    assert done.code == FAILED_CLIPS, done.stderr
+    return array_bytes(folder / "stores" / "films.descriptors")
+
+
+@dataclass
+class World:
+    """A workspace, a slow `obygaze`, and a Slurm to run it."""
+
+    slurm: Slurm
+    folder: Path
+
+    @classmethod
+    def of(cls, slurm: Slurm, folder: Path, films: Manifest) -> World:
+        folder.mkdir(exist_ok=True)
+        keep_manifest(films, folder)
+        install(folder)
+        return cls(slurm, folder)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "stores" / "films.descriptors"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "clips.log"
+
+    def submit(self, *sbatch_options: str, seconds: float = 0.0) -> str:
+        """Write a script and submit it as a person would; the number of the job."""
+        changes = {
+            **self.slurm.environment,
+            "OBYGAZE_TEST_SECONDS": str(seconds),
+            "OBYGAZE_TEST_LOG": str(self.log),
+        }
+        argv = [str(self.folder / "obygaze"), "extract", "slurm", *RUN]
+        argv += [
+            "--workers",
+            "1",
+            "--tasks",
+            "2",
+            "-o",
+            "night.sh",
+            "--force",
+            "--json",
+        ]
+        argv += ["--", "--cpus-per-task", "1", *sbatch_options]
+        written = self._run(argv, changes).json()
+        sbatch, script = shlex.split(written["command"])
+        submitted = self._run([sbatch, "--parsable", script], changes)
+        return submitted.stdout.strip()
+
+    def _run(self, argv: list[str], changes: dict[str, str]) -> Result:
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            env=environment(changes),
+            capture_output=True,
+            text=True,
+        )
+        return Result(done.returncode, done.stdout, done.stderr).ok()
+
+    def n_blocks(self) -> int:
+        return len(list((self.store / "commits").glob("block-*.json")))
+
+    def hosts(self) -> set[str]:
+        """Where the blocks were made."""
+        markers = (self.store / "commits").glob("block-*.json")
+        return {json.loads(marker.read_bytes())["host"] for marker in markers}
+
+    def wait_for_blocks(self, least: int) -> None:
+        wait_until(
+            lambda: self.n_blocks() >= least, f"{least} blocks\n{self.log_text()}", 60
+        )
+
+    def log_text(self) -> str:
+        logs = sorted((self.folder / "logs").glob("*"))
+        return "\n".join(path.read_text() for path in logs)
+
+    def exit_code(self, task: str) -> int:
+        told = self.slurm.call("scontrol", "--oneliner", "show", "job", task)
+        return int(told.split("ExitCode=")[1].split(":")[0])
+
+
+@pytest.fixture(scope="module")
+def short_of_time(
+    slurm: Slurm, films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, str]:
+    """Submitted first and checked last: its limit of a minute passes while other tests run.
+
+    Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
+    """
+    world = World.of(slurm, tmp_path_factory.mktemp("short"), films)
+    return world, world.submit("--time", "00:01", "--signal=B:USR1@40", seconds=1.5)
+
+
+class TestRealSlurm:
+    """What the text of a script cannot show."""
+
+    pytestmark = real_slurm
+
+    def test_an_array_makes_the_bytes_of_a_plain_run(
+        self,
+        slurm: Slurm,
+        short_of_time: tuple[World, str],
+        films: Manifest,
+        undisturbed: dict[str, bytes],
+        tmp_path: Path,
+    ) -> None:
+        world = World.of(slurm, tmp_path / """it's "1"#2 50% of""", films)
+        job = world.submit("--comment", 'a "b" # c', "--gres", "gpu:1")
+        ends = slurm.wait_for_end(job)
+        assert array_bytes(world.store) == undisturbed
+        # One task has the clip that nobody can read.
+        codes = sorted(world.exit_code(task) for task in ends)
+        assert codes == [0, FAILED_CLIPS], world.log_text()
+        assert len(list((world.folder / "logs").iterdir())) == 2
+        told = slurm.call("scontrol", "--oneliner", "show", "job", f"{job}_1")
+        assert 'Comment=a "b" # c' in told
+        assert "TresPerNode=gres:gpu:1" in told
+
+    def test_an_array_that_is_preempted_and_killed(
+        self,
+        slurm: Slurm,
+        films: Manifest,
+        undisturbed: dict[str, bytes],
+        tmp_path: Path,
+    ) -> None:
+        world = World.of(slurm, tmp_path, films)
+        job = world.submit("--gres", "gpu:1", seconds=1.5)
+        world.wait_for_blocks(1)
+        urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
+        slurm.wait_for_end(urgent)
+        wait_until(
+            lambda: "RUNNING" in slurm.states(job).values(), "the array to go on", 60
+        )
+        restarts = {name: slurm.restarts(name) for name in slurm.states(job)}
+        assert sum(restarts.values()) == 2, restarts
+        assert "stopped by SIGTERM" in world.log_text()
+        pid = _a_worker(slurm, world)
+        command = _command(pid)
+        killed = int(command[command.index("--worker") + 1].removesuffix("/2"))
+        os.kill(pid, signal.SIGKILL)
+        ends = slurm.wait_for_end(job)
+        assert ends[f"{job}_{killed}"] == "FAILED"
+        # The other one takes over, unless it had ended before.
+        if world.n_blocks() < N_UNITS:
+            slurm.wait_for_end(world.submit())
+        assert array_bytes(world.store) == undisturbed
+        # A stop may cost the clips at work, and each worker may make the last block of the other.
+        lost = (sum(restarts.values()) + 1 + 2) * BLOCK_ROWS
+        assert clips_begun(world.log) <= N_CLIPS - 1 + lost, world.log_text()
+
+    def test_the_other_task_does_the_work_of_a_cancelled_one(
+        self,
+        slurm: Slurm,
+        films: Manifest,
+        undisturbed: dict[str, bytes],
+        tmp_path: Path,
+    ) -> None:
+        world = World.of(slurm, tmp_path, films)
+        job = world.submit(seconds=0.35)
+        world.wait_for_blocks(1)
+        slurm.call("scancel", f"{job}_0")
+        ends = slurm.wait_for_end(job)
+        assert ends[f"{job}_0"] == "CANCELLED"
+        assert slurm.restarts(f"{job}_0") == 0
+        assert "stopped by SIGTERM" in world.log_text()
+        assert array_bytes(world.store) == undisturbed
+
+    def test_a_disconnected_node_continues_to_write(
+        self, films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+    ) -> None:
+        """Slurm gives its task to the other node; for a while, both make the same blocks."""
+        with running_slurm(n_isolated=2) as two_nodes:
+            world = World.of(two_nodes, tmp_path, films)
+            job = world.submit(seconds=0.8)
+            both = {"node0", "node1"}
+            wait_until(
+                lambda: world.hosts() == both,
+                f"blocks of both nodes\n{world.log_text()}",
+                60,
+            )
+            before = world.n_blocks()
+            two_nodes.unplug(two_nodes.nodes[1])
+            ends = two_nodes.wait_for_end(job)
+            assert before < N_UNITS
+            restarts = sorted(two_nodes.restarts(name) for name in ends)
+            assert restarts == [0, 1], two_nodes.logs()
+            assert array_bytes(world.store) == undisturbed
+            assert clips_begun(world.log) > N_CLIPS, "nobody worked on the same blocks"
+
+    def test_a_time_limit_shorter_than_the_work(
+        self,
+        slurm: Slurm,
+        short_of_time: tuple[World, str],
+        undisturbed: dict[str, bytes],
+    ) -> None:
+        """It stops cleanly before the limit; the script, submitted again, does the rest."""
+        world, job = short_of_time
+        ends = slurm.wait_for_end(job, timeout_s=150)
+        assert {world.exit_code(task) for task in ends} == {75}, world.log_text()
+        assert "stopped by SIGUSR1" in world.log_text()
+        assert 0 < world.n_blocks() < N_UNITS
+        slurm.wait_for_end(world.submit())
+        assert array_bytes(world.store) == undisturbed
+        assert clips_begun(world.log) <= N_CLIPS - 1 + 2 * BLOCK_ROWS
+
+
+URGENT = ("--partition=urgent", "--gres=gpu:2", "--output=/dev/null")
+
+
+def _a_worker(slurm: Slurm, world: World) -> int:
+    found: list[int] = []
+
+    def there() -> bool:
+        folder = str(world.folder)
+        found[:] = [pid for pid in slurm.pids() if folder in _command(pid)]
+        return bool(found)
+
+    wait_until(there, "a worker")
+    time.sleep(2)  # past its start
+    return found[0]
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8").split("\0")
+    except OSError:
+        return []
