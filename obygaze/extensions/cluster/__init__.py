@@ -1,3 +1,0 @@
-"""Empty: removed together with its entry point."""
-
-COMMANDS: dict[str, tuple[str, str]] = {}
