@@ -11,13 +11,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.cluster.slurm import SlurmArray as SlurmArray
     from obygaze.extensions.cluster.slurm import array_for as array_for
 
-COMMANDS = {
-    "extract slurm": (
-        "obygaze.extensions.cluster.arrays:write_array",
-        "Write a plan as a Slurm array, and submit it.",
-    ),
-}
-
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.cluster.arrays": ("write_array",),
