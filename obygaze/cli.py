@@ -15,7 +15,7 @@ import click
 
 from obygaze_features import __version__
 from obygaze_features.core import system
-from obygaze_features.core.commands import Session
+from obygaze_features.core.commands import CommandTable, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
@@ -30,7 +30,7 @@ from obygaze_features.core.workspace import Workspace
 
 # In the order of `obygaze --help`; the third text is the heading under which it lists a command. A
 # key of several words is a command of a group.
-COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
+COMMANDS: CommandTable = {
     "demo": (
         "obygaze.demo.tour:demo",
         "Run all steps on made-up films, offline, in under a minute.",

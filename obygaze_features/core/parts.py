@@ -2,7 +2,7 @@
 
 Such a name may stand wherever a model, metric, baseline, kind of splits or data set is named. The
 code is imported as Python does it: the folder of the file (for a module the working folder) comes
-first in `sys.path` while it is imported, and the module has its own name.
+first in `sys.path` while it is imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
 or in a saved model is refused until a person trusts it. Classes of scikit-learn, by names such as
@@ -14,7 +14,8 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.machinery import PathFinder
@@ -83,18 +84,26 @@ class Part:
 
     def call(self, function: Callable[[], T], failure: str, hint: str = "") -> T:
         """Return the result of the part's code; errors name the part, and `failure`."""
-        return call_foreign(function, f"{self.name} {failure}", hint)
+        with self._visible():
+            return call_foreign(function, f"{self.name} {failure}", hint)
 
     def refuse(self, reason: str) -> FixInput:
         """Return the error that the part, or what it returned, is not as it must be."""
         return FixInput(f"{self.name} {reason}", where=self.where)
 
     def _import(self) -> ModuleType:
+        if self.folder is not None:
+            for file in self.files:
+                _require_free(file, self.folder)
+        return importlib.import_module(self.module)
+
+    @contextmanager
+    def _visible(self) -> Iterator[None]:
+        """Let imports look into the folder first, also those in a function that is called."""
         if self.folder is None:
-            return importlib.import_module(self.module)
+            yield
+            return
         _forget_others(self.folder)
-        for file in self.files:
-            _require_free(file, self.folder)
         before = set(sys.modules)
         writes_no_bytecode = sys.dont_write_bytecode
         # Python compares bytecode by second and size: a quick change of a file would go unseen.
@@ -102,15 +111,14 @@ class Part:
         sys.path.insert(0, str(self.folder))
         importlib.invalidate_caches()
         try:
-            return importlib.import_module(self.module)
+            yield
         finally:
             sys.path.remove(str(self.folder))
             sys.dont_write_bytecode = writes_no_bytecode
             for name in set(sys.modules) - before:
-                file_of_module = getattr(sys.modules[name], "__file__", None)
-                if file_of_module and _has(self.folder, name.partition(".")[0]):
-                    path = Path(file_of_module)
-                    _IMPORTED[name] = (path, sha256_file(path))
+                file = getattr(sys.modules[name], "__file__", None)
+                if file and _has(self.folder, name.partition(".")[0]):
+                    _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
 
 
 def is_own_code(name: object) -> bool:

@@ -124,6 +124,20 @@ def test_changed_code_is_imported_anew(here: Path) -> None:
     assert not list(here.glob("__pycache__"))
 
 
+def test_an_import_in_a_function_finds_the_folder(here: Path) -> None:
+    text = "def value():\n    from beside import VALUE\n    return VALUE\n"
+    for number in (1, 2):
+        write(here / str(number) / "mine.py", text)
+        write(here / str(number) / "beside.py", f"VALUE = {number}\n")
+    first, second = [], []
+    for number, loaded in ((1, first), (2, second)):
+        trust([f"{number}/mine.py:value"])
+        part = find_part("mine.py:value")
+        loaded += [part, part.load()]
+    assert second[0].call(second[1], "failed") == 2
+    assert first[0].call(first[1], "failed") == 1
+
+
 def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
     for number in (1, 2):
         folder = here / str(number)
