@@ -95,6 +95,7 @@ class Part:
         if self.folder is not None:
             for file in self.files:
                 _require_free(file, self.folder)
+            importlib.invalidate_caches()
         return importlib.import_module(self.module)
 
     @contextmanager
@@ -109,7 +110,6 @@ class Part:
         # Python compares bytecode by second and size: a quick change of a file would go unseen.
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(self.folder))
-        importlib.invalidate_caches()
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ without clips of both classes are NaN. There are no warnings.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -139,15 +139,20 @@ def own_metric(name: str) -> DecisionMetric:
 @cache
 def _load_metric(part: Part) -> DecisionMetric:
     """Return the function of a part, after it was tried on the counts of two sets of clips."""
-    metric = part.load_function()
-    counts = Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]]))
-    values = part.call(lambda: np.asarray(metric(counts)), "does not work", METRIC_HINT)
+    function = part.load_function()
+
+    def metric(counts: Confusion) -> FloatArray:
+        return part.call(
+            lambda: np.asarray(function(counts)), "does not work", METRIC_HINT
+        )
+
+    values = metric(Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]])))
     if values.shape != (2,) or values.dtype.kind != "f":
         raise part.refuse(
             "must return one number for each entry of the counts, got "
             f"{short_value(values)}"
         )
-    return cast("DecisionMetric", metric)
+    return metric
 
 
 def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
