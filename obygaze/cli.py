@@ -15,7 +15,7 @@ import click
 
 from obygaze_features import __version__
 from obygaze_features.core import system
-from obygaze_features.core.commands import Session, check_commands
+from obygaze_features.core.commands import CommandTable, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
@@ -25,12 +25,12 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.function_commands import FunctionGroup
-from obygaze_features.core.plugins import Plugin
 from obygaze_features.core.value_types import TypedPath, Words
 from obygaze_features.core.workspace import Workspace
 
-# In the order of `obygaze --help`; the third text is the heading under which it lists a command.
-COMMANDS = {
+# In the order of `obygaze --help`; the third text is the heading under which it lists a command. A
+# key of several words is a command of a group.
+COMMANDS: CommandTable = {
     "demo": (
         "obygaze.demo.tour:demo",
         "Run all steps on made-up films, offline, in under a minute.",
@@ -96,6 +96,66 @@ COMMANDS = {
         "Remove concepts from features, and measure on unseen films what is lost.",
         "Experiments",
     ),
+    "view": (
+        "obygaze.extensions.annotate.view:view",
+        "Watch films, look at clips and scores, and mark segments, in the browser.",
+        "Look",
+    ),
+    "explain": (
+        "obygaze.extensions.maps.commands:explain",
+        "Show where in the picture and when in the clip a model finds a concept or a text.",
+        "Look",
+    ),
+    "search": (
+        "obygaze_features.extraction.search:search",
+        "Find clips by a text or a clip.",
+        "Look",
+    ),
+    "audit": (
+        "obygaze.extensions.audits.commands:audit",
+        "Measure bias in vectors and texts, or score MediaEval runs.",
+        "More",
+    ),
+    "manifest project": (
+        "obygaze.extensions.annotate.labels:project_segments",
+        "Turn experts' segments into clip labels.",
+    ),
+    "manifest agree": (
+        "obygaze.extensions.annotate.agreement:measure_agreement",
+        "Measure the agreement of the annotators.",
+    ),
+    "manifest export": (
+        "obygaze.extensions.annotate.exchange:export_segments",
+        "Write segments for other programs.",
+    ),
+    "manifest import segments": (
+        "obygaze.extensions.annotate.exchange:import_segments",
+        "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
+    ),
+    "manifest vocabulary": (
+        "obygaze.extensions.annotate.vocabulary:convert_vocabulary",
+        "Read a vocabulary of concepts and tiers, and write it for another program.",
+    ),
+    "extract slurm": (
+        "obygaze.extensions.cluster.arrays:write_array",
+        "Write a plan as a Slurm array, and submit it.",
+    ),
+    "extract text": (
+        "obygaze.extensions.text.actions:embed_texts",
+        "Embed prompts in the space of a backbone's clips.",
+    ),
+    "extract captions": (
+        "obygaze.extensions.text.actions:score_captions",
+        "Score captions with language models.",
+    ),
+    "store publish": (
+        "obygaze.extensions.share.publication:publish",
+        "Publish a store with its card and metadata.",
+    ),
+    "store card": (
+        "obygaze.extensions.share.card:describe_store",
+        "Print the card of a store, as the hub shows it.",
+    ),
 }
 
 # How many lines below an error are printed without -v.
@@ -117,7 +177,7 @@ SYSTEM_HINTS = {
 @click.group(
     cls=FunctionGroup,
     table=COMMANDS,
-    words=(),
+    has_headings=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -157,11 +217,6 @@ def root(
         )
     console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
-
-
-def check_commands_of(plugin: Plugin) -> None:
-    """Raise an error for a plugin of which a command does not work or is never used."""
-    check_commands(plugin, root)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

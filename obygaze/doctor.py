@@ -15,26 +15,12 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
-from obygaze_features.core.errors import ObygazeError, first_line
+from obygaze_features.core.errors import first_line
 from obygaze_features.core.machine import (
     cache_folder,
     offline,
     package_version,
     this_machine,
-)
-from obygaze_features.core.plugins import (
-    ANALYSES,
-    BACKBONES,
-    BASELINES,
-    COMMANDS,
-    DATASETS,
-    METRICS,
-    MODELS,
-    PROTOCOLS,
-    SCHEMES,
-    SPLITS,
-    Plugin,
-    plugins,
 )
 from obygaze_features.core.workspace import Workspace
 
@@ -60,19 +46,6 @@ REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(\[[\w,]+\])?(?P<needs>[^;]*)(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
 )
 Facts = dict[str, Any]
-# For each group of plugins, the function that raises an error for one that does not work.
-PLUGIN_CHECKS = {
-    ANALYSES: "obygaze_models.report.findings:load_analysis",
-    BACKBONES: "obygaze_features.backbones.cards:check_plugin",
-    COMMANDS: "obygaze.cli:check_commands_of",
-    DATASETS: "obygaze_features.manifest.commands_import:check_data_set",
-    BASELINES: "obygaze_models.models.registry:load_baseline",
-    METRICS: "obygaze_models.evaluation.metrics:load_metric",
-    MODELS: "obygaze_models.protocols.kinds:check_model",
-    PROTOCOLS: "obygaze_models.protocols.reading:check_folder",
-    SPLITS: "obygaze_models.protocols.schedule:load_splits",
-    SCHEMES: "obygaze_models.protocols.schemes:load_schemes",
-}
 
 
 @command()
@@ -80,7 +53,7 @@ def doctor(session: Session) -> int:
     """Show versions, codecs, caches, and what is missing.
 
     The exit code is 1 if a required package is missing or of another version than is needed, or if
-    PyAV, torch or a plugin is installed and does not work. Packages that only an extra needs are
+    PyAV or torch is installed and does not work. Packages that only an extra needs are
     listed with the line that installs them.
 
     Examples:
@@ -98,15 +71,11 @@ def check_up(workspace: Workspace) -> Facts:
     packages = _packages()
     video = _video()
     devices = _devices()
-    installed = _plugins()
     problems = problems_of(packages)
     broken = []
     for name, facts in (("PyAV", video), ("torch", devices)):
         if facts is not None and facts["error"]:
             broken.append(f"{name} is installed and does not work: {facts['error']}")
-    for plugin in installed:
-        if plugin["error"]:
-            broken.append(f"a plugin does not work: {plugin['error']}")
     return {
         "ok": not problems and not broken,
         "problems": problems,
@@ -118,7 +87,6 @@ def check_up(workspace: Workspace) -> Facts:
         "video": video,
         "devices": devices,
         "can_extract": system.HAS_DECODE_WORKERS,
-        "plugins": installed,
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(workspace.root.absolute()),
         "hub": _hub(),
@@ -251,42 +219,6 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def _plugins() -> list[Facts]:
-    """Return the plugins of all packages; `error` is why one does not work, or None."""
-    facts = []
-    for group, check in PLUGIN_CHECKS.items():
-        installed = plugins(group)
-        names = [plugin.name for plugin in installed]
-        for plugin in installed:
-            error = _plugin_error(plugin, check)
-            if names.count(plugin.name) > 1:
-                error = f"two packages add {plugin.name!r}, uninstall one of them: {plugin.where}"
-            facts.append(
-                {
-                    "group": group,
-                    "name": plugin.name,
-                    "package": plugin.package,
-                    "value": plugin.point.value,
-                    "error": error,
-                }
-            )
-    return facts
-
-
-def _plugin_error(plugin: Plugin, check: str) -> str | None:
-    """Return why a plugin does not work; its code is loaded, and its cards are read."""
-    module, _, function = check.partition(":")
-    try:
-        getattr(importlib.import_module(module), function)(plugin)
-    except ObygazeError as error:
-        if plugin.where in error.message:
-            return error.message
-        return f"{error.message} ({plugin.where})"
-    except ImportError as error:  # a package of obygaze that is missing, and reported
-        return f"{plugin.where} cannot be checked: {first_line(error)}"
-    return None
-
-
 def _hub() -> Facts:
     """Return the cache of the Hugging Face hub, and whether downloads are disabled."""
     cache = cache_folder()
@@ -306,7 +238,6 @@ def to_text(facts: Facts) -> str:
         "threads": ", ".join(limits) or "not limited",
         **_video_lines(facts["video"]),
         **_extraction_lines(facts["can_extract"]),
-        "plugins": ", ".join(map(_plugin_text, facts["plugins"])) or "none",
         "workspace": facts["workspace"],
         "Hugging Face": _hub_text(facts["hub"]),
     }
@@ -361,11 +292,6 @@ def _gpu_text(devices: Facts) -> str:
     if devices["cuda"]:
         return ", ".join(devices["cuda"])
     return "Apple (mps)" if devices["mps"] else "none"
-
-
-def _plugin_text(plugin: Facts) -> str:
-    text = f"{plugin['group'].removeprefix('obygaze.')} {plugin['name']} ({plugin['package']})"
-    return click.style(f"{text} does not work", fg="red") if plugin["error"] else text
 
 
 def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:

@@ -132,13 +132,6 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     return segments, clips
 
 
-def write_labels(scenes: Sequence[DemoScene], folder: Path) -> None:
-    """Write labels.csv with the true labels, where no command makes it of the segments."""
-    names = ("clip_id", "movie_id", "level", "concepts")
-    rows = ((s.clip_id, s.movie_id, s.level, "|".join(s.concepts)) for s in scenes)
-    write_atomic(folder / "labels.csv", csv_bytes(names, rows))
-
-
 def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
     """Write one video a scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
     av = need("av", "video", "making the demo's films")

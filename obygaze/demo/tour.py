@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.resources import files
 from importlib.util import find_spec
@@ -18,7 +18,6 @@ from obygaze.demo.films import (
     make_films,
     render,
     truncate_video,
-    write_labels,
     write_tables,
 )
 from obygaze_features.core import system
@@ -75,8 +74,6 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
     with on_stdout, _demo_folder(folder, session.console):
         scenes = make_films()
         write_tables(scenes, folder)
-        if not _has_command(root, ("manifest", "project")):
-            write_labels(scenes, folder)
         write_atomic(
             folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes()
         )
@@ -85,8 +82,6 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         weights, note = save_tiny_xclip(folder)
         session.console.result(f"\n# {note}")
         for purpose, words in _steps(folder, weights):
-            if not _has_command(root, words):
-                continue
             commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
             session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
             root.main(
@@ -118,19 +113,6 @@ def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]
                 .replace("{stores}", stores)
             )
             yield step["why"], [word.format(**paths) for word in shlex.split(line)]
-
-
-def _has_command(program: click.Command, words: Sequence[str]) -> bool:
-    """Return whether a program has the command of a step, which an extension may have added."""
-    command = program
-    for word in words:
-        if not isinstance(command, click.Group):
-            break
-        next_command = command.get_command(click.Context(command), word)
-        if next_command is None:
-            return False
-        command = next_command
-    return True
 
 
 def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:

@@ -1,10 +1,9 @@
-"""Card files: found in the package, the workspace and installed packages, read and checked."""
+"""Card files: found in the package and the workspace, read and checked."""
 
 import difflib
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
 from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.plugins import BACKBONES, Plugin, plugins, skip
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import (
     anything,
@@ -39,8 +37,8 @@ _NOT_INHERITED = (
 LIKE = "like "
 """Before the title of another card, where a card has none of its own."""
 
-Sources = Mapping[str, Path | Card]
-"""The file of each card by its name, or the card that a function of a package returned."""
+Sources = Mapping[str, Path]
+"""The file of each card by its name."""
 
 
 def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
@@ -154,9 +152,6 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
-        for plugin in plugins(BACKBONES):
-            if plugin.name == plain:
-                cards_of_plugin(plugin)  # the error says why it was skipped
         if plain.endswith(".py"):
             raise NotFound(
                 "expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION"
@@ -206,70 +201,21 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
 
 
 def _sources(workspace: Workspace | None) -> Sources:
-    """Return the file of each card, or the card of a function; a name twice is an error."""
+    """Return the file of each card; a name twice is an error."""
     files = sorted(SHIPPED.glob("*.toml"))
     if workspace is not None:
         files += sorted(workspace.folder("backbones").glob("*.toml"))
-    sources: dict[str, Path | Card] = {}
+    sources: dict[str, Path] = {}
     for file in files:
-        _add_source(sources, file)
-    for plugin in plugins(BACKBONES):
-        try:
-            for card in cards_of_plugin(plugin):
-                plugin.call(partial(_add_source, sources, card), "cannot be used")
-        except ObygazeError as error:
-            skip(error)
+        other = sources.setdefault(file.stem, file)
+        if other.resolve() != file.resolve():
+            problem = f"two cards are called {file.stem!r}"
+            where = f"{file} and {other}"
+            raise FixInput(problem, where=where, hint="rename your own card")
     return sources
 
 
-def _add_source(sources: dict[str, Path | Card], source: Path | Card) -> None:
-    """Add a card under its name, or raise an error where another card has it."""
-    name = source.name if isinstance(source, Card) else source.stem
-    other = sources.setdefault(name, source)
-    origin, other_origin = (
-        Path(x.origin if isinstance(x, Card) else x) for x in (source, other)
-    )
-    if origin.resolve() != other_origin.resolve():
-        problem = f"two cards are called {name!r}"
-        raise FixInput(
-            problem, where=f"{origin} and {other_origin}", hint="rename your own card"
-        )
-
-
-def check_plugin(plugin: Plugin) -> None:
-    """Raise an error, which names the plugin, unless its cards can be read."""
-    sources = _sources(None)
-    for source in cards_of_plugin(plugin):
-        plugin.call(partial(_card, source, sources), "has a card that cannot be used")
-
-
-def cards_of_plugin(plugin: Plugin) -> list[Path | Card]:
-    """Return the cards of an entry point: a file, a folder, or what a function returns of these.
-
-    Every error names the plugin.
-    """
-    loaded = plugin.load()
-    returned = plugin.call(loaded, "failed") if callable(loaded) else loaded
-    if isinstance(returned, Card) and callable(loaded):
-        from obygaze_features.backbones.own import card_of_function
-
-        return [plugin.call(lambda: card_of_function(loaded), "failed")]
-    if not isinstance(returned, str | Path):
-        raise plugin.refuse(
-            "must name a file or a folder of cards, or a function that returns a card,"
-            f" got {type(returned).__name__}"
-        )
-    path = Path(returned)
-    if path.is_dir():
-        return [*sorted(path.glob("*.toml"))]
-    if path.suffix != ".toml" or not path.is_file():
-        raise plugin.refuse(f"names cards that are not there: {path}")
-    return [path]
-
-
-def _card(source: Path | Card, sources: Sources) -> Card:
-    if isinstance(source, Card):
-        return source
+def _card(source: Path, sources: Sources) -> Card:
     card = card_from(_document(source, sources, ()))
     if card.name != source.stem:
         where = str(source)
@@ -292,7 +238,7 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     if like is None:
         return document
     base = sources.get(like) if isinstance(like, str) else None
-    if not isinstance(base, Path):
+    if base is None:
         problem = f"like = {like!r}: unknown card{near(str(like), sources)}"
         raise FixInput(problem, where=str(path), hint="obygaze backbones ls")
     seen = (*seen, path)

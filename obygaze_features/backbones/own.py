@@ -34,8 +34,8 @@ from obygaze_features.core.files import (
     sha256_bytes,
     sha256_file,
 )
+from obygaze_features.core.foreign import call_foreign
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.plugins import call_foreign
 from obygaze_features.store.format.recipe import JOINT_OUTPUT, space_id_of
 from obygaze_features.store.format.schema import (
     PICTURES,

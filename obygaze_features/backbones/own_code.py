@@ -26,6 +26,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.imported_files import files_of_code, imports_of
 
 _PREFIX = "_obygaze_own_"
 _OURS = ("obygaze", "obygaze_features", "obygaze_models")
@@ -302,61 +303,6 @@ def code_of_installed(file: Path, module_name: str) -> Code:
     return _recorded(hashes, file, lambda root: (folder / f"{root}.py").is_file())
 
 
-def files_of_code(main: Path, folder: Path, has: Callable[[str], bool]) -> list[Path]:
-    """Return a file and all files of a folder that it imports anywhere, directly or not."""
-    files = [main]
-    to_read = [main]
-    while to_read:
-        path = to_read.pop()
-        for name in _imported_names(path, folder, has):
-            parts = name.split(".")
-            for n_parts in range(1, len(parts) + 1):
-                module_path = folder.joinpath(*parts[:n_parts])
-                for file in (
-                    module_path.with_name(f"{module_path.name}.py"),
-                    module_path / "__init__.py",
-                ):
-                    if file not in files and file.is_file():
-                        files.append(file)
-                        to_read.append(file)
-    return files
-
-
-def _imported_names(
-    path: Path, folder: Path, has: Callable[[str], bool]
-) -> Iterator[str]:
-    """Yield the names of modules of the folder that a file may import, with their dots."""
-    package = path.relative_to(folder).parts[:-1]
-    for node in _imports(path):
-        if isinstance(node, ast.Import):
-            yield from (
-                alias.name for alias in node.names if has(alias.name.partition(".")[0])
-            )
-            continue
-        module = node.module or ""
-        if node.level == 0:
-            if has(module.partition(".")[0]):
-                yield from (f"{module}.{alias.name}" for alias in node.names)
-            continue
-        above = package[: len(package) - node.level + 1]
-        start = ".".join((*above, *filter(None, [module])))
-        yield from (f"{start}.{alias.name}".lstrip(".") for alias in node.names)
-
-
-def _imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Return the import statements of a file; none if it is not valid Python."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (
-        SyntaxError,
-        ValueError,
-    ):  # the import of the file says what is wrong with it
-        return []
-    return [
-        node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
-
-
 def _recorded(
     hashes: Mapping[Path, str], main: Path, has: Callable[[str], bool]
 ) -> Code:
@@ -375,7 +321,7 @@ def _recorded(
 
 def _imported_roots(path: Path) -> Iterator[str]:
     """Yield the top-level name of each import of a file, without relative ones."""
-    for node in _imports(path):
+    for node in imports_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name.partition(".")[0]

@@ -3,27 +3,20 @@
 import importlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, first_line
-from obygaze_features.core.extension_commands import (
-    HEADINGS,
-    CommandEntry,
-    extension_commands,
-    read_commands,
-)
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import ADVANCED
-from obygaze_features.core.plugins import Plugin, warn_once
 from obygaze_features.core.workspace import Workspace
 
-_PLUGIN = "obygaze.plugin"  # the key of a context for the plugin whose command runs
+# The groups of `obygaze --help`, in the order of work.
+HEADINGS = ("Start here", "Data", "Features", "Experiments", "Look", "More")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -124,14 +117,28 @@ class SessionCommand(click.Command):
                 formatter.write(f"  {line}\n" if line else "\n")
 
 
+class CommandEntry(NamedTuple):
+    """A command that is not imported yet.
+
+    `target` is the module and attribute that hold it, `summary` one line of help, and `heading`
+    the group of `obygaze --help` that lists it.
+    """
+
+    target: str
+    summary: str
+    heading: str = HEADINGS[-1]
+
+
+CommandTable = Mapping[str, tuple[str, str] | tuple[str, str, str]]
+
+
 class LazyGroup(click.Group):
     """A group whose table has 'module:attribute' and one line of help for each command.
 
-    The table of the program itself has a heading too, under which its help lists the command.
+    The table of the program itself has a heading too, under which its help lists the command. A key
+    of several words, such as "manifest agree", is a command of the group that its first words name.
 
-    Listing the commands imports none of them; only the command that runs is imported. `words` are
-    what a person types before the commands: () for the program itself, ("manifest",) for that
-    group. Extensions add commands by these words, and a group without them has no extensions.
+    Listing the commands imports none of them; only the command that runs is imported.
     """
 
     command_class = SessionCommand
@@ -139,61 +146,44 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *args: Any,
-        table: Mapping[str, tuple[str, str] | tuple[str, str, str]] | None = None,
-        words: tuple[str, ...] | None = None,
+        table: CommandTable | None = None,
+        has_headings: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.table = {
-            name: CommandEntry(*entry) for name, entry in (table or {}).items()
+        self.table: dict[str, CommandEntry] = {}
+        self.tables_of_groups: dict[str, dict[str, CommandEntry]] = {}
+        self.has_headings = has_headings
+        entries = {
+            words: CommandEntry(*entry) for words, entry in (table or {}).items()
         }
-        self.words = words
+        self.add_entries(entries)
         # The root group has options of its own, which make the session.
         if not self.params:
             _verbose_option(_quiet_option(_hidden_json_option(self)))
 
+    def add_entries(self, entries: Mapping[str, CommandEntry]) -> None:
+        """Add commands of this group, and commands of the groups in it."""
+        for words, entry in entries.items():
+            name, _, rest = words.partition(" ")
+            if rest:
+                self.tables_of_groups.setdefault(name, {})[rest] = entry
+            else:
+                self.table[name] = entry
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table, then those of extensions."""
-        listed = [*self.table, *super().list_commands(ctx)]
-        added = [name for name in self.lazy_table() if name not in self.table]
-        return [*listed, *added]
+        """Return the commands in the order of the table."""
+        return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command that was asked for."""
-        table = self.lazy_table()
         command = super().get_command(ctx, cmd_name)
-        if cmd_name in table:
-            module, attribute = table[cmd_name].target.split(":")
+        if cmd_name in self.table:
+            module, attribute = self.table[cmd_name].target.split(":")
             command = getattr(importlib.import_module(module), attribute)
-        if self.words is not None:
-            words_of_command = (*self.words, cmd_name)
-            if isinstance(command, LazyGroup):
-                command.words = words_of_command
-            else:
-                _warn_without_group(words_of_command)
+        if isinstance(command, LazyGroup):
+            command.add_entries(self.tables_of_groups.get(cmd_name, {}))
         return command
-
-    def lazy_table(self) -> dict[str, CommandEntry]:
-        """Return the commands of the table and of extensions; no extension replaces a command."""
-        table = dict(self.table)
-        if self.words is None:
-            return table
-        for name, entry in extension_commands().get(" ".join(self.words), {}).items():
-            if name in self.table or name in self.commands:
-                typed = " ".join([*self.words, name])
-                where = entry.plugin.where if entry.plugin else "an extension"
-                warn_once(
-                    f"{where} adds {typed!r}, a command of obygaze; it is skipped"
-                )
-                continue
-            table[name] = entry
-        depth = len(self.words)
-        for group_words in extension_commands():
-            words = tuple(group_words.split())
-            is_below = len(words) > depth and words[:depth] == self.words
-            if is_below and words[depth] not in {*table, *self.commands}:
-                _warn_without_group(words[: depth + 1])
-        return table
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -204,31 +194,7 @@ class LazyGroup(click.Group):
         is_option = name.startswith("-")
         if name not in names and not is_option and not ctx.resilient_parsing:
             raise click.NoSuchCommand(name, possibilities=names, ctx=ctx)
-        entry = self.lazy_table().get(name)
-        if entry is not None and entry.plugin is not None:
-            ctx.meta[_PLUGIN] = entry.plugin  # read by `invoke`
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was typed; an error in the code of a package names the package."""
-        try:
-            return super().invoke(ctx)
-        except (ObygazeError, click.ClickException, OSError, MemoryError):
-            raise
-        except (click.exceptions.Exit, click.exceptions.Abort):
-            raise
-        except Exception as error:
-            plugin = ctx.meta.get(_PLUGIN)
-            if plugin is None or plugin.is_ours:
-                raise
-            failed = (
-                f"{plugin.where} failed: {type(error).__name__}: {first_line(error)}"
-            )
-            hint = (
-                f"tell the authors of {plugin.package}; the same command with OBYGAZE_DEBUG=1 shows"
-                " the traceback"
-            )
-            raise FixInput(failed, hint=hint) from error
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -237,13 +203,14 @@ class LazyGroup(click.Group):
 
         The program itself lists them under its headings.
         """
-        if self.words != ():
+        if not self.has_headings:
             with formatter.section("Commands"):
                 formatter.write_dl(self._rows(ctx))
             return
-        table = self.lazy_table()
         for heading in HEADINGS:
-            rows = [row for row in self._rows(ctx) if table[row[0]].heading == heading]
+            rows = [
+                row for row in self._rows(ctx) if self.table[row[0]].heading == heading
+            ]
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
@@ -257,55 +224,15 @@ class LazyGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
-        table = self.lazy_table()
         rows = []
         for name in self.list_commands(ctx):
-            if name in table:
-                rows.append((name, table[name].summary))
+            if name in self.table:
+                rows.append((name, self.table[name].summary))
                 continue
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))
         return rows
-
-
-def _warn_without_group(words: Sequence[str]) -> None:
-    """Warn of each command of an extension that is below these words, which are no group."""
-    for group_words, table in extension_commands().items():
-        if tuple(group_words.split())[: len(words)] != tuple(words):
-            continue
-        for name, entry in table.items():
-            where = entry.plugin.where if entry.plugin else "an extension"
-            warn_once(
-                f"{where} adds '{group_words} {name}', but there is no group"
-                f" {' '.join(words)!r}; it is skipped"
-            )
-
-
-def check_commands(plugin: Plugin, root: LazyGroup) -> None:
-    """Raise an error for a plugin of which a command does not work or is never used.
-
-    Args:
-        plugin: A plugin of the group `obygaze.commands`.
-        root: The group of the program itself.
-    """
-    ctx = click.Context(root)
-    for words in read_commands(plugin):
-        *group_words, name = words.split()
-        group: click.Command | None = root
-        for word in group_words:
-            if isinstance(group, LazyGroup):
-                group = group.get_command(ctx, word)
-        if not isinstance(group, LazyGroup):
-            typed = " ".join(group_words)
-            raise plugin.refuse(f"adds {words!r}, but there is no group {typed!r}")
-        entry = group.lazy_table().get(name)
-        if entry is None or entry.plugin is None:
-            raise plugin.refuse(f"adds {words!r}, a command of obygaze")
-        if entry.plugin != plugin:
-            raise plugin.refuse(f"adds {words!r}, as does {entry.plugin.where}")
-        load = partial(group.get_command, ctx, name)
-        plugin.call(load, f"has a command {words!r} that does not work")
 
 
 def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:

@@ -395,7 +395,7 @@ def _refuse_missing_code(workspace: Workspace, store: Store, target: Target) -> 
             f"the backbone {name!r} is own code ({files}), which a store cannot run",
             where=store.location,
             hint=f"obygaze extract run {store.plan.manifest_name} -b FILE.py:FUNCTION --store "
-            "FILE.py:FUNCTION=NEW, then obygaze store diff; a plugin is found by its name",
+            "FILE.py:FUNCTION=NEW, then obygaze store diff",
         ) from error
 
 

@@ -8,7 +8,6 @@ import click
 
 from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.docstrings import parse_docstring
-from obygaze_features.core.extension_commands import extension_commands
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     parameters_of,
@@ -16,19 +15,16 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.options import PYTHON_ONLY
-from obygaze_features.core.plugins import (
-    DATASETS,
-    Plugin,
-    find_plugin,
+from obygaze_features.core.parts import (
+    Part,
+    find_part,
     is_own_code,
     label_of,
-    plugins,
     trust,
-    warn_once,
 )
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.installed import check_plugin, read_installed
 from obygaze_features.manifest.model import ascii_id
+from obygaze_features.manifest.own import read_own
 
 _HERE = "obygaze_features.manifest.adapters"
 READERS = {
@@ -91,20 +87,19 @@ def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
 
 
 class _ImportGroup(FunctionGroup):
-    """The data sets by name, and as FILE.py:NAME the function of a file."""
+    """The data sets by name, and as FILE.py:NAME or package.module:NAME an own function."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a data set; a file that was typed may run."""
+        """Return the command of a data set; own code that was typed may run."""
         if not is_own_code(cmd_name):
             return super().get_command(ctx, cmd_name)
         trust([cmd_name])
-        plugin = find_plugin(DATASETS, cmd_name)
-        return import_command(_reader(plugin), label_of(cmd_name))
+        return import_command(_reader(find_part(cmd_name)), label_of(cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names, which may be a function of a file."""
+        """Return the command that the first word names, which may be an own function."""
         if is_own_code(args[0]):
             return args[0], self.get_command(ctx, args[0]), args[1:]
         return super().resolve_command(ctx, args)
@@ -114,49 +109,26 @@ class _ImportGroup(FunctionGroup):
 def import_() -> None:
     """Make a manifest from a data set's own files.
 
-    With FILE.py:NAME in place of a command, a function of yours makes it.
+    With FILE.py:NAME or package.module:NAME in place of a command, a function of yours makes it.
     """
 
 
-def _reader(plugin: Plugin) -> Callable[..., ImportedManifest]:
-    """Return the function that reads the data set of a plugin, whose code is loaded by it."""
+def _reader(part: Part) -> Callable[..., ImportedManifest]:
+    """Return the function that reads a data set with own code."""
+    label = label_of(part.name)
 
     def read(
-        files: Sequence[str], *, name: Annotated[str, PYTHON_ONLY] = plugin.name
+        files: Sequence[str], *, name: Annotated[str, PYTHON_ONLY] = label
     ) -> ImportedManifest:
-        paths = [Path(file) for file in files]
-        return read_installed(find_plugin(DATASETS, plugin.name), paths, name)
+        return read_own(part, [Path(file) for file in files], name)
 
-    read.__doc__ = f"""The data set that the package {plugin.package} reads.
+    read.__doc__ = f"""The data set that {part.name} reads.
 
     Args:
         files: The files of the data set.
         name: The name of the manifest.
 
     Commands:
-        obygaze manifest import {plugin.name} FILES
+        obygaze manifest import {part.name} FILES
     """
     return read
-
-
-def check_data_set(plugin: Plugin) -> None:
-    """Raise an error, which names the plugin, unless it is a data set that can be imported."""
-    if plugin.name in READERS:
-        raise plugin.refuse(
-            f"is never used: obygaze has a data set {plugin.name!r} of its own"
-        )
-    if plugin.name in _of_extensions:
-        raise plugin.refuse(
-            f"is never used: an extension has the command 'manifest import {plugin.name}'"
-        )
-    check_plugin(plugin)
-
-
-_of_extensions = extension_commands().get("manifest import", {})
-for _plugin in plugins(DATASETS):
-    if _plugin.name in {*READERS, *_of_extensions}:
-        warn_once(
-            f"{_plugin.where} is skipped: 'manifest import {_plugin.name}' is another command"
-        )
-    else:
-        import_.add_command(import_command(_reader(_plugin), _plugin.name))

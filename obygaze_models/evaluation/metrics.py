@@ -11,21 +11,14 @@ without clips of both classes are NaN. There are no warnings.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
-from obygaze_features.core.plugins import (
-    Plugin,
-    find_plugin,
-    is_own_code,
-    plugins,
-    short_value,
-    skip,
-)
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.foreign import short_value
+from obygaze_features.core.parts import Part, find_part, is_own_code
 from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 
@@ -122,58 +115,6 @@ METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS
 # Of clips; no value of them is better than another.
 COUNTS = ("prevalence", "share_positive")
-# The other keys of the records that hold metrics, today or in runs of earlier versions: no metric
-# can have such a name. A test compares them with the records.
-KEYS_OF_RECORDS = frozenset(
-    {
-        "by_film",
-        "by_movie",
-        "calibration",
-        "ceiling",
-        "chosen",
-        "confusion",
-        "copies",
-        "expected",
-        "feature",
-        "film",
-        "fold",
-        "folds",
-        "kind",
-        "leak_share",
-        "leaked",
-        "model",
-        "movie",
-        "n",
-        "n_films",
-        "n_movies",
-        "n_movies_higher",
-        "n_films_higher",
-        "n_positive",
-        "n_runs",
-        "n_test",
-        "n_train",
-        "n_validation",
-        "neighbours",
-        "no_interval",
-        "paper",
-        "prevalence",
-        "recalibrated",
-        "repeated",
-        "same_film",
-        "same_movie",
-        "sd",
-        "seed",
-        "seeds",
-        "skipped",
-        "task",
-        "test",
-        "threshold",
-        "train",
-        "tuned",
-    }
-)
-# Of the columns of `Run.to_frame`, beside that of the metric itself.
-ENDS_OF_COLUMNS = ("_low", "_high")
 N_BINS = 10
 # Units; of more, sums over the rows take less time than tables of units.
 MOST_TABLED = 128
@@ -185,76 +126,33 @@ def ranking_metric(primary: str) -> str:
     return primary if primary in RANKING_METRICS else "ap"
 
 
-def installed_metric(name: str) -> DecisionMetric:
-    """Return a metric that a plugin brings; an error that names all metrics where none does."""
-    if is_own_code(name):
-        return load_metric(find_plugin(INSTALLED_METRICS, name))
-    metrics = _installed_metrics()
-    if name not in metrics:
-        names = (*METRICS, *metrics)
+def own_metric(name: str) -> DecisionMetric:
+    """Return a metric of own code; an error that names the shipped ones for another name."""
+    if not is_own_code(name):
         raise FixInput(
-            f"unknown metric {name!r}{near(name, names)}",
-            hint=f"one of {', '.join(names)}",
+            f"unknown metric {name!r}{near(name, METRICS)}",
+            hint=f"one of {', '.join(METRICS)}, or FILE.py:NAME",
         )
-    return metrics[name]
-
-
-def installed_metric_names() -> list[str]:
-    """Return the names of the metrics that plugins bring."""
-    return [*_installed_metrics()]
-
-
-def _installed_metrics() -> dict[str, DecisionMetric]:
-    """Return the metrics of plugins by name; those of obygaze keep their names."""
-    metrics: dict[str, DecisionMetric] = {}
-    for plugin in plugins(INSTALLED_METRICS):
-        if plugin.name in metrics:
-            skip(plugin.refuse("has the name of a metric of another package"))
-            continue
-        try:
-            metrics[plugin.name] = load_metric(plugin)
-        except ObygazeError as error:
-            skip(error)
-    return metrics
+    return _load_metric(find_part(name))
 
 
 @cache
-def load_metric(plugin: Plugin) -> DecisionMetric:
-    """Return the function of a plugin; `doctor` checks every plugin with it.
+def _load_metric(part: Part) -> DecisionMetric:
+    """Return the function of a part, after it was tried on the counts of two sets of clips."""
+    function = part.load_function()
 
-    It is tried on the counts of two sets of four clips.
-    """
-    _check_name(plugin)
-    metric = plugin.load()
-    if not callable(metric):
-        raise plugin.refuse(
-            f"must be a function of the counts, got {short_value(metric)}"
+    def metric(counts: Confusion) -> FloatArray:
+        return part.call(
+            lambda: np.asarray(function(counts)), "does not work", METRIC_HINT
         )
-    counts = Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]]))
-    values = plugin.call(
-        lambda: np.asarray(metric(counts)), "does not work", METRIC_HINT
-    )
+
+    values = metric(Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]])))
     if values.shape != (2,) or values.dtype.kind != "f":
-        raise plugin.refuse(
+        raise part.refuse(
             "must return one number for each entry of the counts, got "
             f"{short_value(values)}"
         )
-    return cast("DecisionMetric", metric)
-
-
-def _check_name(plugin: Plugin) -> None:
-    """Raise an error for a name that is something else in the results of a run."""
-    name = plugin.name
-    if name in METRICS:
-        raise plugin.refuse(f"is never used: obygaze has a metric {name!r} of its own")
-    if name in KEYS_OF_RECORDS:
-        raise plugin.refuse(
-            f"cannot be called {name!r}: that is a key of the records of a run"
-        )
-    if name.endswith(ENDS_OF_COLUMNS):
-        raise plugin.refuse(
-            f"cannot be called {name!r}: names that end in _low or _high are columns of intervals"
-        )
+    return metric
 
 
 def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
@@ -264,7 +162,7 @@ def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
         if name in DECISION_METRICS:
             functions[name] = DECISION_METRICS[name]
         elif name not in METRICS:
-            functions[name] = installed_metric(name)
+            functions[name] = own_metric(name)
     return functions
 
 
@@ -306,7 +204,7 @@ def replicate(
         )
     for name in names:
         if name not in METRICS:
-            installed_metric(name)
+            own_metric(name)
     low = predictions.score.min()
     high = predictions.score.max()
     if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
-    from obygaze_models.models.installed import InstalledProbe as InstalledProbe
     from obygaze_models.models.kept import KeptEstimator as KeptEstimator
     from obygaze_models.models.linear import LinearProbe as LinearProbe
     from obygaze_models.models.linear import LogisticProbe as LogisticProbe
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import Job as Job
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
     from obygaze_models.models.mlp import fit_many as fit_many
+    from obygaze_models.models.own import OwnClassifier as OwnClassifier
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
     from obygaze_models.models.time_head import TimeHead as TimeHead
 else:
@@ -80,7 +80,6 @@ else:
             "OrdinalHead",
             "TreeHead",
         ),
-        "obygaze_models.models.installed": ("InstalledProbe",),
         "obygaze_models.models.kept": ("KeptEstimator",),
         "obygaze_models.models.linear": (
             "LinearProbe",
@@ -89,6 +88,7 @@ else:
             "SVMProbe",
         ),
         "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
+        "obygaze_models.models.own": ("OwnClassifier",),
         "obygaze_models.models.sparse_heads": ("SparseHead",),
         "obygaze_models.models.time_head": ("TimeHead",),
     }

@@ -2,13 +2,13 @@
 
 A file of skops names the types that it is made of, and only types that are trusted are built. Those
 of scikit-learn, numpy and scipy that skops knows are trusted; others are once `trust` of
-`core.plugins` was called with their names, such as `sklearn.tree._tree.Tree`.
+`core.parts` was called with their names, such as `sklearn.tree._tree.Tree`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from obygaze_features.core.errors import (
     first_line,
 )
 from obygaze_features.core.lazy import need
-from obygaze_features.core.plugins import is_own_code, trust, trusted_names
+from obygaze_features.core.parts import is_own_code, trust, trusted_names
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import Arrays, Classifier
 
@@ -80,23 +80,12 @@ def names_to_trust(
         description: Its class and settings.
         arrays: Its fitted attributes.
     """
-    names = [text for text in _texts_in(description) if is_own_code(text)]
+    own_name = description["params"].get("class_name")
+    names = [own_name] if is_own_code(own_name) else []
     if SKOPS in arrays:
         skops = need("skops.io", SKOPS, PURPOSE)
         names += skops.get_untrusted_types(data=arrays[SKOPS].tobytes())
     return sorted(set(names))
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in nested tables and lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts_in(item)
 
 
 class KeptEstimator(Classifier):

@@ -17,23 +17,13 @@ the names and rules at start.
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.plugins import BASELINES as INSTALLED_BASELINES
-from obygaze_features.core.plugins import (
-    MODELS,
-    Plugin,
-    find_plugin,
-    function_of_clips,
-    is_of_sklearn,
-    is_own_code,
-    plugins,
-    short_value,
-)
+from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
@@ -67,7 +57,7 @@ CLASSES = (
     "Prevalence",
     "FilmPrior",
     "Neighbour",
-    "InstalledProbe",
+    "OwnClassifier",
     "KeptEstimator",
     "TimeHead",
 )
@@ -82,7 +72,7 @@ BASELINES = (
     "oracle",
     "annotator",
 )
-# Keys of a model in a protocol that are no parameter of a plugin.
+# Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package", "draws")
 UNTRAINED = ("random", "all_positive", "annotator")
 
@@ -91,8 +81,8 @@ UNTRAINED = ("random", "all_positive", "annotator")
 class Setting:
     """What a value of a setting must be, and the value where none is given.
 
-    A default that is not stated is that of the class of a plugin: it is no plain value (a class,
-    nan), so that no file can have it.
+    A default that is not stated is that of an own class: it is no plain value (a class, nan), so
+    that no file can have it.
     """
 
     rule: Rule
@@ -215,104 +205,66 @@ KINDS = {
 
 def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
-    if name in KINDS:
-        return KINDS[name]
     if is_own_code(name) or is_of_sklearn(name):
-        return _installed_kind(name)
-    return _installed_kind(_known_name(name, kind_names(), "model kind"))
+        return _kind_of_part(find_part(name))
+    return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
-    """Return whether a name is that of a kind, or of a class of a file or of scikit-learn."""
-    return is_own_code(name) or is_of_sklearn(name) or name in kind_names()
+    """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
+    return is_own_code(name) or is_of_sklearn(name) or name in KINDS
 
 
-def further_baselines(names: Iterable[str]) -> list[str]:
-    """Return those of some baselines that are of plugins, or of files."""
+def own_baselines(names: Iterable[str]) -> list[str]:
+    """Return those of some baselines that are of own code."""
     return [name for name in names if name not in BASELINES]
 
 
-def baseline_names() -> list[str]:
-    """Return the names of all baselines; the last are those of installed plugins."""
-    installed = [plugin.name for plugin in plugins(INSTALLED_BASELINES)]
-    return [*BASELINES, *further_baselines(installed)]
-
-
 def is_baseline(name: str) -> bool:
-    """Return whether a name is that of a baseline, or of a function in a file."""
-    return is_own_code(name) or name in baseline_names()
+    """Return whether a name is that of a baseline, or of a function of own code."""
+    return is_own_code(name) or name in BASELINES
 
 
-def load_baseline(plugin: Plugin) -> Callable[..., Any]:
-    """Return the function of a plugin; `doctor` checks every plugin with it."""
-    return function_of_clips(plugin, BASELINES, "a baseline")
-
-
-def kind_names() -> list[str]:
-    """Return the names of all kinds; the last are those of installed plugins."""
-    return [
-        *KINDS,
-        *(plugin.name for plugin in plugins(MODELS) if plugin.name not in KINDS),
-    ]
-
-
-def _installed_kind(name: str) -> ModelKind:
-    """Return the kind of a plugin: its settings are the parameters of the class."""
-    plugin = find_plugin(MODELS, name)
+def _kind_of_part(part: Part) -> ModelKind:
+    """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}
-    for parameter in parameters_of(plugin):
+    for parameter in parameters_of(part):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
             is_plain = plain_value(parameter.default) is None
             class_settings[parameter.name] = Setting(
                 plain_value, parameter.default, is_plain
             )
-    package = {"package": Setting(choice((plugin.package,)), plugin.package)}
+    package = {"package": Setting(choice((part.package,)), part.package)}
     return ModelKind(
-        "InstalledProbe", {**class_settings, **package}, fixed={"plugin": plugin.name}
+        "OwnClassifier", {**class_settings, **package}, fixed={"class_name": part.name}
     )
 
 
-def check_plugin(plugin: Plugin) -> None:
-    """Raise an error, which names the plugin, unless it is a kind of model."""
-    if plugin.name in KINDS:
-        raise plugin.refuse(
-            f"is never used: obygaze has a model {plugin.name!r} of its own"
-        )
-    parameters_of(plugin)
-
-
-def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
-    """Return the parameters of a plugin's class; an error unless it is one of a classifier."""
-    plugin_class: Any = plugin.load()
-    if not callable(plugin_class):
-        raise plugin.refuse(
-            "must be the class of a classifier, or a function that returns one, got "
-            f"{short_value(plugin_class)}"
-        )
+def parameters_of(part: Part) -> list[inspect.Parameter]:
+    """Return the parameters of an own class; an error unless it is one of a classifier."""
+    own_class: Any = part.load_function()
     for method in ("fit", "predict"):
-        is_class = isinstance(plugin_class, type)
-        if is_class and not callable(getattr(plugin_class, method, None)):
-            raise plugin.refuse(
+        is_class = isinstance(own_class, type)
+        if is_class and not callable(getattr(own_class, method, None)):
+            raise part.refuse(
                 f"must be the class of a classifier; it has no {method}()"
             )
-    if is_of_sklearn(plugin.name):
+    if is_of_sklearn(part.name):
         from sklearn.base import ClassifierMixin
 
-        if not issubclass(plugin_class, ClassifierMixin):
-            raise plugin.refuse(
+        if not issubclass(own_class, ClassifierMixin):
+            raise part.refuse(
                 "must be the class of a classifier, such as sklearn.svm.SVC"
             )
-    signature = plugin.call(
-        lambda: inspect.signature(plugin_class), "has no parameters that can be read"
+    signature = part.call(
+        lambda: inspect.signature(own_class), "has no parameters that can be read"
     )
     parameters = [*signature.parameters.values()]
     for parameter in parameters:
         if parameter.default is parameter.empty:
             message = f"the parameter {parameter.name} has no default"
-            raise FixInput(
-                message, where=plugin.where, hint="give it one, in the class"
-            )
+            raise FixInput(message, where=part.where, hint="give it one, in the class")
     return parameters
 
 
@@ -382,10 +334,12 @@ def build(
             residual=residual,
             cross_fit=values["cross_fit"],
         )
-    if "plugin" in model_kind.fixed:
+    if "class_name" in model_kind.fixed:
         if values.get("random_state", seed) is None:
             values["random_state"] = seed
-        return estimator_class(model_kind.estimator)(model_kind.fixed["plugin"], values)
+        return estimator_class(model_kind.estimator)(
+            model_kind.fixed["class_name"], values
+        )
     seeded = {"random_state": seed} if kind == "mlp" else {}
     return estimator_class(model_kind.estimator)(
         **_parameters(model_kind, values), **seeded

@@ -25,7 +25,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.plugins import trust as trust_code
+from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
     PathLike,

@@ -6,8 +6,8 @@ protocol leaves out has the value of the scheme that it follows, else the defaul
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
 `C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
 A list alone is a choice where the setting of a kind of obygaze has one value, as in older
-protocols. Whether a plugin's setting may be a list is not known: there, a list is a value where the
-default is one, and else an error that asks for a grid.
+protocols. Whether a setting of an own class may be a list is not known: there, a list is a value
+where the default is one, and else an error that asks for a grid.
 
 With `draws = 20` in the table of a model, 20 combinations are drawn, and not all of them are tried.
 Then `C = { log = [1e-4, 1e2] }` and `{ uniform = [0.0, 0.5] }` are ranges to draw from.
@@ -20,7 +20,6 @@ from itertools import product
 from typing import Any
 
 from obygaze_features.core.files import canonical_json
-from obygaze_features.core.plugins import Plugin
 from obygaze_features.core.schema_rules import Rule, list_of
 from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED, Settings
@@ -47,17 +46,8 @@ OTHER_TASKS = "other"
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
     frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
-    clips = [name for name in registry.kind_names() if name not in frames]
+    clips = [name for name in KINDS if name not in frames]
     return [*clips, *ALIASES, CAV]
-
-
-def check_model(plugin: Plugin) -> None:
-    """Raise an error, which names the plugin, unless it is a kind of model that can be trained."""
-    if plugin.name in (*ALIASES, CAV):
-        raise plugin.refuse(
-            f"cannot be called {plugin.name!r}: obygaze train has another model of this name"
-        )
-    registry.check_plugin(plugin)
 
 
 def defaults(kind: str, scheme: Scheme | None = None) -> Settings:

@@ -4,7 +4,7 @@ Every violation of a file is listed at once, with its line (see core.schema_chec
 """
 
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -12,19 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
-from obygaze_features.core.plugins import (
-    PROTOCOLS,
-    Plugin,
-    is_of_sklearn,
-    is_own_code,
-    is_trusted,
-    plugins,
-    require_trust_of_all,
-    short_value,
-    skip,
-    warn_once,
-)
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near, whole
 from obygaze_features.manifest.expression import BadExpression, parse
@@ -33,14 +22,11 @@ from obygaze_features.manifest.vocabulary import concepts, subconstructs
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
-    PUBLISHED,
     find_kind,
     is_kind,
-    kind_names,
 )
 from obygaze_models.protocols.kinds import (
     CHOICES,
-    GRID,
     candidates,
     defaults,
     draw_candidates,
@@ -50,12 +36,7 @@ from obygaze_models.protocols.kinds import (
     setting_rules,
 )
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
-from obygaze_models.protocols.schemes import (
-    OLD_KEY,
-    find_scheme,
-    old_value,
-    today_name,
-)
+from obygaze_models.protocols.schemes import SCHEMES
 
 MAX_BYTES = 1_000_000
 MAX_DRAWS = 10_000
@@ -65,66 +46,24 @@ OLD_BEST_OF_FOLDS = "elect"  # what this setting of bottlenecks was called befor
 
 
 def protocol_names() -> list[str]:
-    """Return the names of the protocols of obygaze and of what is installed beside it."""
+    """Return the names of the shipped protocols."""
     return sorted(_protocol_files())
 
 
-def _protocol_files() -> dict[str, Path | Traversable]:
-    """Return the file of each protocol that has a name: shipped ones, then those of plugins."""
-    protocol_files = _shipped_files()
-    for plugin in plugins(PROTOCOLS):
-        try:
-            folder = load_folder(plugin)
-        except ObygazeError as error:
-            skip(error)
-            continue
-        for name, file in _files_in(folder).items():
-            if name in protocol_files:
-                warn_once(
-                    f"{plugin.where} has a protocol {name!r}, which is there already; it is skipped"
-                )
-            else:
-                protocol_files[name] = file
-    return protocol_files
-
-
-def _shipped_files() -> dict[str, Path | Traversable]:
-    return _files_in(files(__package__).joinpath("shipped"))
-
-
-def check_folder(plugin: Plugin) -> None:
-    """Raise an error, which names the plugin, unless all of its protocols can be run by name."""
-    shipped = _shipped_files()
-    for name in _files_in(load_folder(plugin)):
-        if name in shipped:
-            raise plugin.refuse(f"has {name}.toml, but obygaze has a protocol {name!r}")
-
-
-def load_folder(plugin: Plugin) -> Path:
-    """Return the folder of protocols of a plugin."""
-    folder = plugin.load()
-    if not isinstance(folder, Path):
-        raise plugin.refuse(
-            f"must be the pathlib.Path of a folder, got {short_value(folder)}"
-        )
-    if not folder.is_dir():
-        raise plugin.refuse(f"names a folder that is not there: {folder}")
-    return folder
-
-
-def _files_in(folder: Path | Traversable) -> dict[str, Path | Traversable]:
-    toml_files: dict[str, Path | Traversable] = {}
-    for item in folder.iterdir():
+def _protocol_files() -> dict[str, Traversable]:
+    """Return the file of each shipped protocol, by its name."""
+    protocol_files = {}
+    for item in files(__package__).joinpath("shipped").iterdir():
         if item.name.endswith(".toml"):
-            toml_files[item.name.removesuffix(".toml")] = item
-    return toml_files
+            protocol_files[item.name.removesuffix(".toml")] = item
+    return protocol_files
 
 
 def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
     """Return the protocol of a name or of a file.
 
     Args:
-        name: The name of a protocol that is installed, or the path of a TOML file.
+        name: The name of a shipped protocol, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
     """
     text = system.typed_path(str(name))
@@ -150,7 +89,6 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     parsed = [_parse_change(change) for change in changes]
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
-    _rename_scheme(document.tree.get("splits"))
     _rename_level(document.tree.get("data"))
     _rename_levels(document.tree.get("features"))
     models = _models_in(document.tree)
@@ -166,11 +104,6 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     _rename_film(document.tree.get("paper"))
     document.tree.setdefault("name", Path(where).stem)
     models = _models_in(document.tree)
-    for model in models.values():
-        _replace_old_words(model)
-    _leave_out_untrusted(document.tree, models)
-    if any(is_own_code(kind) for kind in _kinds_in(models)):
-        require_trust_of_all(_texts_in(document.tree))
     table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
@@ -238,8 +171,6 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
 
 def _today(key: str, value: Any, models: Mapping[str, Any]) -> tuple[str, Any]:
     """Return a change under the name that its key has today."""
-    if key == f"splits.{OLD_KEY}":
-        return "splits.scheme", today_name(str(value))
     section, _, setting = key.rpartition(".")
     if setting == "level" and section.split(".")[0] in ("data", "features"):
         return f"{section}.array", value
@@ -255,40 +186,6 @@ def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     return models if isinstance(models, dict) else {}
 
 
-def _leave_out_untrusted(tree: Mapping[str, Any], models: Mapping[str, Any]) -> None:
-    """Leave out models of own code that is not trusted, where `grid.models` does not ask for them.
-
-    To read their settings, their code would have to run.
-    """
-    grid = tree.get("grid")
-    named = grid.get("models") if isinstance(grid, Mapping) else None
-    if not isinstance(named, list) or not named or not isinstance(models, dict):
-        return
-    for name, model in list(models.items()):
-        kind = model.get("kind") if isinstance(model, Mapping) else None
-        if name not in named and is_own_code(kind) and not is_trusted(str(kind)):
-            del models[name]
-
-
-def _kinds_in(models: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the kind of each model."""
-    for model in models.values():
-        if isinstance(model, Mapping):
-            yield model.get("kind")
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield all texts of a tree of TOML."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts_in(item)
-
-
 def _has_concept_vectors(model: Any) -> bool:
     """Return whether a table of a protocol is that of a bottleneck of obygaze."""
     return isinstance(model, dict) and model.get("kind") in BOTTLENECKS
@@ -300,12 +197,6 @@ def _rename_settings(model: Any) -> None:
         return
     if OLD_BEST_OF_FOLDS in model:
         model[BEST_OF_FOLDS] = model.pop(OLD_BEST_OF_FOLDS)
-
-
-def _rename_scheme(splits: Any) -> None:
-    """Give the scheme of an older protocol the key and the name that it has today."""
-    if isinstance(splits, dict) and OLD_KEY in splits and "scheme" not in splits:
-        splits["scheme"] = today_name(str(splits.pop(OLD_KEY)))
 
 
 def _rename_level(table: Any) -> None:
@@ -331,34 +222,10 @@ def _rename_film(printed: Any) -> None:
             number["film"] = number.pop("movie")
 
 
-def _replace_old_words(model: Any) -> None:
-    """Replace the word "paper" of an older protocol in the settings of a kind of obygaze."""
-    kind = model.get("kind") if isinstance(model, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
-        return
-    for name, value in model.items():
-        if name != "kind":
-            today = old_value(kind, name)
-            model[name] = _without_old_word(
-                value, PUBLISHED if today is None else today
-            )
-
-
-def _without_old_word(value: Any, today: Any) -> Any:
-    """Return a value, or a grid of values, in which what is used today replaces "paper"."""
-    if value == "paper":
-        return today
-    if isinstance(value, list):
-        return [_without_old_word(item, today) for item in value]
-    if isinstance(value, dict) and value.keys() == {GRID}:
-        return {GRID: _without_old_word(value[GRID], today)}
-    return value
-
-
 def _kind(value: Any) -> str | None:
-    """Allow the name of a kind, or of a class of a file or of scikit-learn."""
+    """Allow the name of a kind, or of a class of own code or of scikit-learn."""
     is_class = is_own_code(value) or is_of_sklearn(value)
-    return None if is_class else choice(kind_names())(value)
+    return None if is_class else choice(KINDS)(value)
 
 
 def _models_table(models: Mapping[str, Any]) -> Table:
@@ -378,7 +245,7 @@ def _models_table(models: Mapping[str, Any]) -> Table:
 def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
     """Fill in the defaults that depend on the scheme."""
     splits = protocol.splits
-    scheme = find_scheme(splits.scheme)
+    scheme = SCHEMES.get(splits.scheme)
     models = {}
     for name, model in protocol.models.items():
         settings = {**defaults(model.kind, scheme), **model.settings}

@@ -7,10 +7,10 @@ and the leak is counted.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.files import canonical_json
-from obygaze_features.core.plugins import (
-    SPLITS,
-    Plugin,
-    call_foreign,
-    find_plugin,
-    function_of_clips,
-    short_value,
-)
+from obygaze_features.core.foreign import short_value
+from obygaze_features.core.parts import find_part
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.film_choice import choose_film, films_of_clips
 from obygaze_features.manifest.folds import (
@@ -39,7 +33,7 @@ from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
-from obygaze_models.protocols.schemes import find_scheme
+from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.protocols.splits import (
     NO_ROWS,
     BoolArray,
@@ -269,18 +263,15 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     if splits.kind == "published":
         folds = table.fold(protocol.tasks[train].folds)
         validates = splits.validation != "none"
-        scheme = find_scheme(splits.scheme)
+        scheme = SCHEMES.get(splits.scheme)
         if scheme is not None:
-            balanced = protocol.balancing == "rotated"
-            make_splits = partial(
-                scheme.splits,
+            return scheme.splits(
                 folds,
                 labels[train],
                 usable,
-                balanced=balanced,
+                balanced=protocol.balancing == "rotated",
                 validates=validates,
             )
-            return call_foreign(make_splits, f"the scheme {splits.scheme!r}")
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
     _check_size(clips, folds)
@@ -370,12 +361,12 @@ def _folds(clips: _Clips, train: str) -> IntArray:
 
 
 def _own_folds(clips: _Clips) -> IntArray:
-    """Return the folds of a plugin's function; no group may be in two of them."""
+    """Return the folds of an own function; no group may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
-    plugin = find_plugin(SPLITS, splits.kind)
-    divide = load_splits(plugin)
-    values = plugin.call(
+    part = find_part(splits.kind)
+    divide = part.load_function()
+    values = part.call(
         lambda: np.asarray(divide(table.clips, folds=splits.folds, seed=splits.seed)),
         "failed",
         "a kind of splits is a function of the clips, with folds= and seed=, and returns the fold "
@@ -383,7 +374,7 @@ def _own_folds(clips: _Clips) -> IntArray:
     )
     is_folds = values.shape == (len(table),) and values.dtype.kind in "iu"
     if not is_folds or (values < OUTSIDE).any():
-        raise plugin.refuse(
+        raise part.refuse(
             f"must return a whole number for each of {len(table)} clips, its fold from 0 on"
             f" or -1 for none, got {short_value(values)}"
         )
@@ -391,17 +382,12 @@ def _own_folds(clips: _Clips) -> IntArray:
     for group in np.unique(clips.groups[inside]).tolist():
         folds_of_group = np.unique(values[inside & (clips.groups == group)])
         if len(folds_of_group) > 1:
-            raise plugin.refuse(
+            raise part.refuse(
                 f"divides {splits.group} {group!r}: it is in the folds "
                 f"{', '.join(map(str, folds_of_group.tolist()))} (splits.group names the column"
                 " that stays together)"
             )
     return values.astype(np.intp)
-
-
-def load_splits(plugin: Plugin) -> Callable[..., Any]:
-    """Return the function of a plugin; `doctor` checks every plugin with it."""
-    return function_of_clips(plugin, SPLIT_KINDS, "splits")
 
 
 def _never_tested(clips: _Clips) -> BoolArray:

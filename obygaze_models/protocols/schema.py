@@ -17,7 +17,7 @@ from itertools import product
 from typing import Annotated, Any
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.plugins import SPLITS, is_own_code, plugins
+from obygaze_features.core.parts import is_own_code
 from obygaze_features.core.schema_rules import (
     choice,
     list_of,
@@ -28,10 +28,10 @@ from obygaze_features.core.schema_rules import (
 )
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
-from obygaze_models.evaluation.metrics import COUNTS, METRICS, installed_metric_names
+from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.erasure import ERASERS
-from obygaze_models.models.registry import BASELINES, baseline_names
-from obygaze_models.protocols.schemes import NONE, scheme_names
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.schemes import NONE, SCHEMES
 
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
@@ -109,21 +109,14 @@ class Task:
     series: str = ""
 
 
-def _scheme(value: Any) -> str | None:
-    """Allow the name of a scheme; which there are depends on what is installed."""
-    return None if is_own_code(value) else choice(scheme_names())(value)
-
-
 def _split_kind(value: Any) -> str | None:
-    """Allow a kind of splits, of obygaze, of a plugin or of a file."""
-    if is_own_code(value):
-        return None
-    return choice([*SPLIT_KINDS, *(plugin.name for plugin in plugins(SPLITS))])(value)
+    """Allow a kind of splits, of obygaze or of own code."""
+    return None if is_own_code(value) else choice(SPLIT_KINDS)(value)
 
 
 def _baseline(value: Any) -> str | None:
-    """Allow a baseline, of obygaze, of a plugin or of a file."""
-    return None if is_own_code(value) else choice(baseline_names())(value)
+    """Allow a baseline, of obygaze or of own code."""
+    return None if is_own_code(value) else choice(BASELINES)(value)
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class Splits:
     """
 
     kind: Annotated[str, _split_kind] = "nested"
-    scheme: Annotated[str, _scheme] = NONE
+    scheme: Annotated[str, choice((NONE, *SCHEMES))] = NONE
     folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
     validation: Annotated[str, choice(VALIDATIONS)] = "next"
@@ -184,20 +177,14 @@ class FitSettings:
 
 
 def _metric(value: Any) -> str | None:
-    """Allow the name of a metric, of obygaze or of a plugin."""
-    if is_own_code(value):
-        return None
+    """Allow the name of a metric, of obygaze or of own code."""
     of_models = [name for name in METRICS if name not in COUNTS]
-    return choice([*of_models, *installed_metric_names()])(value)
+    return None if is_own_code(value) else choice(of_models)(value)
 
 
-def _further_metric(value: Any) -> str | None:
-    """Allow the name of a metric of a plugin."""
-    if is_own_code(value):
-        return None
-    if not installed_metric_names():
-        return "must be the name of a metric of a plugin, and none is installed"
-    return choice(installed_metric_names())(value)
+def _own_metric(value: Any) -> str | None:
+    """Allow the name of a metric of own code."""
+    return None if is_own_code(value) else "must name a metric as FILE.py:NAME"
 
 
 @dataclass(frozen=True)
@@ -220,7 +207,7 @@ class Question:
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics, of plugins; those of obygaze are always computed.
+    `metrics` are further metrics, of own code; those of obygaze are always computed.
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
@@ -233,7 +220,7 @@ class ReportSettings:
 
     title: str = ""
     primary: Annotated[str, _metric] = "f1_weighted"
-    metrics: Annotated[tuple[str, ...], list_of(_further_metric)] = ()
+    metrics: Annotated[tuple[str, ...], list_of(_own_metric)] = ()
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
@@ -307,7 +294,7 @@ class Protocol:
 
     @property
     def further_metrics(self) -> tuple[str, ...]:
-        """Return the metrics of plugins that the protocol names."""
+        """Return the metrics of own code that the protocol names."""
         named = dict.fromkeys((self.report.primary, *self.report.metrics))
         return tuple(name for name in named if name not in METRICS)
 

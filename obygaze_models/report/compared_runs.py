@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, table, with_interval
-from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
-from obygaze_features.core.plugins import find_plugin, install_hint, is_own_code
+from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_models.evaluation.bootstrap import interval_of
@@ -21,7 +20,7 @@ from obygaze_models.evaluation.families import DrawnDifference, family_p_values
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
-    installed_metric,
+    own_metric,
     ranking_metric,
 )
 from obygaze_models.evaluation.permutation import p_text
@@ -114,7 +113,7 @@ class ComparedRuns(Listing):
         metric: The metric of values and differences.
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The cells and baselines.
-        warnings: Why there are no differences, where a metric of a plugin cannot be computed, or
+        warnings: Why there are no differences, where an own metric cannot be computed, or
             where runs have other stores, or do not test the same clips in the
             same folds.
     """
@@ -268,25 +267,22 @@ def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
 
 
 def _why_without_differences(runs: Sequence[Run], metric: str) -> str:
-    """Return why differences of a metric of a plugin cannot be computed; "" if they can.
+    """Return why differences of an own metric cannot be computed; "" if they can.
 
-    The values of a run are in its records; a difference needs the function of the plugin, on the
-    clips that both runs tested.
+    The values of a run are in its records; a difference needs the function, on the clips that both
+    runs tested.
     """
     if metric in METRICS:
         return ""
-    used = [run.about.get("plugins", {}).get("metrics", {}).get(metric) for run in runs]
+    used = [run.about.get("parts", {}).get("metrics", {}).get(metric) for run in runs]
     try:
-        package = find_plugin(INSTALLED_METRICS, metric).package
-        installed_metric(metric)
-    except NotFound as error:
-        hints = [install_hint(str(package)) for package in used if package]
-        return "; ".join([error.message, *hints[:1]])
+        package = find_part(metric).package
+        own_metric(metric)
     except ObygazeError as error:
         return error.message
     for name, package_of_run in zip(names_of(runs), used, strict=True):
         if package_of_run not in (None, package):
-            return f"{name} is by {package_of_run}, installed is {package}"
+            return f"{name} is by {package_of_run}, the code here is {package}"
     return ""
 
 

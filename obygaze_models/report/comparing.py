@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.parts import trust
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Listing, check_output
 from obygaze_models.protocols.runner.records import Run, listed_runs, read_folder
@@ -34,7 +35,7 @@ def compare(
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
-        metric: The metric, such as ap or auc, or one of a plugin that a run has.
+        metric: The metric, such as ap or auc, or an own one that a run has.
         sort: The order of cells: that of the runs, best value first, or largest difference first.
         workspace: The workspace, if it is not the current one.
 
@@ -50,6 +51,8 @@ def compare(
     """
     from obygaze_models.report.compared_runs import compare_runs
 
+    if metric is not None:
+        trust([metric])
     place = Workspace.of(workspace)
     opened = [
         run if isinstance(run, Run) else read_folder(place.existing("runs", run))

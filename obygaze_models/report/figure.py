@@ -34,10 +34,7 @@ FONTS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure on disk with its title, its caption and the section it belongs to.
-
-    A `wide` one is enlarged on a wide screen.
-    """
+    """A figure on disk with its title, its caption and the section it belongs to."""
 
     section: str
     key: str
@@ -45,7 +42,6 @@ class Figure:
     caption: str
     svg: Path
     png: Path
-    wide: bool = False
 
     @property
     def data_url(self) -> str:
@@ -98,10 +94,7 @@ class FigureSet:
         text = report_text()["figures"][kind]
         title = text["title"].format(**names)
         caption = text["caption"].format(**names)
-        wide = text.get("wide", False)
-        self.figures.append(
-            Figure(text["section"], key, title, caption, svg, png, wide)
-        )
+        self.figures.append(Figure(text["section"], key, title, caption, svg, png))
 
 
 def hide_ticks(axes: Any, *sides: str) -> None:

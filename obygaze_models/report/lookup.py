@@ -24,7 +24,6 @@ from obygaze_models.protocols.results.concepts import ConceptVectors, Head
 from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import CEILINGS, shown_metrics
-from obygaze_models.report.findings import Finding, findings_of
 from obygaze_models.report.tables import Heading, Number, Row, report_text
 
 T = TypeVar("T")
@@ -155,11 +154,6 @@ class ReportRun(Run):
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""
         return self._titles.get(film) or film_title(film)
-
-    @cached_property
-    def findings(self) -> Mapping[str, Finding]:
-        """What the installed analyses found in the folder, by name; each is called once."""
-        return findings_of(self.folder)
 
     @property
     def banks(self) -> list[ConceptVectors]:

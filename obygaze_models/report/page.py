@@ -191,7 +191,7 @@ def coverage(run: ReportRun) -> Part:
 
 
 def provenance(run: ReportRun) -> Part:
-    """Yield checksums, versions, plugins and seeds: what is needed to run the experiment again."""
+    """Yield checksums, versions, own code and seeds: what is needed to run the experiment again."""
     about = run.about
     manifest = about["manifest"]
     rows: list[Row] = [
@@ -209,17 +209,14 @@ def provenance(run: ReportRun) -> Part:
         rows.append(("store", contents, store["fingerprint"]))
     rows.append(("results", "results.json", about["results_sha256"]))
     rows += [("version", name, version) for name, version in about["versions"].items()]
-    for kind, packages in about.get("plugins", {}).items():
+    for kind, packages in about.get("parts", {}).items():
         rows += [
-            (f"plugin ({kind})", name, package) for name, package in packages.items()
+            (f"own code ({kind})", name, package) for name, package in packages.items()
         ]
     for name, model in about["protocol"].get("models", {}).items():
         package = model.get("settings", {}).get("package")
         if package:
-            rows.append(("plugin (models)", name, package))
-    for name, finding in run.findings.items():
-        if not finding.package.startswith("obygaze "):
-            rows.append(("plugin (analyses)", name, finding.package))
+            rows.append(("code (models)", name, package))
     rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
     rows.append(("created", about.get("created", ""), about.get("created_by", "")))
     yield make_table("provenance", "provenance", rows)
@@ -243,15 +240,6 @@ def sources(run: ReportRun) -> Part:
         yield make_table("sources", "sources", rows)
 
 
-def audits(run: ReportRun) -> Part:
-    """Yield a table per audit finding, with its sentences as the note."""
-    for name, finding in run.findings.items():
-        texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
-        yield make_table(
-            "audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts
-        )
-
-
 PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "summary": (summary.summary,),
     "questions": (comparisons.questions,),
@@ -273,7 +261,6 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "concepts": (concepts.concepts,),
     "analysis": (success.factors,),
     "decisions": (decisions.decisions,),
-    "audits": (audits,),
     "coverage": (coverage,),
     "provenance": (sources, provenance),
 }
@@ -303,7 +290,7 @@ def draw_figures(
     progress: Progress | None = None,
     maps: Store | None = None,
 ) -> list[Figure]:
-    """Draw all figures that a run has records for, and return them with those of its audits."""
+    """Draw all figures that a run has records for, and return them."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
 
     def draw(kind: Callable[[ReportRun, FigureSet], None]) -> list[Figure]:
@@ -314,11 +301,6 @@ def draw_figures(
     kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
     drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
     made = FigureSet(folder, list(chain.from_iterable(drawn)))
-    for name, finding in run.findings.items():
-        svg = finding.figure
-        if svg is not None:
-            key = made.names.name_of(f"audit-{slug(name)}")
-            made.add("audit", key, svg, svg.with_suffix(".png"), name=finding.title)
     return made.figures
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import CellRecord, Metric, PrintedValue
-from obygaze_models.protocols.schemes import about_scheme, scheme_of
+from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.report.lookup import (
     ReportRun,
     film_value,
@@ -29,9 +29,9 @@ from obygaze_models.report.tables import (
 def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.paper for cell in run.cells):
-        about = about_scheme(scheme_of(run.protocol.get("splits", {})))
-        if about:
-            yield about
+        scheme = SCHEMES.get(run.protocol.get("splits", {}).get("scheme", ""))
+        if scheme is not None:
+            yield scheme.about
         yield sentence("spread")
     pairs = []
     for record in [*run.cells, *_without_training(run.baselines)]:

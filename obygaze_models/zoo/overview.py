@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
-from obygaze_features.core.plugins import trust as trust_code
+from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.zoo.info import ModelInfo, TrainingClips, card_text
 from obygaze_models.zoo.saving import (
@@ -124,7 +124,7 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
-    No code of the model is needed: that of a plugin is shown where its package is not installed.
+    No code of the model is needed: a model of own code is shown where the code is not there.
 
     Args:
         model: The name of a model of the workspace, or its folder.

@@ -31,7 +31,7 @@ from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.core.plugins import trust as trust_code
+from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target

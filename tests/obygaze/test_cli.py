@@ -39,8 +39,8 @@ def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
         command = group.get_command(ctx, name)
         assert command is not None
         line = None
-        if isinstance(group, LazyGroup) and name in group.lazy_table():
-            line = group.lazy_table()[name].summary
+        if isinstance(group, LazyGroup) and name in group.table:
+            line = group.table[name].summary
         yield (*path, name), command, line
         if isinstance(command, click.Group):
             yield from walk(command, (*path, name))

@@ -146,25 +146,13 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(
 
 
 @pytest.mark.check("several processes")
-def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor(
+def test_a_broken_torch_or_pyav_is_reported_and_not_the_end_of_the_doctor(
     workspace, tmp_path
 ):
     site = tmp_path / "site"
     site.mkdir()
     (site / "torch.py").write_text("raise OSError('libcudart.so.13: no such file')\n")
     (site / "av.py").write_text("raise ImportError('libavcodec.so.62: no such file')\n")
-    (site / "broken_model.py").write_text("1 / 0\n")
-    for project, name in (
-        ("gaze-cards", "broken_model:Mine"),
-        ("gaze-more", "absent:Mine"),
-    ):
-        info = site / f"{project.replace('-', '_')}-1.5.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.5\n"
-        )
-        entry = f"[obygaze.models]\n{project} = {name}\n"
-        (info / "entry_points.txt").write_text(entry)
     variables = {"PYTHONPATH": str(site)}
     result = run_obygaze("-C", workspace, "--color", "always", "doctor", env=variables)
     assert (result.code, result.stderr) == (1, "")
@@ -173,22 +161,16 @@ def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor
         f"{red}unknown: torch does not work: OSError: libcudart.so.13" in result.stdout
     )
     assert f"{red}PyAV does not work: ImportError: libavcodec.so.62" in result.stdout
-    assert f"{red}models gaze-cards (gaze-cards 1.5) does not work" in result.stdout
     lines = click.unstyle(result.stdout).splitlines()
-    assert lines[-4:] == [
+    assert lines[-2:] == [
         "Broken: PyAV is installed and does not work: ImportError: libavcodec.so.62: no such file",
         "Broken: torch is installed and does not work: OSError: libcudart.so.13: no such file",
-        "Broken: a plugin does not work: obygaze.models: gaze-cards = broken_model:Mine"
-        " (gaze-cards 1.5) cannot be loaded: ZeroDivisionError: division by zero"
-        " (broken_model.py, line 1)",
-        "Broken: a plugin does not work: obygaze.models: gaze-more = absent:Mine (gaze-more 1.5)"
-        " cannot be loaded: ModuleNotFoundError: No module named 'absent'",
     ]
     document = run_obygaze("-C", workspace, "doctor", "--json", env=variables).json()
     assert (document["ok"], document["problems"], len(document["broken"])) == (
         False,
         [],
-        4,
+        2,
     )
 
 

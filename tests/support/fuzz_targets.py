@@ -344,13 +344,11 @@ def text_targets(folder: Path) -> list[Target]:
     from importlib.resources import files as package
 
     import obygaze.extensions.audits
-    import obygaze.extensions.paper
     import obygaze_features.backbones
     import obygaze_models.protocols
 
     protocols = package(obygaze_models.protocols).joinpath("shipped")
-    papers = package(obygaze.extensions.paper).joinpath("protocols")
-    protocol_files = [*_each(protocols, "p.toml"), *_each(papers, "p.toml")]
+    protocol_files = _each(protocols, "p.toml")
     cards = package(obygaze_features.backbones).joinpath("cards")
     words = package(obygaze.extensions.audits).joinpath("words")
     return [

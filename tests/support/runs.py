@@ -219,7 +219,7 @@ def write_run(
         "protocol": {
             "name": "made-up",
             "tasks": tasks,
-            "splits": {"kind": "nested", "quirk": "authors"},
+            "splits": {"kind": "nested", "scheme": "obygaze12-code"},
             "report": {"title": "A run made by hand", "primary": "ap"},
         },
         "protocol_sha256": "a" * 64,

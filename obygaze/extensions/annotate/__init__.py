@@ -18,35 +18,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.annotate.projection import project as project
     from obygaze.extensions.annotate.projection import read_inputs as read_inputs
 
-_HERE = "obygaze.extensions.annotate"
-COMMANDS = {
-    "manifest project": (
-        f"{_HERE}.labels:project_segments",
-        "Turn experts' segments into clip labels.",
-    ),
-    "manifest agree": (
-        f"{_HERE}.agreement:measure_agreement",
-        "Measure the agreement of the annotators.",
-    ),
-    "manifest export": (
-        f"{_HERE}.exchange:export_segments",
-        "Write segments for other programs.",
-    ),
-    "manifest import segments": (
-        f"{_HERE}.exchange:import_segments",
-        "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
-    ),
-    "manifest vocabulary": (
-        f"{_HERE}.vocabulary:convert_vocabulary",
-        "Read a vocabulary of concepts and tiers, and write it for another program.",
-    ),
-    "view": (
-        f"{_HERE}.view:view",
-        "Watch films, look at clips and scores, and mark segments, in the browser.",
-        "Look",
-    ),
-}
-
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.annotate.agreement": ("measure_agreement",),

@@ -36,13 +36,6 @@ if TYPE_CHECKING:
         audit_reliability as audit_reliability,
     )
     from obygaze.extensions.audits.result import Audit as Audit
-COMMANDS = {
-    "audit": (
-        "obygaze.extensions.audits.commands:audit",
-        "Measure bias in vectors and texts, or score MediaEval runs.",
-        "More",
-    )
-}
 
 if not TYPE_CHECKING:
     _EXPORTS = {

@@ -14,7 +14,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
+from obygaze.extensions.audits.result import (
+    Audit,
+    Finding,
+    audit_command,
+    ratio_interval,
+)
 from obygaze.extensions.audits.texts import CONCEPTS, column_names
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
@@ -27,7 +32,6 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import Selection, View, select_groups
 
 Interval = list[float | None]

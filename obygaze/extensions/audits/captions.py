@@ -12,7 +12,12 @@ from statistics import fmean
 from typing import Annotated
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
+from obygaze.extensions.audits.result import (
+    Audit,
+    Finding,
+    audit_command,
+    ratio_interval,
+)
 from obygaze.extensions.audits.texts import (
     NAMES,
     GroupNames,
@@ -36,7 +41,6 @@ from obygaze_models.evaluation.permutation import (
     p_text,
     permutation_p,
 )
-from obygaze_models.report.findings import Finding
 
 HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
 

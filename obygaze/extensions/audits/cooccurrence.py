@@ -14,7 +14,12 @@ import numpy as np
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.gender import cut_shares
-from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
+from obygaze.extensions.audits.result import (
+    Audit,
+    Finding,
+    audit_command,
+    ratio_interval,
+)
 from obygaze.extensions.audits.texts import (
     CONCEPTS,
     GroupNames,
@@ -33,7 +38,6 @@ from obygaze.extensions.audits.texts import (
 )
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
-from obygaze_models.report.findings import Finding
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "

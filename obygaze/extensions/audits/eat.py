@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.reliability import cronbach_alpha
-from obygaze.extensions.audits.result import Audit, audit_command
+from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest, read_manifest
@@ -25,7 +25,6 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
-from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import (
     Selection,
     VectorGroup,

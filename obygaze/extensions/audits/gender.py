@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, audit_command
+from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
-from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import store_word_probabilities
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.

@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
+from obygaze.extensions.audits.result import (
+    Audit,
+    Finding,
+    audit_command,
+    ratio_interval,
+)
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
@@ -24,7 +29,6 @@ from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import sign_flip
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import View
 
 ALL = "all annotators"

@@ -19,12 +19,11 @@ from obygaze.extensions.audits.mediaeval_runs import (
     score_affect,
     score_ranking,
 )
-from obygaze.extensions.audits.result import Audit, audit_command
+from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_models.report.findings import Finding
 from obygaze_models.zoo.mediaeval_file import find_facts
 
 # The column of a manifest with the classes of each subtask.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, audit_command
+from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze.extensions.audits.texts import (
     TextSource,
     column_names,
@@ -24,7 +24,6 @@ from obygaze.extensions.audits.texts import (
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.report.findings import Finding
 
 Floats = NDArray[np.float64]
 Interval = list[float | None]

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     )
     from obygaze.extensions.maps.saliency import write_saliency as write_saliency
 
-COMMANDS = {
-    "explain": (
-        "obygaze.extensions.maps.commands:explain",
-        "Show where in the picture and when in the clip a model finds a concept or a text.",
-        "Look",
-    ),
-}
-
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.maps.boxes": ("audit_boxes",),

@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.share.publication import publication_of as publication_of
     from obygaze.extensions.share.publication import publish as publish
 
-COMMANDS = {
-    "store publish": (
-        "obygaze.extensions.share.publication:publish",
-        "Publish a store with its card and metadata.",
-    ),
-    "store card": (
-        "obygaze.extensions.share.card:describe_store",
-        "Print the card of a store, as the hub shows it.",
-    ),
-}
-
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.share.card": ("describe_store",),

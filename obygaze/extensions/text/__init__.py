@@ -12,22 +12,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.text.texts import add_texts as add_texts
     from obygaze.extensions.text.texts import write_texts as write_texts
 
-COMMANDS = {
-    "search": (
-        "obygaze_features.extraction.search:search",
-        "Find clips by a text or a clip.",
-        "Look",
-    ),
-    "extract text": (
-        "obygaze.extensions.text.actions:embed_texts",
-        "Embed prompts in the space of a backbone's clips.",
-    ),
-    "extract captions": (
-        "obygaze.extensions.text.actions:score_captions",
-        "Score captions with language models.",
-    ),
-}
-
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.text.actions": ("embed_texts", "score_captions"),

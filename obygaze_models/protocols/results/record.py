@@ -108,8 +108,8 @@ def renamed_key(earlier_key: str) -> Any:
 def inline(has_form: Callable[[Any], bool]) -> Any:
     """Return a field for a mapping whose keys are keys of the record itself, such as metrics.
 
-    They are all keys without a field of their own whose value has the form: metrics may be those of
-    a plugin.
+    They are all keys without a field of their own whose value has the form: metrics may be of
+    own code.
     """
     return field(default_factory=dict, metadata={"inline": has_form})
 

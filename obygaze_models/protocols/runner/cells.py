@@ -102,7 +102,7 @@ class Cell:
     averaged: bool = False  # over folds; else pooled
     shares_films: bool = False  # see Schedule.shares_films
     share: float | None = None  # a closed form: this share is called positive at random
-    further_metrics: Sequence[str] = ()  # of plugins
+    further_metrics: Sequence[str] = ()  # of own code
 
     @cached_property
     def universe(self) -> NDArray[np.intp]:
@@ -409,7 +409,7 @@ def expected_random(
     """Return the expected metrics of calling a random share positive, under weights of units.
 
     A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
-    Metrics of plugins are, as F1, those of the expected counts.
+    Metrics of own code are, as F1, those of the expected counts.
     """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)

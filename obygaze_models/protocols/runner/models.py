@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.plugins import BASELINES as INSTALLED_BASELINES
-from obygaze_features.core.plugins import find_plugin, short_value
+from obygaze_features.core.foreign import short_value
+from obygaze_features.core.parts import find_part
 from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
@@ -156,22 +156,22 @@ BASELINE_HINT = (
 
 
 def _fit_own_baseline(name: str, data: FoldData) -> FoldFit:
-    """Return the scores of a plugin's function, which sees no annotation but the classes."""
-    plugin = find_plugin(INSTALLED_BASELINES, name)
-    function = registry.load_baseline(plugin)
+    """Return the scores of an own function, which sees no annotation but the classes."""
+    part = find_part(name)
+    function = part.load_function()
     blind = [replace(clip, level="", concepts=()) for clip in data.table.clips]
     trained = [blind[row] for row in data.fit_rows.tolist()]
 
     def score(rows: IntArray) -> FloatArray:
         tested = [blind[row] for row in rows.tolist()]
-        scores = plugin.call(
+        scores = part.call(
             lambda: np.asarray(function(trained, data.y, tested), dtype=np.float64),
             "failed",
             BASELINE_HINT,
         )
         is_probability = (scores >= 0) & (scores <= 1)
         if scores.shape != (len(tested),) or not is_probability.all():
-            raise plugin.refuse(
+            raise part.refuse(
                 f"must return a number from 0 to 1 for each of {len(tested)} clips,"
                 f" got {short_value(scores)}"
             )

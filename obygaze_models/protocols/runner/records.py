@@ -46,8 +46,8 @@ RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 PREDICTIONS_FILE = "predictions.csv"
 
-# What reports and audits write into the folder of a run.
-MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")
+# What reports write into the folder of a run.
+MADE_OF_RUN = ("figures", "report.html", "report.md", "tables")
 
 # The value of `splits.group` whose groups are films.
 FILM = "movie_id"
@@ -219,8 +219,8 @@ def write_run(
 ) -> dict[str, Any]:
     """Write the three files and return the content of run.json.
 
-    Reports and audits of the same experiment stay. Those of another one that had this name are
-    moved to the folder `earlier-IDENTITY`.
+    The report of the same experiment stays. That of another one that had this name is moved
+    to the folder `earlier-IDENTITY`.
     """
     # One record on each line, so that `diff` compares two runs.
     lines = [

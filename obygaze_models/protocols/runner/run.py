@@ -20,12 +20,11 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
-from obygaze_features.core.plugins import BASELINES, METRICS, MODELS, SPLITS
-from obygaze_features.manifest.installed import packages_that_read
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.own import packages_that_read
 from obygaze_features.store import Store
-from obygaze_models.models.registry import KINDS, find_kind, further_baselines
+from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.results.whole_run import Remark
@@ -35,9 +34,7 @@ from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.code import (
     own_code,
-    plugin_code,
-    scheme_code,
-    used_packages,
+    used_parts,
 )
 from obygaze_models.protocols.runner.comparisons import (
     comparable,
@@ -88,7 +85,6 @@ from obygaze_models.protocols.runner.store_choice import (
 from obygaze_models.protocols.runner.success import success_records
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
-from obygaze_models.protocols.schemes import plugin_of_scheme
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 MANY_FOLDS = 300  # of films: where a run warns
@@ -116,24 +112,9 @@ class Inputs:
             "stores": {f.name: f.origin["sha256"] for f in self.features},
             "obygaze": __version__,
         }
-        kinds = [self.protocol.models[name].kind for name in self.protocol.model_names]
-        plugins = plugin_code(MODELS, [kind for kind in kinds if kind not in KINDS])
-        if plugins:
-            parts["plugins"] = plugins
-        metrics = plugin_code(METRICS, self.protocol.further_metrics)
-        if metrics:
-            parts["metrics"] = metrics
-        baselines = plugin_code(
-            BASELINES, further_baselines(self.protocol.grid.baselines)
-        )
-        if baselines:
-            parts["baselines"] = baselines
-        if self.protocol.splits.kind not in SPLIT_KINDS:
-            parts["splits"] = plugin_code(SPLITS, [self.protocol.splits.kind])
-        scheme = self.protocol.splits.scheme
-        plugin = plugin_of_scheme(scheme)
-        if plugin is not None and not plugin.is_ours:
-            parts["scheme"] = scheme_code(scheme)
+        own_parts = used_parts(self.protocol)
+        if own_parts:
+            parts["parts"] = own_parts
         return sha256_bytes(canonical_json(parts))
 
     @property
@@ -146,7 +127,6 @@ class Inputs:
             machine.python,
             machine.packages,
             own_code(),
-            *scheme_code(self.protocol.splits.scheme),
         ]
         return sha256_bytes(canonical_json(here))
 
@@ -494,10 +474,10 @@ def _about(
     protocol = inputs.protocol
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
-    plugins = used_packages(protocol)
+    parts = used_parts(protocol)
     read_by = packages_that_read(manifest.header)
     if read_by:
-        plugins["datasets"] = {manifest.name: ", ".join(read_by)}
+        parts["datasets"] = {manifest.name: ", ".join(read_by)}
     terms = {
         "licence": manifest.header.licence,
         "citation": manifest.header.citation,
@@ -527,7 +507,7 @@ def _about(
         },
         "splits_sha256": dict(splits),
         "versions": {"obygaze": __version__, **machine.packages},
-        "plugins": plugins,
+        "parts": parts,
         "seeds": {
             "splits": protocol.splits.seed,
             "fit": protocol.fit.seed,

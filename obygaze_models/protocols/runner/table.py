@@ -7,7 +7,7 @@ from typing import Any
 
 from obygaze_features.core.console import MISSING, count, digits_of, table
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.plugins import label_of
+from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.permutation import p_equals, p_text
@@ -42,7 +42,7 @@ HEADERS = ("store", "train", "test", "model", "clips", "positive", "leaked")
 
 
 def shown_metrics(protocol: Mapping[str, Any]) -> list[str]:
-    """Return the metrics of the main table: the primary one, the usual ones, those of plugins.
+    """Return the metrics of the main table: the primary one, the usual ones, those of own code.
 
     Args:
         protocol: The protocol of a run, as run.json has it.

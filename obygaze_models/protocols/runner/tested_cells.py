@@ -57,7 +57,7 @@ def cells_of_run(
     Args:
         run: A finished run.
         clips: The clips of all runs.
-        further_metrics: Metrics of plugins.
+        further_metrics: Metrics of own code.
     """
     rows_of: dict[CellName, dict[FoldName, list[dict[str, Any]]]] = {}
     for row in run.predictions:

@@ -15,13 +15,10 @@ import pytest
 from support.cli import call_obygaze, run_obygaze, without_torch
 
 from obygaze.demo import tour
-from obygaze.demo.films import make_films
-from obygaze.demo.tour import CARD, DEMO, MARK, _claim, _steps, save_tiny_xclip
-from obygaze_features.core import commands
+from obygaze.demo.tour import CARD, DEMO, MARK, _claim, save_tiny_xclip
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import write_atomic
-from obygaze_features.manifest import read_manifest
 from obygaze_features.store.read.reader import open_store
 
 QUIET = Console(verbosity=-1)
@@ -196,24 +193,6 @@ def test_without_pyav_nothing_is_written_and_the_same_command_works_once_it_is_t
     assert without.stderr.splitlines()[-1] == '  Try: pip install "obygaze[video]"'
     assert not any(tmp_path.iterdir())
     assert call_obygaze("-C", tmp_path, "demo").code == 0
-
-
-def test_without_the_extension_that_projects_segments_clips_have_their_true_labels(
-    tmp_path: Path, short_tour: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    until_the_manifest = list(_steps(tmp_path / "demo", None))[:3]
-    monkeypatch.setattr(tour, "_steps", lambda folder, weights: until_the_manifest)
-    monkeypatch.setattr(commands, "extension_commands", lambda: {})
-    made = call_obygaze("-C", tmp_path, "demo").ok()
-    (command,) = re.findall(r"^\$ obygaze -C \S+ (\w+ \w+)", made.stdout, re.MULTILINE)
-    assert command == "manifest import"
-    labels = {
-        clip.clip_id: (clip.level, set(clip.concepts))
-        for clip in read_manifest("films", workspace=tmp_path / "demo")
-    }
-    assert labels == {
-        scene.clip_id: (scene.level, set(scene.concepts)) for scene in make_films()
-    }
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, FixInput("a step failed")])

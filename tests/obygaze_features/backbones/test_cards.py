@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,11 @@ from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
-from obygaze_features.core import plugins
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
     NotFound,
-    ObygazeWarning,
 )
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.workspace import Workspace
@@ -246,30 +243,6 @@ def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     assert find_card("other", own).title == "like CLIP ViT-L/14, OpenAI"
     other.write_text(text + 'title = "mine"\n')
     assert find_card("other", own).title == "mine"
-
-
-def test_cards_of_installed_packages(
-    own: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = own.root / "backbones"
-    monkeypatch.setattr(
-        EntryPoint,
-        "load",
-        lambda self: (lambda: folder) if self.name == "call" else str(folder),
-    )
-    for name in ("call", "value"):
-        point = EntryPoint(name, "somewhere:cards", plugins.BACKBONES)
-        monkeypatch.setattr(
-            plugins, "entry_points", lambda group, point=point: (point,)
-        )
-        monkeypatch.syspath_prepend(own.root / name)  # as if a package was installed
-        assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
-    monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
-    plugins.warn_once.cache_clear()
-    with pytest.warns(ObygazeWarning, match="must name a file or a folder"):
-        assert len(find_cards().cards) == len(NAMES)
-    with pytest.raises(FixInput, match="must name a file or a folder"):
-        find_card("value")
 
 
 def test_the_path_of_a_card_may_have_an_at_sign(tmp_path: Path) -> None:

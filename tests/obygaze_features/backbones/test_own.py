@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,8 @@ from support.stores import a_recipe, plan_store
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from obygaze_features.backbones import Card, find_card, find_cards, load_backbone  # noqa: E402
+from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
 from obygaze_features.backbones.check import recipe_note  # noqa: E402
-from obygaze_features.core import plugins  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     FixInput,
     Mismatch,
@@ -207,25 +206,6 @@ def test_a_module_of_the_working_folder(world: Path) -> None:
         text=True,
     )
     assert "'clip'" in done.stdout, done.stderr
-
-
-def test_functions_of_installed_packages_are_listed(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = find_card(f"{world / 'mine.py'}:net")
-
-    def loaded() -> Card:
-        return made
-
-    monkeypatch.setattr(EntryPoint, "load", lambda self: loaded)
-    point = EntryPoint("net", "package:net", plugins.BACKBONES)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: (point,))
-    monkeypatch.syspath_prepend(world / "site")  # as if a package was installed
-    assert find_card("net").arrays["frames"].shape == (4, 5)
-    assert find_card("net").code["files"][Path(__file__).name] == sha256_file(
-        Path(__file__)
-    )
-    assert [card.name for card in find_cards("ne*").cards] == ["net"]
 
 
 def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:

@@ -1,10 +1,9 @@
-"""An unfinished run is continued by the same code only: own files, features, plugins."""
+"""An unfinished run is continued by the same code only: that of obygaze, and own code."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from support.experiments import films, planted, quick, store_of
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.parts import trust
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_models.protocols.runner import code
 from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
@@ -39,54 +39,45 @@ class Sided(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 """
 FILES = {
-    "one": ("sided.py", "sided_sign.py", "sided_sign"),
-    "package": ("sided/__init__.py", "sided/sign.py", "sided.sign"),
+    "one": ("sided.py", "sided_sign.py", "sided_sign", "sided.py:Sided"),
+    "package": ("sided/__init__.py", "sided/sign.py", "sided.sign", "sided:Sided"),
 }
 
 
-def install(site: Path, sign: int, form: str) -> None:
-    """Write the package `sided`, of which a second file has the sign of its scores."""
-    model, helper, name = FILES[form]
+def write_code(folder: Path, sign: int, form: str) -> None:
+    """Write the own class `Sided`, of which a second file has the sign of its scores."""
+    model, helper, name, _ = FILES[form]
     for path, text in (
         (model, MODEL.format(helper=name)),
         (helper, f"SIGN = {sign}\n"),
     ):
-        (site / path).parent.mkdir(parents=True, exist_ok=True)
-        (site / path).write_text(text)
-    info = site / "sided-1.0.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sided\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[obygaze.models]\nsided = sided:Sided\n")
-
-
-def forget() -> None:
-    for name in [name for name in sys.modules if name.startswith("sided")]:
-        del sys.modules[name]
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    site = tmp_path / "site"
-    site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield site
-    forget()
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def inputs_of(tmp_path: Path) -> Inputs:
+def inputs_of(tmp_path: Path, form: str = "one") -> Inputs:
     manifest = films(3, 16)
     folder = tmp_path / "store"
     if folder.exists():
         shutil.rmtree(folder)
     store = store_of(folder, manifest, planted(manifest))
-    changes = ("models.sided.kind=sided", 'grid.models=["sided"]', "report.contrast=[]")
-    changes += (
+    kind = FILES[form][-1]
+    trust([kind])
+    changes = (
+        f"models.sided.kind={kind}",
+        'grid.models=["sided"]',
+        "report.contrast=[]",
         'grid.train=["ENHN_S"]',
         'grid.test=["ENHN_S"]',
         "report.concepts=false",
+        'grid.baselines=["all_positive"]',
     )
-    changes += ('grid.baselines=["all_positive"]',)
     return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
 
 
@@ -101,29 +92,27 @@ def stopping(label: str, total: int) -> Iterator[Progress]:
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_a_repaired_plugin_starts_again(form: str, site: Path, tmp_path: Path) -> None:
-    install(site, -1, form)
+def test_repaired_own_code_starts_again(form: str, here: Path) -> None:
+    write_code(here, -1, form)
     with pytest.raises(KeyboardInterrupt):
-        run_protocol(inputs_of(tmp_path), tmp_path / "a", n_jobs=1, watch=stopping)
-    broken = inputs_of(tmp_path).identity
-    install(site, +1, form)
-    forget()
-    repaired = inputs_of(tmp_path)
+        run_protocol(inputs_of(here, form), here / "a", n_jobs=1, watch=stopping)
+    broken = inputs_of(here, form).identity
+    write_code(here, +1, form)
+    repaired = inputs_of(here, form)
     assert repaired.identity != broken
-    resumed = run_protocol(repaired, tmp_path / "a", n_jobs=1)
-    alone = run_protocol(repaired, tmp_path / "b", n_jobs=1)
+    resumed = run_protocol(repaired, here / "a", n_jobs=1)
+    alone = run_protocol(repaired, here / "b", n_jobs=1)
     for name in ("results.json", "predictions.csv"):
         assert (resumed.folder / name).read_bytes() == (
             alone.folder / name
         ).read_bytes()
 
 
-def test_the_time_of_a_file_is_not_its_content(site: Path, tmp_path: Path) -> None:
-    install(site, 1, "one")
-    before = inputs_of(tmp_path).identity_here
-    os.utime(site / "sided_sign.py", (time.time() + 60, time.time() + 60))
-    forget()
-    assert inputs_of(tmp_path).identity_here == before
+def test_the_time_of_a_file_is_not_its_content(here: Path) -> None:
+    write_code(here, 1, "one")
+    before = inputs_of(here).identity_here
+    os.utime(here / "sided_sign.py", (time.time() + 60, time.time() + 60))
+    assert inputs_of(here).identity_here == before
 
 
 @pytest.mark.parametrize("name", ["obygaze_models", "obygaze_features"])
@@ -152,10 +141,10 @@ def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
     manifest = films(2, 10)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     inputs = gather(quick("honest"), manifest, "", {"x": store})
-    models = {**inputs.protocol.models, "unused": Model("sided", {})}
+    models = {**inputs.protocol.models, "unused": Model("sided.py:Sided", {})}
     grid = replace(inputs.protocol.grid, models=tuple(inputs.protocol.models))
     protocol = replace(inputs.protocol, models=models, grid=grid)
-    unused = replace(inputs, protocol=protocol)  # such a plugin need not be installed
+    unused = replace(inputs, protocol=protocol)  # such code need not be there
     parts = {"protocol": protocol.sha256, "manifest": manifest_sha256(manifest)}
     parts |= {
         "stores": {"x": inputs.features[0].origin["sha256"]},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +12,7 @@ import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
@@ -149,37 +148,26 @@ def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(
     )
 
 
-@pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The random states that a plugin was made with."""
-    site = tmp_path / "site"
-    info = site / "drawn-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "drawn_plugin.py").write_text(
-        "from sklearn.linear_model import LogisticRegression\nSEEN = []\n"
-        "class Drawn(LogisticRegression):\n"
-        "    def __init__(self, random_state=None):\n"
-        "        super().__init__(random_state=random_state)\n"
-        "    def fit(self, X, y):\n"
-        "        SEEN.append(self.random_state)\n"
-        "        return super().fit(X, y)\n"
-    )
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: drawn\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[obygaze.models]\ndrawn = drawn_plugin:Drawn\n"
-    )
-    monkeypatch.syspath_prepend(str(site))
-    import drawn_plugin  # type: ignore[import-not-found]
+DRAWN = """
+from pathlib import Path
+from sklearn.linear_model import LogisticRegression
 
-    yield drawn_plugin.SEEN
-    del sys.modules["drawn_plugin"]
+class Drawn(LogisticRegression):
+    def __init__(self, random_state=None):
+        super().__init__(random_state=random_state)
+    def fit(self, X, y):
+        with Path(__file__).with_name("seen.txt").open("a") as seen:
+            print(self.random_state, file=seen)
+        return super().fit(X, y)
+"""
 
 
-def test_a_plugin_is_drawn_with_the_seed_of_the_protocol(
-    drawn: list[Any], tmp_path: Path
-) -> None:
+def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text(DRAWN)
+    kind = f"{tmp_path / 'drawn.py'}:Drawn"
+    trust([kind])
     context = context_of(
-        tmp_path, "models.d.kind=drawn", 'grid.models=["d"]', "fit.seed=7"
+        tmp_path, f"models.d.kind={kind}", 'grid.models=["d"]', "fit.seed=7"
     )
     fit_model(context.models["d"], first_fold(context), context.new_banks())
-    assert set(drawn) == {7}
+    assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,14 @@ import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.parts import find_part, trust
 from obygaze_models.models.registry import build, default_settings
 from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.kinds import candidates, grid_of
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.zoo import load_model
 
-PLUGIN = """
+OWN_CLASS = """
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -52,48 +52,38 @@ ONE_CELL = (
 )
 PLAIN = {
     **{"layers": (64, 32), "names": [], "empty": (), "shrink": 0.0, "none": None},
-    **{"options": {"a": 1}, "package": "layers 1.0"},
+    "options": {"a": 1},
 }
 
 
 @pytest.fixture
-def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module of an installed plugin with a parameter of every form."""
-    site = tmp_path / "site"
-    info = site / "layers-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "layers_plugin.py").write_text(PLUGIN)
-    (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: layers\nVersion: 1.0\n"
-    )
-    (info / "entry_points.txt").write_text(
-        "[obygaze.models]\nlayers = layers_plugin:Layers\n"
-    )
-    monkeypatch.syspath_prepend(str(site))
-    import layers_plugin  # type: ignore[import-not-found]
-
-    yield layers_plugin
-    del sys.modules["layers_plugin"]
+def layers(tmp_path: Path) -> str:
+    """The name of an own class with a parameter of every form."""
+    (tmp_path / "layers.py").write_text(OWN_CLASS)
+    trust([f"{tmp_path / 'layers.py'}:Layers"])
+    return "layers.py:Layers"
 
 
 def test_defaults_of_every_form_are_read_and_reach_the_class(
-    layers: Any, tmp_path: Path
+    layers: str, tmp_path: Path
 ) -> None:
-    assert default_settings("layers") == PLAIN
+    plain = {**PLAIN, "package": find_part(layers).package}
+    assert default_settings(layers) == plain
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ["report.replicates=20", "report.compare=false", "model.names=['p','q']"]
-    protocol = training_protocol("layers", "ENHN_S", manifest, changes)
-    assert candidates(protocol.models["layers"]) == [{**PLAIN, "names": ("p", "q")}]
+    protocol = training_protocol(layers, "ENHN_S", manifest, changes)
+    assert candidates(protocol.models["Layers"]) == [{**plain, "names": ("p", "q")}]
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    seen = layers.SEEN[-1]
+    module = sys.modules["layers"]
+    seen = module.SEEN[-1]
     assert (
         seen["layers"] == (64, 32)
         and seen["names"] == ["p", "q"]
         and seen["empty"] == ()
     )
-    assert np.isnan(seen["missing"]) and seen["base"] is layers.Base
+    assert np.isnan(seen["missing"]) and seen["base"] is module.Base
     # In a protocol these words have another meaning.
     assert (seen["kind"], seen["package"], seen["draws"]) == ("rbf", "x", 7)
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
@@ -101,15 +91,15 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     assert (
         again.layers == (64, 32)
         and np.isnan(again.missing)
-        and again.base is layers.Base
+        and again.base is module.Base
     )
 
 
 def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
-    layers: Any,
+    layers: str,
 ) -> None:
     def read(*changes: str) -> Any:
-        own = quick("honest", "models.l.kind=layers", 'grid.models=["l"]', *changes)
+        own = quick("honest", f"models.l.kind={layers}", 'grid.models=["l"]', *changes)
         return candidates(own.models["l"])
 
     assert [c["layers"] for c in read("models.l.layers=[8, 4]")] == [(8, 4)]
@@ -136,8 +126,8 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
             read(f"models.l.{not_plain}")
 
 
-def test_a_grid_of_a_plugin_is_chosen_from_and_kept(
-    layers: Any, tmp_path: Path
+def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
+    layers: str, tmp_path: Path
 ) -> None:
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
@@ -146,7 +136,7 @@ def test_a_grid_of_a_plugin_is_chosen_from_and_kept(
         "model.shrink.grid=[0.9, 0.1]",
         "report.compare=false",
     ]
-    protocol = training_protocol("layers", "ENHN_S", manifest, changes)
+    protocol = training_protocol(layers, "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     assert {fold["chosen"]["shrink"] for fold in run.cells[0]["folds"]} == {0.1}
@@ -223,20 +213,16 @@ def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C
 
 
-def test_a_parameter_of_a_plugin_may_have_the_name_of_a_setting_of_vectors(
-    layers: Any, tmp_path: Path
+def test_a_parameter_of_an_own_class_may_have_the_name_of_a_setting_of_vectors(
+    layers: str, tmp_path: Path
 ) -> None:
-    source = PLUGIN.replace("shrink=0.0", "tolerance=0.5, shrink=0.0")
-    namespace: dict[str, Any] = {"__name__": "layers_plugin"}
-    exec(
-        source.replace("self.none,", "self.tolerance = tolerance; self.none,"),
-        namespace,
-    )
-    layers.Layers = namespace["Layers"]
+    source = OWN_CLASS.replace("shrink=0.0", "tolerance=0.5, shrink=0.0")
+    source = source.replace("self.none,", "self.tolerance = tolerance; self.none,")
+    (tmp_path / "layers.py").write_text(source)
     manifest = films(3, 16)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = (
-        "models.l.kind=layers",
+        f"models.l.kind={layers}",
         'grid.models=["l"]',
         *ONE_CELL,
         "report.concepts=true",
@@ -245,4 +231,4 @@ def test_a_parameter_of_a_plugin_may_have_the_name_of_a_setting_of_vectors(
         tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
     )
     assert run.cells[0]["model"] == "l"
-    assert build("layers", {"tolerance": 2.0}).settings["tolerance"] == 2.0
+    assert build(layers, {"tolerance": 2.0}).settings["tolerance"] == 2.0

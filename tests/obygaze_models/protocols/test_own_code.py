@@ -14,9 +14,9 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
 import obygaze as og
-from obygaze_features.core import plugins
+from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.manifest.installed import packages_that_read
+from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.protocols.experiments import train
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.runner.table import result_text
@@ -84,7 +84,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
     (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plugins, "_TRUSTED", {})
+    monkeypatch.setattr(parts, "_TRUSTED", {})
     return tmp_path
 
 
@@ -102,7 +102,7 @@ def test_a_model_of_a_file_is_trained_saved_and_used(
     )
     assert run.cells[0].model == "NearestMean"
     params = model.estimator.get_params(deep=False)
-    assert params["plugin"] == "own.py:NearestMean"
+    assert params["class_name"] == "own.py:NearestMean"
     assert params["settings"]["package"].startswith("own.py ")
     X, y, _, ids = og.dataset("sig", "films")
     means = np.array([X[y == label].mean(axis=0) for label in (0, 1)])
@@ -111,7 +111,7 @@ def test_a_model_of_a_file_is_trained_saved_and_used(
     np.testing.assert_allclose(predicted.scores[:, 0], scores, atol=1e-3)
 
     # A model names the file; its code runs only where somebody trusts it, wherever the file is.
-    monkeypatch.setattr(plugins, "_TRUSTED", {})
+    monkeypatch.setattr(parts, "_TRUSTED", {})
     with pytest.raises(FixUsage, match="is not trusted") as refused:
         og.load_model("kept")
     assert "--trust own.py:NearestMean" in str(refused.value.hint)
@@ -139,13 +139,14 @@ def test_a_metric_of_a_file(here: Path) -> None:
     expected = counts["tn"] / (counts["tn"] + counts["fp"])
     assert cell["own.py:specificity"]["value"] == pytest.approx(expected)
     sha256 = hashlib.sha256((here / "own.py").read_bytes()).hexdigest()
-    package = f"own.py {sha256[:16]}"
-    assert run.about["plugins"] == {"metrics": {"own.py:specificity": package}}
+    listed = hashlib.sha256(f"own.py {sha256}\n".encode()).hexdigest()
+    package = f"own.py {listed[:16]}"
+    assert run.about["parts"] == {"metrics": {"own.py:specificity": package}}
     header = next(line for line in result_text(run).splitlines() if "leaked" in line)
     assert header.split()[-2:] == ["AUC", "specificity"]
     og.report("a")
     rows = (here / "runs/a/tables/provenance.csv").read_text("utf-8").splitlines()
-    assert f"plugin (metrics),own.py:specificity,{package}" in rows
+    assert f"own code (metrics),own.py:specificity,{package}" in rows
 
 
 def test_a_primary_metric_of_a_file_is_the_first_everywhere(here: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     }
     assert scores["tt0000001-015"] == pytest.approx(0.5)
     assert record.metrics["auc"].value == pytest.approx(0.5, abs=0.25)
-    (package,) = run.about["plugins"]["baselines"].values()
+    (package,) = run.about["parts"]["baselines"].values()
     assert package.startswith("own.py ")
     og.report("a")
     wrong = 'grid.baselines=["own.py:too_much"]'
@@ -190,7 +191,7 @@ def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:
     run = og.run("honest", "sig", "films", changes=[*RIDGE, kind], output="a")
     folds = {row["clip_id"].split("-")[0]: row["fold"] for row in run.predictions}
     assert len(set(folds.values())) == 2
-    (package,) = run.about["plugins"]["splits"].values()
+    (package,) = run.about["parts"]["splits"].values()
     assert package.startswith("own.py ")
     assert folds["tt0000001"] == folds["tt0000003"] != folds["tt0000002"]
     assert all(fold.leaked == 0 for fold in run.cells[0].folds)
@@ -217,40 +218,6 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
     about = json.loads((here / "runs/a/run.json").read_text("utf-8"))
     settings = about["protocol"]["models"]["mine"]["settings"]
     assert settings["package"].startswith("own.py ")
-
-
-def test_all_own_code_of_a_protocol_is_named_at_once(here: Path) -> None:
-    """One name after another had to be trusted until the last was told."""
-    Path("mine.toml").write_text(
-        'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
-        '[splits]\nkind = "own.py:by_parity"\n'
-        '[models.mine]\nkind = "own.py:NearestMean"\n'
-        '[report]\nmetrics = ["own.py:specificity"]\nreplicates = 20\n',
-        encoding="utf-8",
-    )
-    words = ("run", "mine.toml", "--manifest", "films", "--store", "sig", "-o", "a")
-    refused = call_obygaze("-C", here, *words)
-    assert refused.code == 2
-    names = ("by_parity", "NearestMean", "specificity")
-    options = [f"--trust own.py:{name}" for name in names]
-    assert " ".join(options) in refused.stderr
-    trusted = [word for option in options for word in option.split()]
-    call_obygaze("-C", here, *words, *trusted).ok()
-
-
-def test_own_code_that_the_grid_leaves_out_needs_no_trust(here: Path) -> None:
-    Path("mine.toml").write_text(
-        'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
-        '[splits]\nkind = "leave_one_group_out"\n'
-        '[models.mine]\nkind = "own.py:NearestMean"\n[models.ridge]\nkind = "ridge"\n'
-        "[report]\nreplicates = 20\n",
-        encoding="utf-8",
-    )
-    (here / "own.py").write_text(FILE + "\nopen('it-ran', 'w')\n", encoding="utf-8")
-    words = ("run", "mine.toml", "--manifest", "films", "--store", "sig", "-o", "a")
-    assert call_obygaze("-C", here, *words).code == 2
-    call_obygaze("-C", here, *words, "--set", 'grid.models=["ridge"]').ok()
-    assert not Path("it-ran").exists()
 
 
 def test_a_defect_of_own_code_has_its_line(here: Path) -> None:
@@ -292,13 +259,13 @@ def test_a_data_set_of_a_file(here: Path) -> None:
 
 def test_a_run_has_the_package_that_read_its_manifest(here: Path) -> None:
     header = replace(FILMS.header, notes=("made up", "read by gaze-lab 0.1"))
-    read_by_plugin = replace(FILMS, header=header)
-    run = og.run("honest", "sig", read_by_plugin, changes=RIDGE, output="a")
-    assert run.about["plugins"] == {"datasets": {"films": "gaze-lab 0.1"}}
+    read_by_own_code = replace(FILMS, header=header)
+    run = og.run("honest", "sig", read_by_own_code, changes=RIDGE, output="a")
+    assert run.about["parts"] == {"datasets": {"films": "gaze-lab 0.1"}}
     without = og.run("honest", "sig", FILMS, changes=RIDGE, output="b")
-    assert without.about["plugins"] == {}
+    assert without.about["parts"] == {}
     settings = og.compare("a", "b").settings
-    assert settings["plugins.datasets.films"] == ["gaze-lab 0.1", "–"]
+    assert settings["parts.datasets.films"] == ["gaze-lab 0.1", "–"]
 
 
 def test_what_a_file_lacks_is_named(here: Path) -> None:

@@ -277,19 +277,6 @@ class TestSettings:
 class TestOldNames:
     """What protocols of earlier versions call by another name."""
 
-    @pytest.mark.parametrize(
-        ("quirk", "scheme"),
-        [("authors", "obygaze12-code"), ("text", "obygaze12-text"), ("none", "none")],
-    )
-    def test_a_quirk_is_a_scheme(self, quirk: str, scheme: str) -> None:
-        text = f'{MINIMAL}\n[splits]\nquirk = "{quirk}"\n'
-        assert read(text).splits.scheme == scheme
-        assert (
-            load_protocol("paper-table2", [f"splits.quirk={quirk}"]).splits.scheme
-            == scheme
-        )
-        assert read(text, "splits.scheme=none").splits.scheme == "none"
-
     def test_a_movie_of_a_printed_number_is_its_film(self) -> None:
         text = f'{MINIMAL}\n[[paper]]\nmean = 0.5\nKEY = "tt1"\n'
         older = read(text.replace("KEY", "movie"))
@@ -330,21 +317,10 @@ class TestOldNames:
         assert settings["best_of_folds"] == (True, False)
         assert "elect" not in settings
 
-    def test_the_word_paper_is_the_word_published(self) -> None:
-        new = load_protocol("paper-pcbm")
-        keys = ("max_depth", "min_samples_leaf")
-        changes = [f"models.pcbm-dt.{key}=paper" for key in keys]
-        changes.append("models.pcbm-lr.C=['paper', 5.0]")
-        old = load_protocol("paper-pcbm", changes)
-        assert old.models["pcbm-dt"] == new.models["pcbm-dt"]
-        one, other = old.models["pcbm-lr"].settings["C"]
-        assert (one, other) == (new.models["pcbm-lr"].settings["C"], 5.0)
-
 
 def test_shipped_files_are_plain_toml() -> None:
     protocols = files("obygaze_models.protocols").joinpath("shipped")
-    papers = files("obygaze.extensions.paper").joinpath("protocols")
-    shipped = [*protocols.iterdir(), *papers.iterdir()]
+    shipped = [*protocols.iterdir()]
     assert {Path(str(path)).stem for path in shipped} == set(protocol_names())
     for path in shipped:
         document = tomllib.loads(path.read_text("utf-8"))

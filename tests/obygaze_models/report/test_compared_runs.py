@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,12 @@ from support.cells import with_folds
 from support.cli import call_obygaze
 from support.experiments import films, planted, quick, run_on, store_of
 
+from obygaze_features.core import parts
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.plugins import Plugin
-from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.metrics import Confusion, divide
-from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.differences import Comparison
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.tested_cells import ClipNumbers, cells_of_run
-from obygaze_models.report import compared_runs
 from obygaze_models.report.compared_runs import compare_runs, differing_settings
 from obygaze_models.report.page import write_report
 
@@ -43,6 +38,13 @@ ONE_CELL = (
     "models.ridge.kind=ridge",
     "grid.baselines=[]",
 )
+
+
+NAME = "own.py:share_right"
+METRIC = """
+def share_right(counts):
+    return (counts.tp + counts.tn) / counts.total
+"""
 
 
 @pytest.fixture(scope="module")
@@ -127,50 +129,45 @@ def test_runs_are_compared_by_ap_where_no_cell_has_the_primary_metric(
     runs: tuple[Run, Run],
 ) -> None:
     first = runs[0]
-    report = {**first.protocol["report"], "primary": "metric-of-a-plugin"}
+    report = {**first.protocol["report"], "primary": "own.py:metric"}
     about = {**first.about, "protocol": {**first.protocol, "report": report}}
     compared = compare_runs([Run(first.folder, about, first.records), runs[1]])
     assert compared.metric == "ap"
 
 
-def with_plugin_metric(run: Run, package: str) -> Run:
-    """Return a run whose primary metric is of a plugin: the share of right decisions."""
-    report = {**run.protocol["report"], "primary": "share_right"}
+def with_own_metric(run: Run, package: str) -> Run:
+    """Return a run whose primary metric is an own one: the share of right decisions."""
+    report = {**run.protocol["report"], "primary": NAME}
     about = {
         **run.about,
         "protocol": {**run.protocol, "report": report},
-        "plugins": {"metrics": {"share_right": package}},
+        "parts": {"metrics": {NAME: package}},
     }
     records = []
     for record in run.records:
         if isinstance(record, CellRecord):
-            metrics = {**record.metrics, "share_right": record.metrics["accuracy"]}
+            metrics = {**record.metrics, NAME: record.metrics["accuracy"]}
             record = replace(record, metrics=metrics)
         records.append(record)
     return Run(run.folder, about, records)
 
 
-def share_right(counts: Confusion) -> FloatArray:
-    return divide(counts.tp + counts.tn, counts.total)
-
-
 @pytest.fixture
-def installed_metric(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("share_right", f"{__name__}:share_right", "obygaze.metrics")
-    plugin = Plugin(point, "share_right", "mine 1.0", "share_right (mine 1.0)")
-    monkeypatch.setattr(Plugin, "load", lambda plugin: share_right)
-    monkeypatch.setattr(metrics, "plugins", lambda group: [plugin])
-    monkeypatch.setattr(compared_runs, "find_plugin", lambda group, name: plugin)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The version of an own metric that is trusted."""
+    monkeypatch.setattr(parts, "_TRUSTED", {})
+    (tmp_path / "own.py").write_text(METRIC, encoding="utf-8")
+    parts.trust([f"{tmp_path / 'own.py'}:share_right"])
+    return parts.find_part(NAME).package
 
 
-@pytest.mark.usefixtures("installed_metric")
-def test_a_metric_of_a_plugin_is_compared_as_one_of_obygaze(
-    runs: tuple[Run, Run],
+def test_an_own_metric_is_compared_as_one_of_obygaze(
+    runs: tuple[Run, Run], package: str
 ) -> None:
-    both = [with_plugin_metric(run, "mine 1.0") for run in runs]
+    both = [with_own_metric(run, package) for run in runs]
     compared = compare_runs(both)
-    assert compared.metric == "share_right"
-    assert compare_runs(both, "share_right") == compared
+    assert compared.metric == NAME
+    assert compare_runs(both, NAME) == compared
     by_accuracy = compare_runs(both, "accuracy")
     assert [cell.values for cell in compared.cells] == [
         cell.values for cell in by_accuracy.cells
@@ -179,35 +176,35 @@ def test_a_metric_of_a_plugin_is_compared_as_one_of_obygaze(
     assert differences == [cell.differences for cell in by_accuracy.cells]
     assert any(difference[1] is not None for difference in differences)
     assert not [text for text in compared.warnings if "no differences" in text]
-    with pytest.raises(FixUsage, match=r"did you mean 'share_right'"):
-        compare_runs(both, "share_rihgt")
+    with pytest.raises(FixUsage, match=r"did you mean 'own\.py:share_right'"):
+        compare_runs(both, "own.py:share_rihgt")
 
 
-@pytest.mark.usefixtures("installed_metric")
-def test_another_version_of_its_package_is_named(runs: tuple[Run, Run]) -> None:
-    both = [
-        with_plugin_metric(runs[0], "mine 1.0"),
-        with_plugin_metric(runs[1], "mine 0.9"),
-    ]
-    compared = compare_runs(both)
-    assert compared.settings["plugins.metrics.share_right"] == ["mine 1.0", "mine 0.9"]
-    assert all(cell.differences[1] is None for cell in compared.cells)
-    assert all(cell.values[0] is not None for cell in compared.cells)
-    warning = compared.warnings[0]
-    assert "is by mine 0.9, installed is mine 1.0" in warning
-
-
-def test_without_its_package_there_are_values_and_a_warning(
-    runs: tuple[Run, Run],
+def test_another_version_of_its_code_is_named(
+    runs: tuple[Run, Run], package: str
 ) -> None:
-    both = [with_plugin_metric(run, "mine 1.0") for run in runs]
-    compared = compare_runs(both)
+    both = [
+        with_own_metric(runs[0], package),
+        with_own_metric(runs[1], "own.py 0.9"),
+    ]
+    compared = compare_runs(both, NAME)
+    assert compared.settings[f"parts.metrics.{NAME}"] == [package, "own.py 0.9"]
     assert all(cell.differences[1] is None for cell in compared.cells)
     assert all(cell.values[0] is not None for cell in compared.cells)
     warning = compared.warnings[0]
-    assert warning == (
-        "no differences of share_right: no plugin 'share_right'; pip install 'mine==1.0'"
-    )
+    assert f"is by own.py 0.9, the code here is {package}" in warning
+
+
+def test_code_that_a_finished_run_names_is_not_run(
+    runs: tuple[Run, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_TRUSTED", {})
+    both = [with_own_metric(run, "own.py 1.0") for run in runs]
+    assert compare_runs(both).metric == "ap"
+    compared = compare_runs(both, NAME)
+    assert all(cell.differences[1] is None for cell in compared.cells)
+    assert all(cell.values[0] is not None for cell in compared.cells)
+    assert "own.py:share_right would run own code" in compared.warnings[0]
 
 
 def test_a_difference_is_on_the_clips_that_both_tested(runs: tuple[Run, Run]) -> None:

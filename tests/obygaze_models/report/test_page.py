@@ -181,61 +181,6 @@ def test_several_runs_share_a_page_and_every_anchor_is_its_own(tmp_path):
     assert not (tmp_path / "one" / "tables").exists()
 
 
-def test_audit_findings_are_shown_with_their_figure(tmp_path):
-    folder = write_run(tmp_path / "run", [cell()])
-    audits = folder / "audits"
-    audits.mkdir()
-    finding = {
-        "title": "Do captions tell of looks?",
-        "sentences": ["They do."],
-        "headers": ["word", "share"],
-        "rows": [["look", 0.5], ["gaze", None]],
-        "figure": "captions.svg",
-    }
-    (audits / "captions.json").write_text(json.dumps(finding))
-    (audits / "captions.svg").write_text(
-        '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>'
-    )
-    (audits / "captions.png").write_bytes(b"")
-    (audits / "other.json").write_text('{"effect": 0.5}')
-    page = page_of(write_report([folder], formats=["html", "csv"])[0])
-    assert "Do captions tell of looks?" in page.text and "They do." in page.text
-    assert (
-        folder / "tables" / "audit-captions.csv"
-    ).read_text() == "word,share\nlook,0.5\ngaze,\n"
-    drawings = [link for link in page.links if link.startswith("data:image/svg")]
-    assert b'width="72pt"' in base64.b64decode(drawings[-1].partition(",")[2])
-
-
-@pytest.mark.parametrize("figure", ["../run.svg", "/etc/passwd", "notes.txt", 7, None])
-def test_finding_cannot_include_files_of_other_folders(tmp_path, figure):
-    folder = write_run(tmp_path / "run", [cell()])
-    (folder / "audits").mkdir()
-    (folder / "run.svg").write_text("<svg/>")
-    finding = {
-        "title": "t",
-        "sentences": [],
-        "headers": ["a"],
-        "rows": [[1]],
-        "figure": figure,
-    }
-    (folder / "audits" / "a.json").write_text(json.dumps(finding))
-    drawn = write_report([folder], formats=["html"])
-    assert not [path for path in drawn if path.name == "run.svg"]
-
-
-@pytest.mark.parametrize(
-    "text", ["{", '{"title": "t", "headers": ["a"], "rows": [[1, 2]]}']
-)
-def test_a_broken_finding_is_named(tmp_path, text):
-    folder = write_run(tmp_path / "run", [cell()])
-    (folder / "audits").mkdir()
-    (folder / "audits" / "bad.json").write_text(text)
-    with pytest.raises(Corrupt) as caught:
-        write_report([folder])
-    assert caught.value.where.endswith("bad.json")
-
-
 def test_invalid_run_or_format_is_an_error(tmp_path):
     folder = write_run(tmp_path / "run", usual(), format="obygaze-run/9")
     with pytest.raises(Mismatch):

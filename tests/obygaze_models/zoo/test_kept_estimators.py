@@ -22,7 +22,7 @@ from support.cli import ROOT, call_obygaze, environment
 from support.experiments import films, planted, write_workspace
 
 import obygaze as og
-from obygaze_features.core import plugins
+from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
 from obygaze_models.zoo import (
     FeatureSpec,
@@ -70,8 +70,7 @@ def info_of(name: str) -> ModelInfo:
 
 def untrusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process trusts, as a new process does."""
-    monkeypatch.setattr(plugins, "_TRUSTED_NAMES", set())
-    monkeypatch.setattr(plugins, "_TRUSTED", {})
+    monkeypatch.setattr(parts, "_TRUSTED", {})
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import call_obygaze
 from support.servers import need_program
 
 from obygaze.extensions.annotate.elan import TierMapping
@@ -830,28 +830,6 @@ def test_a_clip_is_placed_by_its_times_in_the_film_or_in_its_window() -> None:
     assert _span_in_film(clip, "window") == (1.0, 2.0)
     assert _span_in_film(replace(clip, start_s=None), "window") is None
     assert _span_in_film(replace(clip, end_s=None), "window") is None
-
-
-def test_an_installed_data_set_does_not_take_the_place_of_the_import_of_segments(
-    tmp_path: Path,
-) -> None:
-    info = tmp_path / "site" / "gaze_data-1.5.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gaze-data\n")
-    points = "[obygaze.datasets]\nsegments = nowhere:read\nscenes = nowhere:read\n"
-    (info / "entry_points.txt").write_text(points)
-    site = {"PYTHONPATH": str(tmp_path / "site")}
-    listed = run_obygaze("manifest", "import", "--help", env=site).ok()
-    names = [
-        line.split()[0] for line in listed.stdout.splitlines() if line[:3] == "  s"
-    ]
-    assert names == ["scenes", "segments"]
-    assert listed.stderr == (
-        "Warning: obygaze.datasets: segments = nowhere:read (gaze-data) is skipped:"
-        " 'manifest import segments' is another command\n"
-    )
-    described = run_obygaze("manifest", "import", "segments", "--help", env=site)
-    assert "--fps" in described.ok().stdout
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from obygaze.extensions.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze.extensions.audits.result import ratio_interval, read_findings
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, NotFound
+from obygaze.extensions.audits.result import ratio_interval
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 VECTORS = {
@@ -125,53 +125,3 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         with pytest.raises(AlreadyThere):
             audit.write(figure=folder / "f")
         assert audit.write(figure=folder / "f.png", force=True) == written[2:]
-    with pytest.raises(NotFound, match=r"run\.json is missing"):
-        audits[0].write(report=tmp_path)
-
-
-def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
-    rows = [
-        {"caption": f"a sad man {n}", "by": str(n % 2), "to": str(n % 3)}
-        for n in range(12)
-    ]
-    (tmp_path / "run.json").write_text("{}")
-    first = audit_captions(rows, group="by", permutations=50)
-    second = audit_captions(rows, group="to", permutations=50)
-    assert first.finding().title == second.finding().title
-    first.write(report=tmp_path)
-    first.write(report=tmp_path)
-    second.write(report=tmp_path)
-    kept = sorted(path.name for path in (tmp_path / "audits").glob("*.json"))
-    assert len(kept) == 2
-    assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(
-        ".json"
-    ).endswith("-2")
-
-
-def test_a_finding_in_a_run_is_read_back_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text("{}")
-    audit = mediaeval_audit(tmp_path)
-    finding = audit.finding()
-    document, svg, _ = audit.write(report=tmp_path)
-    (read,) = read_findings(tmp_path).values()
-    assert (read.title, read.sentences) == (finding.title, tuple(finding.sentences))
-    assert read.headers == tuple(finding.headers)
-    assert [list(row) for row in read.rows] == [list(row) for row in finding.rows]
-    assert read.figure == svg
-    svg.unlink()
-    assert read_findings(tmp_path)[document.stem].figure is None
-
-
-@pytest.mark.parametrize("cell", [{"a": 1}, ["a"]])
-def test_a_cell_of_a_finding_is_a_text_or_a_number(
-    tmp_path: Path, cell: object
-) -> None:
-    (tmp_path / "audits").mkdir()
-    path = tmp_path / "audits" / "a.json"
-    for value in ("text", 1, 0.5, None):
-        finding = {"title": "t", "headers": ["a"], "rows": [[value]]}
-        path.write_text(json.dumps(finding))
-        assert read_findings(tmp_path)["a"].rows == ([value],)
-    path.write_text(json.dumps({**finding, "rows": [[cell]]}))
-    with pytest.raises(Corrupt):
-        read_findings(tmp_path)

@@ -249,39 +249,6 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     assert all(thing["ci"] in (None, [None, None]) for thing in document["things"])
 
 
-# ---- a run's report ----------------------------------------------------------------------------
-
-
-def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
-    rows = "caption,concepts\n" + "a man,a\n" * 3
-    table = write(tmp_path / "t.csv", rows + "a woman,a\n")
-    words = ("-C", tmp_path, "audit", "cooc", table, "--report", "mine")
-    done = call_obygaze(*words)
-    assert (done.code, "no run called 'mine'" in done.stderr) == (1, True)
-    write(tmp_path / "runs" / "mine" / "run.json", "{}")
-    call_obygaze(*words).ok()
-    folder = tmp_path / "runs" / "mine" / "audits"
-    document = json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8"))
-    assert document["title"] == "Co-occurrence: t.csv"
-    (row,) = document["rows"]
-    assert (row[:4], row[6:]) == (["a", 3, 1, 0.75], ["0.75", "0.25"])
-    assert len(document["headers"]) == len(document["rows"][0])
-    assert (folder / document["figure"]).suffix == ".svg"
-    assert (folder / document["figure"]).is_file()
-    # Of another table of that name: both are kept; with --force, this one takes the place.
-    write(table, rows)
-    call_obygaze(*words).ok()
-    names = sorted(path.stem for path in folder.glob("*.json"))
-    assert names == ["co-occurrence-t-csv", "co-occurrence-t-csv-2"]
-    assert (
-        json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) == document
-    )
-    call_obygaze(*words, "--force").ok()
-    assert (
-        json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) != document
-    )
-
-
 @pytest.mark.check("large figures")
 def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -> None:
     rows = [

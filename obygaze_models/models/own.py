@@ -1,4 +1,4 @@
-"""Estimators of other installed packages: any classifier with scikit-learn's interface."""
+"""Classifiers of one's own, or of scikit-learn: any class with the interface of scikit-learn."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -6,21 +6,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import Mismatch, NotFound
-from obygaze_features.core.plugins import (
-    MODELS,
-    Plugin,
-    find_plugin,
-    install_hint,
-    is_own_code,
-    short_value,
-)
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.foreign import short_value
+from obygaze_features.core.parts import find_part
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
 from obygaze_models.models.kept import SKOPS, pack, unpack
 from obygaze_models.models.registry import parameters_of
 
-PACKAGE = "package"  # the setting that holds the package and its version
+PACKAGE = "package"  # the setting that holds the version of the code
 _INSIDE = "estimator_/"
 
 
@@ -33,68 +27,51 @@ def plain_array(value: Any) -> NDArray[Any] | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-class InstalledProbe(Classifier):
-    """A classifier of another package, or of a file, named as a plugin of the group obygaze.models.
+class OwnClassifier(Classifier):
+    """A classifier of own code or of scikit-learn, by its name.
 
     It is saved as arrays where every attribute that fitting sets is a number or an array of
     numbers, else as the bytes that skops makes of it: no code of a saved model runs.
 
     Args:
-        plugin: The name of the entry point.
-        settings: The parameters of the class, and `package` with the name and version of its
-            package, which must be those that are installed.
+        class_name: The name of the class, or of a function that returns an estimator.
+        settings: The parameters of the class, and `package` with the version of its code, which
+            must be the version that is there.
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_",)
 
     def __init__(
-        self, plugin: str = "", settings: Mapping[str, Any] | None = None
+        self, class_name: str = "", settings: Mapping[str, Any] | None = None
     ) -> None:
-        self.plugin = plugin
+        self.class_name = class_name
         self.settings = settings
 
-    def _find(self) -> Plugin:
-        """Return the plugin; an error names the package of the settings where it is not there."""
-        try:
-            return find_plugin(MODELS, self.plugin)
-        except NotFound as error:
-            package = (self.settings or {}).get(PACKAGE)
-            if package is None or is_own_code(self.plugin):
-                raise
-            message = (
-                f"{self.plugin} is of the package {package}, which is not installed"
-            )
-            raise NotFound(message, hint=install_hint(str(package))) from error
-
     def _new(self) -> Any:
-        plugin = self._find()
+        part = find_part(self.class_name)
         settings = dict(self.settings or {})
-        package = settings.pop(PACKAGE, plugin.package)
-        if package != plugin.package:
-            message = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
-            hint = install_hint(str(package))
-            if is_own_code(self.plugin):
-                message = (
-                    f"{self.plugin} has changed since the model was trained: {package} then,"
-                    f" {plugin.package} now"
-                )
-                hint = "the file as it was then, or obygaze train for a model of the file as it is"
-            raise Mismatch(message, hint=hint)
-        plugin_class: Any = plugin.load()
-        for parameter in parameters_of(plugin):
+        package = settings.pop(PACKAGE, part.package)
+        if package != part.package:
+            raise Mismatch(
+                f"{self.class_name} has changed since the model was trained: {package} then,"
+                f" {part.package} now",
+                hint="the code as it was then, or obygaze train for a model of the code as it is",
+            )
+        own_class = part.load()
+        for parameter in parameters_of(part):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
             if isinstance(default, list | tuple) and isinstance(value, list | tuple):
                 settings[parameter.name] = type(default)(value)
-        return plugin.call(lambda: plugin_class(**settings), "failed")
+        return part.call(lambda: own_class(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        plugin = self._find()
+        part = find_part(self.class_name)
         model = self._new()
-        fitted = plugin.call(lambda: model.fit(X, codes), "failed in fit()")
+        fitted = part.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
-            raise plugin.refuse(
+            raise part.refuse(
                 f"must return itself from fit(), got {short_value(fitted)}"
             )
         self.estimator_ = model
@@ -104,7 +81,7 @@ class InstalledProbe(Classifier):
         codes = self._numbers("predict", self._check(X))
         n_classes = len(self.classes_)
         if codes.ndim != 1 or not np.isin(codes, np.arange(n_classes)).all():
-            raise self._find().refuse(
+            raise find_part(self.class_name).refuse(
                 f"must return one class for each row from predict(), 0 to {n_classes - 1},"
                 f" got {short_value(codes)}"
             )
@@ -112,13 +89,13 @@ class InstalledProbe(Classifier):
         return chosen
 
     def __getattr__(self, name: str) -> Any:
-        """Return `predict_proba` or `decision_function`, where the class of the plugin has it."""
+        """Return `predict_proba` or `decision_function`, where the class has it."""
         if name not in ("predict_proba", "decision_function"):
             raise AttributeError(name)
-        # A function of a plugin, and settings such as probability, decide what there is.
+        # Settings such as probability decide what there is.
         has = vars(self).get("estimator_")
         if has is None:
-            has = self._find().load()
+            has = find_part(self.class_name).load()
         if not hasattr(has, name):
             raise AttributeError(name)
         return lambda X: self._scores(name, self._check(X))
@@ -131,21 +108,21 @@ class InstalledProbe(Classifier):
         if method == "decision_function" and n_classes == 2:
             shapes = {(len(X),)}
         if scores.shape not in shapes:
-            raise self._find().refuse(
+            raise find_part(self.class_name).refuse(
                 f"must return the shape {min(shapes)} from {method}(), got {scores.shape}"
             )
         return scores
 
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
-        """Return what a method of the plugin gives for rows: numbers, as many as rows."""
-        plugin = self._find()
+        """Return what a method gives for rows: numbers, as many as rows."""
+        part = find_part(self.class_name)
         called = getattr(self.estimator_, method)
-        array = plugin.call(lambda: np.asarray(called(X)), f"failed in {method}()")
+        array = part.call(lambda: np.asarray(called(X)), f"failed in {method}()")
         is_numbers = (
             array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
         )
         if not is_numbers or not np.isfinite(array).all():
-            raise plugin.refuse(
+            raise part.refuse(
                 f"must return numbers for each of {len(X)} rows from {method}(),"
                 f" got {short_value(array)}"
             )
@@ -153,14 +130,12 @@ class InstalledProbe(Classifier):
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""
-        plugin = self._find()
+        part = find_part(self.class_name)
         arrays = super().to_arrays()
-        params = plugin.call(
+        params = part.call(
             lambda: self.estimator_.get_params(deep=False), "has no get_params()"
         )
-        nested = plugin.call(
-            lambda: self.estimator_.get_params(), "has no get_params()"
-        )
+        nested = part.call(lambda: self.estimator_.get_params(), "has no get_params()")
         # A pipeline has estimators in it, whose parameters are nested in its own.
         if len(nested) > len(params):
             return {**arrays, SKOPS: pack(self.estimator_)}

@@ -1,0 +1,273 @@
+"""Parts of one's own: the function or class that `FILE.py:NAME` or `package.module:NAME` names.
+
+Such a name may stand wherever a model, metric, baseline, kind of splits or data set is named. The
+code is imported as Python does it: the folder of the file (for a module the working folder) comes
+first in `sys.path` while it is imported or called, and the module has its own name.
+
+Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
+or in a saved model is refused until a person trusts it. Classes of scikit-learn, by names such as
+`sklearn.svm.SVC`, need no trust.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.files import sha256_file
+from obygaze_features.core.foreign import INSTALLED, OURS, call_foreign, short_value
+from obygaze_features.core.imported_files import files_of_code
+from obygaze_features.core.schema_rules import near
+
+T = TypeVar("T")
+_FILE = r"(?P<file>[^\s'\"\[\]{},=]+\.py)"
+_MODULE = r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
+_OWN_NAME = re.compile(rf"(?:{_FILE}|{_MODULE}):(?P<attribute>[A-Za-z_]\w*)")
+_OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
+# What was trusted in this process: names of own code, with the file of `FILE.py:NAME`, and types.
+_TRUSTED: dict[str, Path | None] = {}
+# The modules that were imported from folders of own code: their files, and the hashes of these.
+_IMPORTED: dict[str, tuple[Path, str]] = {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a name of own code stands for; nothing is imported before `load`.
+
+    Args:
+        name: The name as records have it, without the folder of a file.
+        package: The file with the start of the hash of all its code, or the name and version of an
+            installed package.
+        module: The name of the module.
+        attribute: The name of the function or class in it.
+        folder: The folder that `sys.path` needs; None for a module of an installed package.
+        files: The file of the module, and the files of the folder that it imports.
+    """
+
+    name: str
+    package: str
+    module: str
+    attribute: str
+    folder: Path | None = None
+    files: tuple[Path, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The place of the code, for an error."""
+        return f"{self.files[0] if self.files else self.module} ({self.package})"
+
+    def load(self) -> Any:
+        """Return the function or class."""
+        module = self.call(self._import, "cannot be imported")
+        if not hasattr(module, self.attribute):
+            source = self.name.removesuffix(self.attribute).rstrip(".:")
+            meant = near(self.attribute, dir(module))
+            raise NotFound(f"{source} has no {self.attribute}{meant}", where=self.where)
+        return getattr(module, self.attribute)
+
+    def load_function(self) -> Callable[..., Any]:
+        """Return what can be called; an error for anything else."""
+        function = self.load()
+        if not callable(function):
+            raise self.refuse(f"must be a function, got {short_value(function)}")
+        return function  # type: ignore[no-any-return]
+
+    def call(self, function: Callable[[], T], failure: str, hint: str = "") -> T:
+        """Return the result of the part's code; errors name the part, and `failure`."""
+        with self._visible():
+            return call_foreign(function, f"{self.name} {failure}", hint)
+
+    def refuse(self, reason: str) -> FixInput:
+        """Return the error that the part, or what it returned, is not as it must be."""
+        return FixInput(f"{self.name} {reason}", where=self.where)
+
+    def _import(self) -> ModuleType:
+        if self.folder is not None:
+            for file in self.files:
+                _require_free(file, self.folder)
+            importlib.invalidate_caches()
+        return importlib.import_module(self.module)
+
+    @contextmanager
+    def _visible(self) -> Iterator[None]:
+        """Let imports look into the folder first, also those in a function that is called."""
+        if self.folder is None:
+            yield
+            return
+        _forget_others(self.folder)
+        before = set(sys.modules)
+        writes_no_bytecode = sys.dont_write_bytecode
+        # Python compares bytecode by second and size: a quick change of a file would go unseen.
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(self.folder))
+        try:
+            yield
+        finally:
+            sys.path.remove(str(self.folder))
+            sys.dont_write_bytecode = writes_no_bytecode
+            for name in set(sys.modules) - before:
+                file = getattr(sys.modules[name], "__file__", None)
+                if file and _has(self.folder, name.partition(".")[0]):
+                    _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
+
+
+def is_own_code(name: object) -> bool:
+    """Return whether a name is one of own code: `FILE.py:NAME` or `package.module:NAME`."""
+    return isinstance(name, str) and _OWN_NAME.fullmatch(name) is not None
+
+
+def is_of_sklearn(name: object) -> bool:
+    """Return whether a name is that of a class of scikit-learn: `sklearn.svm.SVC`."""
+    return isinstance(name, str) and _OF_SKLEARN.fullmatch(name) is not None
+
+
+def label_of(name: str) -> str:
+    """Return the name of a part without its file or module."""
+    if is_of_sklearn(name):
+        return name.rpartition(".")[2]
+    return name.rpartition(":")[2] if is_own_code(name) else name
+
+
+def trust(texts: Iterable[str]) -> None:
+    """Allow the own code that is named in some texts to run in this process.
+
+    A text alone is trusted too, as the name of a type. The folder of a file does not matter later:
+    a saved model names the file only.
+    """
+    trusted: dict[str, Path | None] = {}
+    for text in texts:
+        trusted.setdefault(text, None)
+        for match in _OWN_NAME.finditer(text):
+            path = Path(match["file"]).expanduser().resolve() if match["file"] else None
+            name = _name_in_records(match.group())
+            other = trusted.get(name)
+            if other is not None and other != path:
+                raise FixUsage(
+                    f"two files are called {other.name}: {other} and {path}",
+                    hint="rename one of them",
+                )
+            trusted[name] = path
+    _TRUSTED.update(trusted)
+
+
+def trusted_names() -> frozenset[str]:
+    """Return the names that were trusted in this process."""
+    return frozenset(_TRUSTED)
+
+
+def find_part(name: str) -> Part:
+    """Return the part of a name; an error where its code is not trusted, or is not there."""
+    if is_of_sklearn(name):
+        module, _, attribute = name.rpartition(".")
+        package = f"scikit-learn {metadata.version('scikit-learn')}"
+        return Part(name, package, module, attribute)
+    source, _, attribute = name.rpartition(":")
+    name_in_records = _name_in_records(name)
+    if name_in_records not in _TRUSTED:
+        raise FixUsage(
+            f"{name} would run own code, and is not trusted",
+            hint=f"read the code, then --trust {name} (in Python trust=[{name!r}])",
+        )
+    path = _TRUSTED[name_in_records]
+    if path is None:
+        return _part_of_module(name, source, attribute)
+    if not path.is_file():
+        raise NotFound("no such file", where=str(path))
+    package, files = _hashed(path, path.parent)
+    return Part(name_in_records, package, path.stem, attribute, path.parent, files)
+
+
+def _name_in_records(name: str) -> str:
+    """Return a name without the folder of a file."""
+    source, _, attribute = name.rpartition(":")
+    return f"{Path(source).name}:{attribute}" if source.endswith(".py") else name
+
+
+def _part_of_module(name: str, module: str, attribute: str) -> Part:
+    """Return the part of a module: of the working folder, or else where Python finds it."""
+    root = module.partition(".")[0]
+    folder = Path.cwd().resolve()
+    if not _has(folder, root):
+        spec = importlib.util.find_spec(root)
+        if spec is None:
+            raise NotFound(f"no module called {root!r}", where=name)
+        places = [*(spec.submodule_search_locations or [spec.origin or root])]
+        folder = Path(places[0]).resolve().parent
+    if folder.name in INSTALLED:
+        names = metadata.packages_distributions().get(root, [root])
+        package = f"{names[0]} {metadata.version(names[0])}"
+        return Part(name, package, module, attribute)
+    path = folder.joinpath(*module.split("."))
+    for main in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+        if main.is_file():
+            package, files = _hashed(main, folder)
+            return Part(name, package, module, attribute, folder, files)
+    raise NotFound(f"no module called {module!r}", where=str(folder))
+
+
+def _hashed(main: Path, folder: Path) -> tuple[str, tuple[Path, ...]]:
+    """Return the name of a file with a hash of all code that it imports, and these files."""
+    files: dict[Path, None] = {}
+    parents = main.relative_to(folder).parents[:-1]
+    for file in (main, *(folder / parent / "__init__.py" for parent in parents)):
+        if file.is_file():
+            imported = files_of_code(file, folder, lambda root: _has(folder, root))
+            files |= dict.fromkeys(imported)
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(folder)} {sha256_file(file)}\n".encode())
+    return f"{main.name} {digest.hexdigest()[:16]}", tuple(files)
+
+
+def _has(folder: Path, root: str) -> bool:
+    """Return whether a folder of own code has the module or package of a name.
+
+    A folder without `__init__.py` is a package only where Python finds no other one.
+    """
+    if root in OURS or folder.name in INSTALLED:
+        return False
+    path = folder / root
+    if path.with_name(f"{root}.py").is_file() or (path / "__init__.py").is_file():
+        return True
+    if not path.is_dir():
+        return False
+    others = [place for place in sys.path if place not in ("", str(folder))]
+    spec = PathFinder.find_spec(root, others)
+    return spec is None or spec.origin is None
+
+
+def _forget_others(folder: Path) -> None:
+    """Forget all own modules if one is of another folder, or was changed since it was imported."""
+    for file, sha256 in _IMPORTED.values():
+        is_here = file.is_relative_to(folder) and file.is_file()
+        if not is_here or sha256_file(file) != sha256:
+            break
+    else:
+        return
+    for name in _IMPORTED:
+        sys.modules.pop(name, None)
+    _IMPORTED.clear()
+
+
+def _require_free(file: Path, folder: Path) -> None:
+    """Raise an error where another file has the name of a module; forget an unrecorded import."""
+    parts = file.relative_to(folder).with_suffix("").parts
+    name = ".".join(part for part in parts if part != "__init__")
+    module = sys.modules.get(name)
+    if module is None or name in _IMPORTED:
+        return
+    origin = getattr(module, "__file__", None)
+    if origin is None or Path(origin).resolve() != file.resolve():
+        problem = f"the module {name} is another one: {origin or 'of Python'}"
+        raise FixInput(problem, where=str(file), hint=f"rename {file.name}")
+    del sys.modules[name]

@@ -1,0 +1,51 @@
+"""Data sets of one's own: what an own function returns is checked at the door."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from obygaze_features.core.foreign import short_value
+from obygaze_features.core.parts import Part
+from obygaze_features.manifest.adapters import ImportedManifest
+from obygaze_features.manifest.io import check_manifest
+from obygaze_features.manifest.model import Header, Manifest
+
+READ_BY = "read by "  # begins the note of a manifest that own code read
+
+
+def read_own(part: Part, files: Sequence[Path], name: str) -> ImportedManifest:
+    """Return the manifest that an own function reads from files, with its version as a note.
+
+    Args:
+        part: The function.
+        files: The files to read.
+        name: The name of the manifest.
+    """
+    function = part.load_function()
+    returned = part.call(lambda: function([*files], name=name), "failed")
+    if not isinstance(returned, ImportedManifest):
+        raise part.refuse(
+            f"must return an ImportedManifest, got {short_value(returned)}"
+        )
+    return part.call(
+        lambda: _checked(returned, f"{READ_BY}{part.package}", name),
+        "returned a manifest that is not valid",
+    )
+
+
+def packages_that_read(header: Header) -> list[str]:
+    """Return the versions of own code that read the clips of a manifest."""
+    return [
+        note.removeprefix(READ_BY) for note in header.notes if note.startswith(READ_BY)
+    ]
+
+
+def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManifest:
+    """Return a manifest with a note; an error where its files could not be read back."""
+    header = returned.manifest.header
+    noted = replace(header, notes=(*header.notes, note))
+    clips = returned.manifest.clips
+    columns = tuple(returned.manifest.columns)
+    manifest = Manifest(name, noted, clips, columns)
+    check_manifest(manifest)
+    return ImportedManifest(manifest, tuple(returned.warnings))

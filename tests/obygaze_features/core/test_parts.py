@@ -1,0 +1,380 @@
+"""Own code by its name: FILE.py:NAME and package.module:NAME, imported as Python does."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import ROOT, call_obygaze, environment
+
+from obygaze_features.core import parts
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.own import read_own
+from obygaze_models.models.registry import build, default_settings
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder in which nothing is trusted yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parts, "_TRUSTED", {})
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def load(name: str) -> object:
+    trust([name])
+    return find_part(name).load()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_part", "label"),
+    [
+        ("mine.py:Mine", True, "Mine"),
+        ("../code/mine-2.py:Mine", True, "Mine"),
+        ("gaze.data:read", True, "read"),
+        ("gaze:read", True, "read"),
+        ("sklearn.svm.SVC", False, "SVC"),
+        ("ridge", False, "ridge"),
+        ("mine.py", False, "mine.py"),
+        ("mine.py:", False, "mine.py:"),
+        ("hf://lab/store", False, "hf://lab/store"),
+        ("a title: of words", False, "a title: of words"),
+    ],
+)
+def test_what_is_a_name_of_own_code(name: str, is_part: bool, label: str) -> None:
+    assert is_own_code(name) is is_part
+    assert label_of(name) == label
+
+
+def test_a_file_is_imported_under_its_own_name_with_its_folder(here: Path) -> None:
+    write(here / "code" / "mine.py", "from beside import VALUE\nNAME = __name__\n")
+    write(here / "code" / "beside.py", "VALUE = 5\n")
+    assert load("code/mine.py:VALUE") == 5
+    assert load("code/mine.py:NAME") == "mine"
+    assert sys.modules["mine"].__file__ == str(here / "code" / "mine.py")
+    assert str(here / "code") not in sys.path
+
+
+@pytest.mark.parametrize("init", ["", None], ids=["package", "folder"])
+def test_a_module_of_the_working_folder(here: Path, init: str | None) -> None:
+    if init is not None:
+        write(here / "gazing" / "__init__.py", init)
+    write(here / "gazing" / "data.py", "from gazing.words import WORD\n")
+    write(here / "gazing" / "words.py", "WORD = 'look'\n")
+    assert load("gazing.data:WORD") == "look"
+    part = find_part("gazing.data:WORD")
+    names = {file.relative_to(here).as_posix() for file in part.files}
+    expected = {"gazing/data.py", "gazing/words.py"}
+    assert names == (expected if init is None else {*expected, "gazing/__init__.py"})
+
+
+def test_a_class_of_an_installed_package_has_its_version(here: Path) -> None:
+    import click
+
+    assert load("click:Command") is click.Command
+    assert find_part("click:Command").package == f"click {version('click')}"
+    import sklearn
+    from sklearn.svm import SVC
+
+    part = find_part("sklearn.svm.SVC")  # nobody trusted it
+    assert part.load() is SVC
+    assert part.package == f"scikit-learn {sklearn.__version__}"
+
+
+def test_the_version_of_a_file_is_the_hash_of_all_that_it_imports(here: Path) -> None:
+    main = write(here / "mine.py", "def read():\n    import beside\n")
+    beside = write(here / "beside.py", "VALUE = 1\n")
+    write(here / "other.py", "VALUE = 1\n")
+    trust(["mine.py:read"])
+    listed = ""
+    for path in (beside, main):
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        listed += f"{path.name} {sha256}\n"
+    digest = hashlib.sha256(listed.encode()).hexdigest()
+    assert find_part("mine.py:read").package == f"mine.py {digest[:16]}"
+    before = find_part("mine.py:read")
+    write(here / "other.py", "VALUE = 2\n")
+    assert find_part("mine.py:read") == before
+    write(here / "beside.py", "VALUE = 2\n")
+    assert find_part("mine.py:read") != before
+
+
+def test_changed_code_is_imported_anew(here: Path) -> None:
+    write(here / "mine.py", "from beside import VALUE\n")
+    write(here / "beside.py", "VALUE = 1\n")
+    assert load("mine.py:VALUE") == 1
+    before = sys.modules["mine"]
+    assert load("mine.py:VALUE") == 1
+    assert sys.modules["mine"] is before
+    write(here / "beside.py", "VALUE = 2\n")
+    assert load("mine.py:VALUE") == 2
+    assert not list(here.glob("__pycache__"))
+
+
+def test_an_import_in_a_function_finds_the_folder(here: Path) -> None:
+    text = "def value():\n    from beside import VALUE\n    return VALUE\n"
+    for number in (1, 2):
+        write(here / str(number) / "mine.py", text)
+        write(here / str(number) / "beside.py", f"VALUE = {number}\n")
+    first, second = [], []
+    for number, loaded in ((1, first), (2, second)):
+        trust([f"{number}/mine.py:value"])
+        part = find_part("mine.py:value")
+        loaded += [part, part.load()]
+    assert second[0].call(second[1], "failed") == 2
+    assert first[0].call(first[1], "failed") == 1
+
+
+def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
+    for number in (1, 2):
+        folder = here / str(number)
+        write(folder / "mine.py", "from beside import VALUE\n")
+        write(folder / "beside.py", f"VALUE = {number}\n")
+    assert load("1/mine.py:VALUE") == 1
+    assert load("2/mine.py:VALUE") == 2
+    assert load("1/mine.py:VALUE") == 1
+    with pytest.raises(FixUsage, match=r"two files are called mine\.py"):
+        trust(['grid.baselines=["1/mine.py:VALUE", "2/mine.py:VALUE"]'])
+
+
+def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> None:
+    write(here / "json.py", "VALUE = 1\n")
+    with pytest.raises(FixInput, match="the module json is another one") as refused:
+        load("json.py:VALUE")
+    assert refused.value.hint == "rename json.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        ("", "mine.py:Mine", "mine.py has no Mine"),
+        ("def reads(): ...", "mine.py:read", r"no read \(did you mean 'reads'\?\)"),
+        ("1 / 0", "mine.py:read", r"imported: ZeroDivisionError.*\(mine.py, line 1\)"),
+        ("def read(: ...", "mine.py:read", "imported: SyntaxError"),
+        ("raise SystemExit(9)", "mine.py:read", "imported: SystemExit"),
+        ("import nowhere_at_all", "mine.py:read", "No module named 'nowhere_at_all'"),
+        ("", "absent.py:read", "no such file"),
+        ("", "nowhere_at_all:read", "no module called 'nowhere_at_all'"),
+        ("", "mine.nowhere:read", r"no module called 'mine\.nowhere'"),
+        ("read = 3", "mine.py:read", r"must be a function, got 3 \(int\)"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    here: Path, text: str, name: str, told: str
+) -> None:
+    write(here / "mine.py", text)
+    trust([name])
+    with pytest.raises((FixInput, NotFound), match=told):
+        find_part(name).load_function()
+    # A corrected file is another version of it.
+    write(here / "mine.py", "def read(): return 5\n")
+    assert load("mine.py:read")() == 5  # type: ignore[operator]
+
+
+def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
+    write(here / "mine.py", "open('it-ran', 'w')\ndef read(): ...\n")
+    for name in ("mine.py:read", "mine:read", "./mine.py:read"):
+        with pytest.raises(FixUsage, match="is not trusted") as refused:
+            find_part(name)
+        assert f"--trust {name}" in str(refused.value.hint)
+    trust(["mine.py:other", "splits.kind=mine.py:another"])
+    with pytest.raises(FixUsage):
+        find_part("mine.py:read")
+    assert not (here / "it-ran").exists()
+    # A record names the file alone; the folder is where somebody trusted it.
+    trust([f"{here}/mine.py:read"])
+    assert find_part("elsewhere/mine.py:read").name == "mine.py:read"
+
+
+# ---- what a data set returns -------------------------------------------------------------------
+
+DATA_SET = """
+from dataclasses import replace
+import numpy as np
+from obygaze_features.manifest import Clip, Header, ImportedManifest, Manifest
+
+def read(files, *, name):
+    clip = Clip("a-1", "a", level="S", concepts=("Body",))
+    header = Header("Mine", {{"Body": "visual"}})
+    manifest = Manifest(name, header, (clip,))
+    return {returned}
+"""
+
+
+def read_mine(folder: Path, returned: str) -> Manifest:
+    write(folder / "data.py", DATA_SET.format(returned=returned))
+    trust(["data.py:read"])
+    part = find_part("data.py:read")
+    return read_own(part, [folder / "x.csv"], "mine").manifest
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("None", "must return an ImportedManifest, got None (NoneType)"),
+        ("manifest", "must return an ImportedManifest, got Manifest("),
+        ("1 / 0", "data.py:read failed: ZeroDivisionError"),
+        ("ImportedManifest({})", "a manifest that is not valid"),
+        (
+            "ImportedManifest(replace(manifest, header=Header('Mine', ('Body',))))",
+            "a manifest that is not valid",
+        ),
+        (
+            "ImportedManifest(replace(manifest, header=replace(header, sources=(files[0],))))",
+            "a manifest that is not valid",
+        ),
+        (
+            "ImportedManifest(replace(manifest, clips={'a-1': clip}))",
+            "a manifest that is not valid",
+        ),
+        (
+            "ImportedManifest(replace(manifest, clips=('a-1',)))",
+            "a manifest that is not valid",
+        ),
+        (
+            "ImportedManifest(replace(manifest, clips=(replace(clip, concepts='Body'),)))",
+            "unknown concept",
+        ),
+        ("ImportedManifest(replace(manifest, clips=(clip, clip)))", "a-1"),
+        (
+            "ImportedManifest(replace(manifest, clips=(replace(clip, start_s=9.0, end_s=2.0),)))",
+            "end_s",
+        ),
+    ],
+)
+def test_what_a_data_set_returns_is_checked(
+    here: Path, returned: str, told: str
+) -> None:
+    with pytest.raises(ObygazeError) as caught:
+        read_mine(here, returned)
+    assert told in str([caught.value.message, *caught.value.details])
+
+
+def test_a_data_set_of_a_module_has_its_version_as_a_note(here: Path) -> None:
+    write(here / "x.csv", "")
+    write(
+        here / "gazing" / "data.py",
+        DATA_SET.format(returned="ImportedManifest(manifest)"),
+    )
+    words = ("-C", here, "manifest", "import", "gazing.data:read", "x.csv", "-o", "m")
+    call_obygaze(*words).ok()
+    text = (here / "manifests" / "m.toml").read_text("utf-8")
+    assert f"read by {find_part('gazing.data:read').package}" in text
+    described = call_obygaze("manifest", "import", "gazing.data:read", "--help")
+    assert "obygaze manifest import gazing.data:read FILES" in described.ok().stdout
+
+
+# ---- what a model returns ----------------------------------------------------------------------
+
+MODEL = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+class Mine(ClassifierMixin, BaseEstimator):
+    def __init__(self{parameters}): ...
+    def fit(self, X, y):
+        self.seen_ = 1.0
+        return {fitted}
+    def predict(self, X):
+        return {predicted}
+    def decision_function(self, X):
+        return {scores}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"fitted": "None"}, "must return itself from fit(), got None (NoneType)"),
+        ({"fitted": "1 / 0"}, "failed in fit(): ZeroDivisionError"),
+        ({"predicted": "1 / 0"}, "failed in predict(): ZeroDivisionError"),
+        (
+            {"predicted": "['S'] * len(X)"},
+            "must return numbers for each of 4 rows from predict()",
+        ),
+        (
+            {"predicted": "np.full(len(X), 7)"},
+            "one class for each row from predict(), 0 to 1",
+        ),
+        ({"predicted": "np.zeros(1)"}, "must return numbers for each of 4 rows"),
+        (
+            {"predicted": "np.zeros((len(X), 2))"},
+            "one class for each row from predict()",
+        ),
+        (
+            {"scores": "np.full(len(X), np.nan)"},
+            "must return numbers for each of 4 rows",
+        ),
+        (
+            {"scores": "np.zeros((len(X), 2))"},
+            "the shape (4,) from decision_function(), got (4, 2)",
+        ),
+    ],
+)
+def test_what_a_model_returns_is_checked(
+    here: Path, changes: dict[str, str], told: str
+) -> None:
+    good = {"fitted": "self", "predicted": "np.zeros(len(X), int)", "scores": "X[:, 0]"}
+    write(here / "model.py", MODEL.format(parameters="", **{**good, **changes}))
+    trust(["model.py:Mine"])
+    X = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(FixInput) as caught:
+        model = build("model.py:Mine").fit(X, np.array(["EN", "S", "EN", "S"]))
+        model.predict(X)
+        model.decision_function(X)
+    assert f"model.py:Mine {told}" in caught.value.message.replace(
+        "must return the", "the"
+    ).replace("must return one", "one")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Mine = 3", "must be a function, got 3 (int)"),
+        ("class Mine: ...", "must be the class of a classifier; it has no fit()"),
+        (
+            MODEL.format(parameters=", x", fitted="", predicted="", scores=""),
+            "x has no default",
+        ),
+    ],
+)
+def test_a_model_that_is_no_classifier_is_refused(
+    here: Path, text: str, told: str
+) -> None:
+    write(here / "model.py", text)
+    trust(["model.py:Mine"])
+    with pytest.raises(ObygazeError) as caught:
+        default_settings("model.py:Mine")
+    assert told in caught.value.message
+    assert "model.py" in str(caught.value)
+
+
+def test_naming_own_code_imports_nothing_heavy(here: Path) -> None:
+    program = (
+        "import sys\nfrom obygaze_features.core.parts import find_part, trust\n"
+        "trust(['own.py:read'])\nassert find_part('own.py:read').load()() == 5\n"
+        "heavy = {'numpy', 'sklearn', 'torch', 'click'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    write(here / "own.py", "def read(): return 5\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
