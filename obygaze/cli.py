@@ -136,10 +136,6 @@ COMMANDS: CommandTable = {
         "obygaze.extensions.annotate.vocabulary:convert_vocabulary",
         "Read a vocabulary of concepts and tiers, and write it for another program.",
     ),
-    "extract slurm": (
-        "obygaze.extensions.cluster.arrays:write_array",
-        "Write a plan as a Slurm array, and submit it.",
-    ),
     "extract text": (
         "obygaze.extensions.text.actions:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
