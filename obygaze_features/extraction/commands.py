@@ -21,18 +21,6 @@ COMMANDS = {
 }
 
 
-class ExtractGroup(FunctionGroup):
-    """The group of commands, with `retry` as the old name of `run --retry-failed`."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that was asked for."""
-        if args[:1] == ["retry"]:
-            args = ["run", "--retry-failed", *args[1:]]
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=ExtractGroup, table=COMMANDS)
+@click.group(cls=FunctionGroup, table=COMMANDS)
 def extract() -> None:
     """Extract features from videos, with several backbones in one pass."""

@@ -122,56 +122,6 @@ METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS
 # Of clips; no value of them is better than another.
 COUNTS = ("prevalence", "share_positive")
-# The other keys of the records that hold metrics, today or in runs of earlier versions: no metric
-# can have such a name. A test compares them with the records.
-KEYS_OF_RECORDS = frozenset(
-    {
-        "by_film",
-        "by_movie",
-        "calibration",
-        "ceiling",
-        "chosen",
-        "confusion",
-        "copies",
-        "expected",
-        "feature",
-        "film",
-        "fold",
-        "folds",
-        "kind",
-        "leak_share",
-        "leaked",
-        "model",
-        "movie",
-        "n",
-        "n_films",
-        "n_movies",
-        "n_movies_higher",
-        "n_films_higher",
-        "n_positive",
-        "n_runs",
-        "n_test",
-        "n_train",
-        "n_validation",
-        "neighbours",
-        "no_interval",
-        "paper",
-        "prevalence",
-        "recalibrated",
-        "repeated",
-        "same_film",
-        "same_movie",
-        "sd",
-        "seed",
-        "seeds",
-        "skipped",
-        "task",
-        "test",
-        "threshold",
-        "train",
-        "tuned",
-    }
-)
 # Of the columns of `Run.to_frame`, beside that of the metric itself.
 ENDS_OF_COLUMNS = ("_low", "_high")
 N_BINS = 10
@@ -247,10 +197,6 @@ def _check_name(plugin: Plugin) -> None:
     name = plugin.name
     if name in METRICS:
         raise plugin.refuse(f"is never used: obygaze has a metric {name!r} of its own")
-    if name in KEYS_OF_RECORDS:
-        raise plugin.refuse(
-            f"cannot be called {name!r}: that is a key of the records of a run"
-        )
     if name.endswith(ENDS_OF_COLUMNS):
         raise plugin.refuse(
             f"cannot be called {name!r}: names that end in _low or _high are columns of intervals"

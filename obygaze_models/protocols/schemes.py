@@ -7,7 +7,6 @@ from extensions and plugins (the entry points `obygaze.schemes`); none is built 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.plugins import (
@@ -25,7 +24,6 @@ from obygaze_models.protocols.splits import Split
 
 NONE = "none"
 BANK = "bottleneck"  # in `Scheme.settings`: every kind that has concept vectors
-OLD_KEY = "quirk"  # what `splits.scheme` was called before
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,11 @@ class Scheme:
             the splits.
         settings: For a kind of model (or "bottleneck": all kinds with concept vectors) the settings
             that differ from the defaults.
-        old_name: A name under which older protocols and runs know the scheme.
-        old_values: What the word "paper" stands for in older protocols, by kind and setting.
     """
 
     about: str
     splits: Callable[..., list[Split]]
     settings: Mapping[str, Settings] = field(default_factory=dict)
-    old_name: str = ""
-    old_values: Mapping[str, Settings] = field(default_factory=dict)
 
     def changes(self, kind: str) -> Settings:
         """Return the settings of a kind that differ from its defaults."""
@@ -97,13 +91,6 @@ def _own_scheme(name: str) -> Scheme:
     return scheme
 
 
-def scheme_of(splits: Mapping[str, Any]) -> str:
-    """Return the name of the scheme in the splits of a protocol or run, old or new."""
-    if OLD_KEY in splits:
-        return today_name(str(splits[OLD_KEY]))
-    return str(splits.get("scheme", NONE))
-
-
 def about_scheme(name: str) -> str:
     """Return what a report says of a scheme; "" for "none"."""
     if name == NONE:
@@ -113,23 +100,6 @@ def about_scheme(name: str) -> str:
         return f"The splits and the training follow the scheme {name!r}."
     scheme, _ = schemes[name]
     return scheme.about
-
-
-def today_name(old_name: str) -> str:
-    """Return the name of the scheme that older files call so; an unknown one as it is."""
-    for name, (scheme, _) in _all_schemes().items():
-        if scheme.old_name == old_name:
-            return name
-    return old_name
-
-
-def old_value(kind: str, setting: str) -> Any:
-    """Return what the word "paper" stands for in older protocols, or None where no scheme says."""
-    for scheme, _ in _all_schemes().values():
-        values = scheme.old_values.get(kind, {})
-        if setting in values:
-            return values[setting]
-    return None
 
 
 def _all_schemes() -> dict[str, tuple[Scheme, Plugin]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.results.cells import CellRecord, Metric, PrintedValue
-from obygaze_models.protocols.schemes import about_scheme, scheme_of
+from obygaze_models.protocols.schemes import NONE, about_scheme
 from obygaze_models.report.lookup import (
     ReportRun,
     film_value,
@@ -29,7 +29,7 @@ from obygaze_models.report.tables import (
 def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.paper for cell in run.cells):
-        about = about_scheme(scheme_of(run.protocol.get("splits", {})))
+        about = about_scheme(run.protocol.get("splits", {}).get("scheme", NONE))
         if about:
             yield about
         yield sentence("spread")

@@ -8,8 +8,7 @@ perceptrons (docs/design/0009-protocols-and-runs.md). The protocols in `protocol
 from pathlib import Path
 
 from obygaze.extensions.paper.splits import code_splits, text_splits
-from obygaze_models.models.registry import PUBLISHED, Settings
-from obygaze_models.protocols.kinds import BY_TASK, OTHER_TASKS
+from obygaze_models.models.registry import PUBLISHED
 from obygaze_models.protocols.schemes import BANK, Scheme
 
 PROTOCOLS = Path(__file__).parent / "protocols"
@@ -21,16 +20,6 @@ _VECTORS_OF_BOTH = {
     "scaled": False,
     "random_state": 42,
 }
-# What older protocols call "paper"; those of today state the numbers, as paper-pcbm does.
-_TREE = {
-    "max_depth": {BY_TASK: {"EN_S": 8, "HN_S": 10, OTHER_TASKS: 4}},
-    "min_samples_leaf": {BY_TASK: {"HN_S": 10, OTHER_TASKS: 6}},
-}
-_LOGISTIC = {
-    "penalty": {BY_TASK: {"EN_S": "l2", "HN_S": "l2", OTHER_TASKS: "l1"}},
-    "C": {BY_TASK: {"EN_S": 0.1, "HN_S": 0.1, OTHER_TASKS: 0.01}},
-}
-_OLD_VALUES: dict[str, Settings] = {"pcbm-dt": _TREE, "pcbm-lr": _LOGISTIC}
 
 CODE = Scheme(
     about="The splits and the training follow the released code.",
@@ -44,8 +33,6 @@ CODE = Scheme(
             "best_of_folds": True,
         },
     },
-    old_name="authors",
-    old_values=_OLD_VALUES,
 )
 TEXT = Scheme(
     about="The splits and the training follow the paper's text.",
@@ -59,6 +46,5 @@ TEXT = Scheme(
             "against": "EN",
         },
     },
-    old_name="text",
 )
 SCHEMES = {"obygaze12-code": CODE, "obygaze12-text": TEXT}

@@ -7,21 +7,18 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
+from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core import plugins
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
-    Mismatch,
     NotFound,
     ObygazeWarning,
 )
-from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.workspace import Workspace
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -294,199 +291,3 @@ def test_near_misses_are_suggested() -> None:
     with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
         find_card("vivit-b16x2-k400@papr")
     assert usage.value.hint == "one of default, hub, paper-2024"
-
-
-def test_a_card_that_calls_its_arrays_levels_is_the_same_card(own: Workspace) -> None:
-    shipped = (SHIPPED / "clip-b16.toml").read_text(encoding="utf-8")
-    old = shipped.replace("[arrays]", "[levels]")
-    assert old != shipped
-    path = own.root / "backbones" / "clip-b16.toml"
-    path.write_text(old, encoding="utf-8")
-    card = find_card(str(path))
-    assert card.sha256 == find_card("clip-b16").sha256
-    assert card.arrays == find_card("clip-b16").arrays
-    both = shipped.replace("[arrays]", '[levels]\nx = "cls"\n[arrays]')
-    path.write_text(both, encoding="utf-8")
-    with pytest.raises(FixInput, match="not valid"):
-        find_card(str(path))
-
-
-def test_every_violation_is_listed_at_once() -> None:
-    text = """
-schema = "obygaze-backbone/1"
-name = 3
-family = "clap"
-title = "x"
-licence = "x"
-frames = -1
-size = 224
-colour = "bgr"
-[tokens]
-unit = "film"
-grid = [1, 2]
-heads = 3
-[arrays]
-clip = "frame-mean"
-[preset.default]
-mean = [0.5, 0.5]
-std = [0.5, 0.0, 0.5]
-filter = "lanczos"
-[preset.other]
-antialias = false
-"""
-    with pytest.raises(FixInput) as caught:
-        card_from(read_toml(text.encode(), "own.toml"))
-    details = "\n".join(caught.value.details)
-    for part in (
-        "own.toml:9: colour: unknown key 'colour'",
-        "own.toml:3: name: must be a string, got 3",
-        "own.toml:7: frames: must be a whole number, at least 0",
-        "own.toml:13: tokens.heads: unknown key 'heads'",
-        "tokens.unit: must be one of frame, clip, got 'film'",
-        "tokens.grid: must be a list of at least 3, at most 3 values, got [1, 2]",
-        "family: must be one of xclip, clip",
-        "arrays.pooled: required key is missing",
-        "preset.default.mean: must be a list of at least 3",
-        "preset.default.std: each item must be a number, above 0",
-        "preset.default.filter: must be one of bilinear, bicubic, got 'lanczos'",
-        "own.toml:21: preset.other.antialias: unknown key 'antialias'",
-    ):
-        assert part in details, part
-    newer = b'schema = "obygaze-backbone/2"'
-    with pytest.raises(
-        Mismatch, match="this version of obygaze reads 'obygaze-backbone/1'"
-    ):
-        card_from(read_toml(newer, "own.toml"))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("name = ", "not valid TOML"),
-        ('schema = "obygaze-backbone/1"\nlike = "nothing"', "unknown card"),
-        (TEN_LINES.replace('name = "clip-b32"', 'name = "other"'), "is called 'other'"),
-        (
-            TEN_LINES.replace("[tokens]", '[arrays]\nclip = "cls"\n[tokens]'),
-            "not valid",
-        ),
-        (
-            TEN_LINES.replace('like = "clip-b16"', 'like = "bad"'),
-            "circular `like`: bad -> bad",
-        ),
-    ],
-)
-def test_broken_cards_are_told_and_do_not_hide_the_others(
-    tmp_path: Path, text: str, told: str
-) -> None:
-    (tmp_path / "backbones").mkdir()
-    path = tmp_path / "backbones" / "bad.toml"
-    path.write_text(
-        text if "is called" in told else text.replace('"clip-b32"', '"bad"')
-    )
-    workspace = Workspace(tmp_path)
-    with pytest.raises(FixInput, match=told):
-        find_card("bad", workspace)
-    found = find_cards("*", workspace)
-    assert len(found.cards) == len(NAMES)
-    assert len(found.problems) == 1
-    result = call_obygaze("-C", tmp_path, "backbones", "ls").ok()
-    assert "Warning" in result.stderr
-    assert "xclip-b16-k600-zs" in result.stdout
-
-
-def test_a_name_in_two_places_is_no_silent_choice(tmp_path: Path) -> None:
-    (tmp_path / "backbones").mkdir()
-    shipped = (SHIPPED / "clip-b16.toml").read_text()
-    (tmp_path / "backbones" / "clip-b16.toml").write_text(shipped)
-    with pytest.raises(FixInput, match="two cards"):
-        find_card("clip-b16", Workspace(tmp_path))
-
-
-def test_the_hash_is_of_what_the_card_says(own: Workspace) -> None:
-    before = find_card("clip-b32", own)
-    path = own.root / "backbones" / "clip-b32.toml"
-    path.write_text("# a remark\n" + TEN_LINES)
-    assert find_card("clip-b32", own).sha256 == before.sha256
-    path.write_text(TEN_LINES + '[preset.default]\ncrop_offset = "round"\n')
-    assert find_card("clip-b32", own).sha256 != before.sha256
-    assert before.with_preset("default").sha256 == before.sha256
-
-
-def test_ls_and_show(own: Workspace) -> None:
-    rows = (
-        call_obygaze("-C", own.root, "backbones", "ls", "xclip-*", "--json")
-        .ok()
-        .json()["backbones"]
-    )
-    assert [row["name"] for row in rows] == [
-        name for name in NAMES if name.startswith("xclip-")
-    ]
-    assert rows[0]["arrays"]["clip"] == {
-        "dims": ["feature_512"],
-        "shape": [512],
-        "dtype": "float32",
-    }
-    text = call_obygaze("backbones", "ls").ok().stdout
-    for name in NAMES:
-        assert name in text
-    shown = call_obygaze("backbones", "show", "vivit-b16x2-k400@hub").ok().stdout
-    assert "* preset hub" in shown
-    assert "16 x 196 x 768" in shown
-    assert "Arnab" in shown
-    assert (
-        call_obygaze("backbones", "show", "vivit-b16x2-k400", "--json")
-        .ok()
-        .json()["presets"]
-    )
-    assert call_obygaze("backbones", "ls", "zzz*").code == 1
-
-
-def test_listing_imports_no_torch() -> None:
-    script = (
-        "import sys; from obygaze import cli;"
-        " code = cli.run(['backbones', 'ls']) or cli.run(['backbones', 'show',"
-        " 'descriptors']); heavy = {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules);"
-        " sys.exit(code or (3 if heavy else 0))"
-    )
-    import subprocess
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert call_obygaze("backbones", "--help").ok().stdout.count("\n") < 20
-
-
-def test_downloads_are_four_bytes_for_each_parameter() -> None:
-    """Parameters as counted by transformers for the configurations on the hub."""
-    counted = {
-        "clip-b16": 149_620_737,
-        "clip-l14": 427_616_513,
-        "xclip-b32-k400": 196_585_729,
-        "xclip-b16-k400": 194_929_153,
-        "xclip-b16-k600-zs": 194_941_441,
-        "xclip-l14-k400": 575_673_601,
-        "dinov2-b": 86_580_480,
-        "dinov3-b16": 85_660_416,
-        "siglip2-b16": 375_187_970,
-        "timesformer-b-k400": 121_566_352,
-        "videomae-b": 94_209_408,
-        "videoprism-b": 114_365_184,
-        "vivit-b16x2-k400": 88_954_000,
-        "vjepa2-l": 325_971_328,
-    }
-    cards = {card.name: card for card in find_cards().cards if card.checkpoint}
-    assert {n: c.download_mb for n, c in cards.items()} == {
-        name: round(n * 4 / 1e6) for name, n in counted.items()
-    }
-    assert [name for name, card in cards.items() if card.gated] == ["dinov3-b16"]
-
-
-def test_ls_shows_the_size_of_the_download() -> None:
-    shown = call_obygaze("backbones", "ls", "dinov*").ok().stdout
-    assert "0.3 GB, gated" in shown and shown.count("0.3 GB") == 2
-    (card,) = (
-        call_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
-    )
-    assert (card["download_mb"], card["gated"]) == (343, True)

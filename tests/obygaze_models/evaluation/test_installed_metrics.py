@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -15,8 +14,6 @@ from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.metrics import Confusion, divide, evaluate, replicate
 from obygaze_models.evaluation.predictions import FloatArray, Predictions
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.results import cells
-from obygaze_models.protocols.results.record import NEW_KEYS, Record
 
 
 def specificity(counts: Confusion) -> FloatArray:
@@ -75,26 +72,9 @@ def test_without_plugins_no_other_metric_is_known() -> None:
         evaluate(PREDICTIONS, ["aps"])
 
 
-def test_no_metric_can_have_the_name_of_another_key_of_its_record() -> None:
-    keys = {*NEW_KEYS, *NEW_KEYS.values()}
-    for record in vars(cells).values():
-        if not isinstance(record, type) or not issubclass(record, Record):
-            continue
-        if record is Record or not hasattr(record, "__dataclass_fields__"):
-            continue
-        names = {item.name: "inline" in item.metadata for item in fields(record)}
-        if any(names.values()):
-            keys |= {name for name, is_inline in names.items() if not is_inline}
-    assert {"kind", "model", "leaked", "confusion", "folds", "n", "fold"} <= keys
-    assert keys == metrics.KEYS_OF_RECORDS
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("kind", "that is a key of the records of a run"),
-        ("model", "that is a key of the records of a run"),
-        ("by_movie", "that is a key of the records of a run"),
         ("ap_low", "columns of intervals"),
         ("ap", "obygaze has a metric 'ap' of its own"),
     ],
