@@ -69,8 +69,8 @@ docs: .venv/.test ## draw the gallery, build the site with the help of all comma
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work (with a GPU: two hours)
-	$(BIN)/python -m benchmarks -o docs/performance.md --figure docs/images/growth
+bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
+	$(BIN)/python -m benchmarks -o docs/performance.md
 
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

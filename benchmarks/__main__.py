@@ -12,7 +12,6 @@ from benchmarks.pages import BENCHMARKS, Page, chosen, measure_section
 from benchmarks.timing import Settings
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.machine import this_machine
 
@@ -25,23 +24,7 @@ PACKAGES = ("numpy", "zarr", "h5py", "scikit-learn", "torch", "transformers", "a
     "--quick", is_flag=True, help="Small sizes, single rounds: shows that all work."
 )
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of every benchmark.")
-@click.option(
-    "--device", default="cuda", help="The device of gpu; cpu shows that it works."
-)
-@click.option(
-    "-b", "--backbone", "backbones", multiple=True, help="Only these backbones of gpu."
-)
-@click.option(
-    "--minutes",
-    default=60.0,
-    help="Length of the run of gpu that is killed and resumed.",
-)
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the page here.")
-@click.option(
-    "--figure",
-    type=click.Path(path_type=Path),
-    help="Draw how costs grow as FIGURE.svg and FIGURE.png.",
-)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, not the page."
 )
@@ -49,26 +32,21 @@ def main(
     names: tuple[str, ...],
     quick: bool,
     rounds: int | None,
-    device: str,
-    backbones: tuple[str, ...],
-    minutes: float,
     out: Path | None,
-    figure: Path | None,
     as_json: bool,
 ) -> None:
     """Run the benchmarks NAMES, by default all, and print one page of their results.
 
-    All take about ten minutes, and two hours more on a machine with a GPU, which should have
-    nothing else to do. If one fails, its section says why, the others run, and the exit code is 1.
+    All take about ten minutes on a machine that has nothing else to do. If one fails, its section
+    says why, the others run, and the exit code is 1.
     """
     console = Console()
-    svg = None if figure is None else f"{figure_stem(figure.resolve())}.svg"
-    settings = Settings(quick, rounds, svg, device, backbones, minutes)
+    settings = Settings(quick, rounds)
     wanted = chosen(names)
     sections = []
     for number, name in enumerate(wanted, start=1):
         console.note(f"{name} ({number} of {len(wanted)}) ...")
-        section = measure_section(name, settings, out.resolve() if out else None)
+        section = measure_section(name, settings)
         console.note(f"{name}: {section.why_not or f'{section.seconds:.0f} s'}")
         sections.append(section)
     date = time.strftime("%Y-%m-%d", time.gmtime())

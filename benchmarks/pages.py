@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import NotMeasured, Result, Settings, run_apart
@@ -22,9 +20,9 @@ HEAD = """\
 
 <!-- not run: `make bench` writes this page -->
 
-This page compares obygaze with other tools, and each task with smaller sizes of the same task. All
-numbers were measured in one run on one machine. They are medians, with the range beside them. The
-absolute times depend on this machine and on the other programs that were running.
+This page compares obygaze with other tools. All numbers were measured in one run on one machine.
+They are medians, with the range beside them. The absolute times depend on this machine and on the
+other programs that were running.
 """
 
 
@@ -36,7 +34,6 @@ class Benchmark:
     meaning: str
     is_default: bool = True
     limit_s: float = LIMIT_S
-    has_figure: bool = False
 
 
 BENCHMARKS = {
@@ -61,30 +58,6 @@ BENCHMARKS = {
         " PyAV in order and torchcodec's approximate mode, which reads no packets first.",
         is_default=False,
     ),
-    "containers": Benchmark(
-        "benchmarks.decoding.containers:measure",
-        "The cost of a clip that is a part of a long film, compared with the same clip as a"
-        " separate file. The film is one part, repeated. Its index is made once for all clips and"
-        " runs; films without reliable times are decoded for it. The clips without an index are at"
-        " the beginning, in the middle and at the end, and their mean is shown.",
-    ),
-    "sweeps": Benchmark(
-        "benchmarks.decoding.sweeps:measure",
-        "The time of a sweep over all windows of a film, without the model, compared with one plain"
-        " decode of all its pictures in one process, and with a decode that also converts them to"
-        " RGB (and resizes them), which every model needs. A sweep also starts its processes and"
-        " writes its shared memory for the first time: about 3 s, however long the film is. At full"
-        " size, the rest is one copy of each picture to the process of the model, and a second one"
-        " of the windows that lie in two parts of the film.",
-    ),
-    "extract": Benchmark(
-        "benchmarks.extraction.pipeline:measure",
-        "The time of a run compared with its slower stage alone, and the time that two backbones"
-        " save if each clip is decoded once for both. The models are small and have random weights,"
-        " so decoding takes a larger share of the time than with real models. The pipeline is also"
-        " compared with the time that it prepares and computes clips itself: the rest is waiting,"
-        " most of all for the first picture, and does not vary with the speed of the machine.",
-    ),
     "overlap": Benchmark(
         "benchmarks.extraction.overlap:measure",
         "The time of a run on a GPU compared with the slower of host and GPU alone. The GPU is"
@@ -98,18 +71,6 @@ BENCHMARKS = {
         " clips a second that this thread can launch where nothing else limits a run. The GPU is"
         " simulated: it computes nothing, so the CPU time of the thread is that of the program and"
         " of launching kernels. Decoders are left out.",
-    ),
-    "engines": Benchmark(
-        "benchmarks.extraction.engines:measure",
-        "The overhead of each engine for a block. The clips are small, so that the overhead is"
-        " visible. Every engine copies frames from the process that decodes them. The time to"
-        " start and to end is spent once for each run.",
-    ),
-    "store": Benchmark(
-        "benchmarks.store.comparison:measure",
-        "The time to read and write a store, compared with other file formats. The blocks of a"
-        " store are designed for reading whole matrices and whole films, not single clips. Cold"
-        " files are not in the cache of the operating system.",
     ),
     "rivals": Benchmark(
         "benchmarks.store.rivals:measure",
@@ -129,31 +90,6 @@ BENCHMARKS = {
         " of PyTorch.",
         limit_s=2 * LIMIT_S,
     ),
-    "audits": Benchmark(
-        "benchmarks.permutation:measure",
-        "Permutation tests. Counting every split is exact and needs no random numbers. The times of"
-        " the loop for more permutations than it drew are estimates: the time of one permutation,"
-        " times their number.",
-    ),
-    "growth": Benchmark(
-        "benchmarks.growth.tables:measure",
-        "How the cost grows with the size of the data. A power of 1 is linear growth; the costs"
-        " that grow faster are listed under each table. Stores and plans are simulated, with more"
-        " clips than existing data sets have.",
-        has_figure=True,
-    ),
-    "gpu": Benchmark(
-        "benchmarks.extraction.gpu:measure",
-        "Every family on a GPU of this machine, with random weights of the size of the checkpoints:"
-        " the largest relative difference to the CPU in float32, the speed of the best batch, and"
-        " where the host waits while a batch is started. Whole runs, from films and from kept"
-        " pictures: the share of time with a kernel, and of the copies' time beside one. One"
-        " backbone, two in one pass, and one whose batch does not fit, with the difference to the"
-        " first. Decoding by the GPU: the difference of its colours in levels of 255; then with"
-        " `extract run --decoder cuda`, each picture compared, or the reason of the refusal. Last,"
-        " a long run that is killed and resumed.",
-        limit_s=6 * 3600.0,
-    ),
 }
 
 
@@ -168,7 +104,6 @@ class Section:
     result: Any = None
     why_not: str = ""
     failed: bool = False
-    figure: str | None = None
 
     def as_markdown(self) -> str:
         """Return the section as it stands on the page."""
@@ -178,8 +113,6 @@ class Section:
         else:
             word = "Failed" if self.failed else "Not measured"
             parts += [_filled(f"**{word}:** {self.why_not}")]
-        if self.figure is not None:
-            parts += ["", f"![{self.name}]({self.figure})"]
         return "\n".join([*parts, ""])
 
 
@@ -236,7 +169,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     ]
 
 
-def measure_section(name: str, settings: Settings, page: Path | None = None) -> Section:
+def measure_section(name: str, settings: Settings) -> Section:
     """Run a benchmark in a process of its own, so that none affects the next."""
     benchmark = BENCHMARKS[name]
     started = time.monotonic()
@@ -252,12 +185,8 @@ def measure_section(name: str, settings: Settings, page: Path | None = None) -> 
             "failed": True,
             "why_not": f"{error.message}: {error.hint or ''}".rstrip(": "),
         }
-    figure = None
-    if benchmark.has_figure and settings.figure is not None and "text" in measured:
-        folder = page.parent if page else Path.cwd()
-        figure = Path(os.path.relpath(settings.figure, folder)).as_posix()
     seconds = round(time.monotonic() - started, 1)
-    return Section(name, benchmark.meaning, seconds, figure=figure, **measured)
+    return Section(name, benchmark.meaning, seconds, **measured)
 
 
 def measure_here(name: str, **settings: Any) -> dict[str, Any]:

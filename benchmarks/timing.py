@@ -44,17 +44,10 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """How long a benchmark may take, where it draws its figure, and what `gpu` measures.
-
-    `gpu` measures `backbones`, or one of every family, on a device, with a run of some minutes.
-    """
+    """How long a benchmark may take."""
 
     quick: bool = False
     rounds: int | None = None
-    figure: str | None = None
-    device: str = "cuda"
-    backbones: Sequence[str] = ()
-    minutes: float = 60
 
     def rounds_or(self, default: int) -> int:
         """The number of rounds: as set, 1 if quick, or the benchmark's own default."""

@@ -37,7 +37,6 @@ OTHERS = {
     "hf": ("--revision",),
     "a file name": ("-Scenes.csv",),
     "pytest": ("-m",),
-    "python -m benchmarks": ("--device cpu ", "--films "),
     "a value": ("- ", "-- ", "-1 "),
 }
 STANDS_FOR_ANYTHING = re.compile(
