@@ -27,9 +27,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_models.protocols import load_protocol, training_protocol
 from obygaze_models.protocols.reading import protocol_names
 
-# These list names that are gone.
-HISTORY = ("CHANGELOG.md",)
-PAGES = [page for page in pages() if page.suffix == ".md" and page.name not in HISTORY]
+PAGES = [page for page in pages() if page.suffix == ".md"]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 # Options of other programs, and what begins with a hyphen and is no option.
 OTHERS = {
@@ -39,7 +37,6 @@ OTHERS = {
     "hf": ("--revision",),
     "a file name": ("-Scenes.csv",),
     "pytest": ("-m",),
-    "an earlier version": ("--scheduler ", "--sampled "),
     "a value": ("- ", "-- ", "-1 "),
 }
 STANDS_FOR_ANYTHING = re.compile(

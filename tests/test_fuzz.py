@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -159,8 +160,10 @@ def test_a_run_with_edited_records_is_refused_or_shown(tmp_path: Path) -> None:
     said = call_obygaze("report", folder, "--format", "csv", cwd=tmp_path)
     assert said.code == 4
     assert "invalid value" in said.stderr
-    folder = write_run(tmp_path / "more", usual())
-    (folder / "predictions.csv").write_bytes(b"clip_id,\xff\n")
+    not_text = b"clip_id,\xff\n"
+    checksum = hashlib.sha256(not_text).hexdigest()
+    folder = write_run(tmp_path / "more", usual(), predictions_sha256=checksum)
+    (folder / "predictions.csv").write_bytes(not_text)
     with pytest.raises(Corrupt, match="not a table of predictions"):
         _ = read_run(folder).predictions
 

@@ -221,10 +221,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def _listed_files(folder: Path) -> dict[str, str] | None:
-    """Return the files that the mark of a demo lists, with their hashes; None where it lists none.
-
-    A hash is "" in marks of earlier versions, which have the names only.
-    """
+    """Return the listed files of a demo with their hashes; None where its mark lists none."""
     try:
         data = (folder / MARK).read_bytes()
     except OSError:
@@ -232,7 +229,7 @@ def _listed_files(folder: Path) -> dict[str, str] | None:
     try:
         document = parse_json(data)
     except ValueError:
-        return dict.fromkeys(data.decode("utf-8", "replace").split("\n"), "")
+        return None
     files = document.get("files") if isinstance(document, dict) else None
     return {str(name): str(sha256) for name, sha256 in files.items()} if files else None
 
@@ -249,14 +246,12 @@ def _not_a_demo(folder: Path) -> str:
     if more:
         return f"it also holds {more[0]!r}"
     for name in sorted(there):
-        if not _is_unchanged(folder / name, listed[name], mark):
+        if not _is_unchanged(folder / name, listed[name]):
             return f"its file {name!r} was changed"
     return ""
 
 
-def _is_unchanged(file: Path, sha256: str, mark: Path) -> bool:
-    if not sha256:
-        return file.lstat().st_mtime <= mark.stat().st_mtime
+def _is_unchanged(file: Path, sha256: str) -> bool:
     return not file.is_symlink() and sha256_file(file) == sha256
 
 

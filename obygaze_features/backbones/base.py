@@ -113,7 +113,7 @@ class Preset:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
         left_out = ["reproduces"]
         if self.resizer == RESIZERS[0]:
-            # Hashes of before there was a choice stay the same.
+            # A recipe names the resizer only where it is not the default.
             left_out.append("resizer")
         return {
             key: list(value) if isinstance(value, tuple) else value
@@ -141,7 +141,7 @@ class Placement:
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers; the device does not."""
         settings = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
-        # Compiled kernels round in another order. Recipes without them keep their old hash.
+        # Compiled kernels round in another order. Recipes without them do not name them.
         return {**settings, "compiled": True} if self.compiled else settings
 
 

@@ -231,9 +231,6 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
-    if "arrays" not in document.tree and "levels" in document.tree:
-        # The name in cards of earlier versions.
-        document.tree["arrays"] = document.tree.pop("levels")
     like = document.tree.get("like")
     if like is None:
         return document

@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
 from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
 from obygaze_features.core.holds import (
-    STALE_AFTER_S,
     TAG,
     HeldFolder,
     hold_new,
@@ -211,15 +209,10 @@ def stop_when_lost(held: HeldFolder, path: Path) -> Iterator[None]:
 def remove_abandoned(path: Path) -> None:
     """Remove the drafts of `path` that killed processes left."""
     start = f".{short_name(path)}~"
-    form = re.compile(TAG + r"\.(?P<end>draft|old)")
+    form = re.compile(TAG + r"\.draft")
     for left in sorted(path.parent.iterdir()):
         match = form.fullmatch(left.name.removeprefix(start))
-        # A "~" in the host: a draft of another name that begins like this one.
-        if (
-            match is None
-            or not left.name.startswith(start)
-            or "~" in (match["host"] or "")
-        ):
+        if match is None or not left.name.startswith(start):
             continue
         with suppress(OSError):
             # In a shared folder anyone can make such a name.
@@ -229,16 +222,11 @@ def remove_abandoned(path: Path) -> None:
 
 def _remove_if_abandoned(left: Path, match: re.Match[str], path: Path) -> None:
     """Remove a draft whose process ended; what it was to replace gets its name back."""
-    if not left.is_dir():  # of an earlier version, without a hidden folder around it
-        if time.time() - left.lstat().st_mtime > STALE_AFTER_S:
-            left.unlink()
-        return
     opened = take_over(left, match)
     if opened is None:
         return
     try:
-        is_old = match["end"] == "old"  # of an earlier version
-        replaced = left if is_old else left / OLD
+        replaced = left / OLD
         if os.path.lexists(replaced) and not os.path.lexists(path):
             system.rename_folder(replaced, path)
         if os.path.lexists(left):

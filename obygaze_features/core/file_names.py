@@ -49,7 +49,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
 
 
 def portable(name: str) -> str:
-    """Return a name that every system can have, where parts of it come from older names."""
+    """Return a name that every system can have, where parts of it come from other names."""
     return _NOT_ON_WINDOWS.sub("-", name).rstrip(". ")
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from obygaze_features.core import system
 from obygaze_features.core.system.open_folder import OpenFolder
 
-# The tag in the name of a held folder. In earlier versions it had a host and a process.
-TAG = r"(?:(?P<machine>k[0-9a-f]{15})|(?P<host>.*)\.\d+)\.[0-9a-f]{12}"
+# The tag in the name of a held folder.
+TAG = r"(?P<machine>k[0-9a-f]{15})\.[0-9a-f]{12}"
 # NFS caches what a folder holds for at most 60 s: a lease must be longer.
 RENEW_S = 15.0
 LEASE_S = 120.0
-# Where the lease is not renewed, and for folders of older versions.
+# Where the lease is not renewed.
 STALE_AFTER_S = 24 * 3600.0
 
 
@@ -108,9 +108,8 @@ def take_over(
         machine = _machine(opened.status().st_dev)
         is_abandoned = is_locked and tag["machine"] == machine
         if not is_abandoned:
-            longest = lease_s if tag["machine"] else STALE_AFTER_S
             now_s = _file_system_time(folder)
-            is_abandoned = now_s - opened.status().st_mtime > longest
+            is_abandoned = now_s - opened.status().st_mtime > lease_s
     except BaseException:
         opened.close()
         raise

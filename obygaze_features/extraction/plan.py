@@ -291,7 +291,6 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     """Parse the bytes of a plan's file; `where` names their source in errors."""
     document = read_json(data, where)
     document.require_schema(SCHEMA, "plan")
-    _rename_levels(document.tree.get("targets"))
     target = table_of(Target, block_rows=any_of(whole(1), nothing))
     limits = {"timeout_s": number(0, above=True), "max_substituted": number(0, 1)}
     of_windows = isinstance(document.tree.get("rows"), dict)
@@ -304,15 +303,6 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
         plan.rows.grid.check()
         return plan
     return replace(plan, rows=tuple(PlannedClip(**row) for row in plan.rows))  # type: ignore[arg-type]
-
-
-def _rename_levels(targets: Any) -> None:
-    """Give the arrays of targets in a plan of an earlier version the key that they have today."""
-    if not isinstance(targets, list):
-        return
-    for target in targets:
-        if isinstance(target, dict) and "arrays" not in target and "levels" in target:
-            target["arrays"] = target.pop("levels")
 
 
 def _clips(value: Any) -> str | None:

@@ -246,7 +246,7 @@ def show_manifest(
 ) -> ManifestPage:
     """Show a manifest's header and clips.
 
-    An EXPRESSION tests columns, as in the files of experiments: level == S and annotator == A1.
+    An EXPRESSION tests columns, as in protocols: level == S and annotator == A1.
 
     Args:
         manifest: The manifest.

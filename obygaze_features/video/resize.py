@@ -81,7 +81,7 @@ class Resize:
         """Return the settings, and a hash of a test picture that was resized."""
         settings = asdict(self)
         if self.resizer == PILLOW_11:
-            # Recipes of before there was a choice keep their hash.
+            # A recipe names the resizer only where it is not the default.
             del settings["resizer"]
         settings["target"] = list(self.target or ())
         if self.target is None:

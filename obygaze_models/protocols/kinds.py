@@ -5,9 +5,9 @@ protocol leaves out has the value of the scheme that it follows, else the defaul
 
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
 `C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
-A list alone is a choice where the setting of a kind of obygaze has one value, as in older
-protocols. Whether a setting of an own class may be a list is not known: there, a list is a value
-where the default is one, and else an error that asks for a grid.
+A list alone is a choice where the setting of a kind of obygaze has one value. Whether a setting of
+an own class may be a list is not known: there, a list is a value where the default is one, and else
+an error that asks for a grid.
 
 With `draws = 20` in the table of a model, 20 combinations are drawn, and not all of them are tried.
 Then `C = { log = [1e-4, 1e2] }` and `{ uniform = [0.0, 0.5] }` are ranges to draw from.

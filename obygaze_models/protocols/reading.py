@@ -40,9 +40,7 @@ from obygaze_models.protocols.schemes import SCHEMES
 
 MAX_BYTES = 1_000_000
 MAX_DRAWS = 10_000
-BOTTLENECKS = [name for name, kind in KINDS.items() if kind.head]
 BEST_OF_FOLDS = "best_of_folds"
-OLD_BEST_OF_FOLDS = "elect"  # what this setting of bottlenecks was called before
 
 
 def protocol_names() -> list[str]:
@@ -86,22 +84,15 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
 
 def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Protocol:
     """Return the protocol that a file of these bytes is."""
-    parsed = [_parse_change(change) for change in changes]
+    parsed_changes = [_parse_change(change) for change in changes]
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
-    _rename_level(document.tree.get("data"))
-    _rename_levels(document.tree.get("features"))
-    models = _models_in(document.tree)
-    for model in models.values():
-        _rename_settings(model)
     overrides = {}
-    for old_key, value in parsed:
-        key, today = _today(old_key, value, models)
+    for key, value in parsed_changes:
         overrides[key] = f"--set {key}"
-        _set(document.tree, key, today)
+        _set(document.tree, key, value)
     document.overrides = overrides
     _refuse_name_of_folds(document.tree)
-    _rename_film(document.tree.get("paper"))
     document.tree.setdefault("name", Path(where).stem)
     models = _models_in(document.tree)
     table = table_of(Protocol, models=_models_table(models))
@@ -169,57 +160,10 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
     )
 
 
-def _today(key: str, value: Any, models: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return a change under the name that its key has today."""
-    section, _, setting = key.rpartition(".")
-    if setting == "level" and section.split(".")[0] in ("data", "features"):
-        return f"{section}.array", value
-    model = models.get(section.removeprefix("models."))
-    if setting == OLD_BEST_OF_FOLDS and _has_concept_vectors(model):
-        return f"{section}.{BEST_OF_FOLDS}", value
-    return key, value
-
-
 def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tables of models of a protocol; none where they are not tables."""
     models = tree.get("models")
     return models if isinstance(models, dict) else {}
-
-
-def _has_concept_vectors(model: Any) -> bool:
-    """Return whether a table of a protocol is that of a bottleneck of obygaze."""
-    return isinstance(model, dict) and model.get("kind") in BOTTLENECKS
-
-
-def _rename_settings(model: Any) -> None:
-    """Give a setting of an older protocol the name that it has today."""
-    if not _has_concept_vectors(model) or BEST_OF_FOLDS in model:
-        return
-    if OLD_BEST_OF_FOLDS in model:
-        model[BEST_OF_FOLDS] = model.pop(OLD_BEST_OF_FOLDS)
-
-
-def _rename_level(table: Any) -> None:
-    """Give the array that a table of an older protocol names the key that it has today."""
-    if isinstance(table, dict) and "level" in table and "array" not in table:
-        table["array"] = table.pop("level")
-
-
-def _rename_levels(features: Any) -> None:
-    """Do the same for the features that a protocol requires."""
-    if not isinstance(features, dict):
-        return
-    for feature in features.values():
-        _rename_level(feature)
-
-
-def _rename_film(printed: Any) -> None:
-    """Give the film of each printed number of an older protocol the key that it has today."""
-    if not isinstance(printed, list):
-        return
-    for number in printed:
-        if isinstance(number, dict) and "movie" in number and "film" not in number:
-            number["film"] = number.pop("movie")
 
 
 def _kind(value: Any) -> str | None:

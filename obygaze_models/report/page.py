@@ -203,9 +203,8 @@ def provenance(run: ReportRun) -> Part:
         ),
     ]
     for name, store in about["stores"].items():
-        # The name in runs of earlier versions is level.
-        array = store.get("array") or store["level"]
-        contents = f"{name}: {store['backbone']}, array {array}, {store['width']} wide"
+        array = f"array {store['array']}, {store['width']} wide"
+        contents = f"{name}: {store['backbone']}, {array}"
         rows.append(("store", contents, store["fingerprint"]))
     rows.append(("results", "results.json", about["results_sha256"]))
     rows += [("version", name, version) for name, version in about["versions"].items()]

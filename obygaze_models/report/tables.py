@@ -15,7 +15,6 @@ from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 
 Row = tuple[Any, ...]
-LEAST_WIDTH = 1e-9  # of an interval
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -78,8 +77,6 @@ class Number:
     def interval(self) -> str:
         """The ends of the interval; empty if it is missing."""
         if self.low is None or self.high is None or math.isnan(self.low + self.high):
-            return ""
-        if self.high - self.low < LEAST_WIDTH:  # of a run of an earlier version
             return ""
         digits = digits_of(self.low, self.high, self.digits)
         return f"{self.low:z.{digits}f}, {self.high:z.{digits}f}"

@@ -45,7 +45,6 @@ from obygaze_features.store.format.schema import FileMark
 Floats = NDArray[np.float64]
 SCHEMA = "obygaze-model/2"
 CLIPS_FILE = "training-clips.csv"
-OLD_SCHEMA = "obygaze-model/1"  # does not list the training clips
 
 
 @dataclass(frozen=True)
@@ -75,14 +74,6 @@ class FeatureSpec:
     def are_imported(self) -> bool:
         """Whether nothing but the word of an importer says how the features were made."""
         return self.backbone.startswith(UNKNOWN) or IMPORTED in self.backbone
-
-    @property
-    def stated_facts(self) -> dict[str, Any]:
-        """What the importer said; in models of earlier versions only the backbone is known."""
-        name, is_named, _ = self.backbone.partition(IMPORTED)
-        if not self.facts and is_named:
-            return {"backbone": name}
-        return dict(self.facts)
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -215,17 +206,17 @@ class TrainingClips:
 class ModelDocument:
     """The content of model.json: the facts, the estimator, and the marks of the other files.
 
-    `sha256` is the checksum of all that, "" in models of older versions.
+    `sha256` is the checksum of all that.
     """
 
     info: ModelInfo
     estimator: Mapping[str, Any]
     arrays: FileMark
+    card: FileMark
+    croissant: FileMark
+    created_by: str
+    sha256: str
     training_clips: FileMark | None = None
-    card: FileMark | None = None
-    croissant: FileMark | None = None
-    created_by: str = ""
-    sha256: str = ""
 
 
 def _document(**values: Any) -> ModelDocument:
@@ -263,7 +254,9 @@ _REST: dict[str, AnyRule] = {
     "sha256": _SHA256,
 }
 MODEL_JSON = Table(
-    {**_INFO.keys, **_REST}, (*_INFO.required, "estimator", "arrays"), build=_document
+    {**_INFO.keys, **_REST},
+    (*_INFO.required, *(key for key in _REST if key != "training_clips")),
+    build=_document,
 )
 
 
@@ -271,35 +264,15 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
     content = deepcopy(document.tree)
-    is_old = content.get("schema") == OLD_SCHEMA
-    document.require_schema(
-        OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt
-    )
-    _rename_films(document.tree.get("training"))
-    _rename_level(document.tree.get("features"))
+    document.require_schema(SCHEMA, "saved model", error=Corrupt)
     checked: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
-    if checked.sha256 and checked.sha256 != document_sha256(content):
+    if checked.sha256 != document_sha256(content):
         raise Corrupt(
             "the content differs from its sha256 checksum", where=where, hint=hint
         )
     return checked
-
-
-def _rename_films(training: Any) -> None:
-    """Give the films of an older model the keys that they have today."""
-    if not isinstance(training, dict):
-        return
-    for old, new in (("n_movies", "n_films"), ("movies", "films")):
-        if old in training and new not in training:
-            training[new] = training.pop(old)
-
-
-def _rename_level(features: Any) -> None:
-    """Give the array of an older model the key that it has today."""
-    if isinstance(features, dict) and "level" in features and "array" not in features:
-        features["array"] = features.pop("level")
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:

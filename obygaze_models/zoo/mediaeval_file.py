@@ -84,19 +84,3 @@ def facts_path(run: Path) -> Path:
     if run.suffix in RUN_ENDINGS:
         return run.with_suffix(".json")
     return run.with_name(f"{run.name}.json")
-
-
-def find_facts(run: Path) -> Path | None:
-    """Return the JSON file beside a run; None if there is none.
-
-    Earlier versions wrote `v1.json` for a run `v1.2`. It counts if it is not of a run `v1` or
-    `v1.txt` that is here too.
-    """
-    path = facts_path(run)
-    earlier = run.with_suffix(".json")
-    if path.is_file():
-        return path
-    runs_of_earlier = [run.with_suffix(ending) for ending in ("", *sorted(RUN_ENDINGS))]
-    if earlier.is_file() and not any(other.is_file() for other in runs_of_earlier):
-        return earlier
-    return None

@@ -148,15 +148,9 @@ class VerifiedModels:
     models: Sequence[SavedModel]
     folders: Sequence[str] = ()
 
-    @property
-    def without_checksum(self) -> list[str]:
-        """The models whose model.json has no checksum of its own, as those of older versions."""
-        return [model.info.name for model in self.models if not model.sha256]
-
     def to_json(self) -> dict[str, Any]:
         """Return the names of the models."""
-        names = [model.info.name for model in self.models]
-        return {"whole": names, "without_checksum": self.without_checksum}
+        return {"whole": [model.info.name for model in self.models]}
 
     def __str__(self) -> str:
         lines = []
@@ -167,14 +161,6 @@ class VerifiedModels:
                 line += f", saved as {info.name}"
             lines.append(line)
         return "\n".join(lines)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What cannot be checked."""
-        return [
-            f"{name}: model.json has no checksum, so changes of it are not found"
-            for name in self.without_checksum
-        ]
 
 
 def verify_models(

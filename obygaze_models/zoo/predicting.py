@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -460,7 +460,7 @@ def _require_same_import(
             where=store.location,
             hint=_stores_that_fit(wanted, workspace),
         )
-    contradictions = _contradictions(wanted.stated_facts, store.recipe.stated_facts)
+    contradictions = _contradictions(wanted.facts, store.recipe.stated_facts)
     if contradictions:
         raise Mismatch(
             f"{expected}, got {got}, of which other facts were stated",
@@ -544,24 +544,8 @@ def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
 
 
 def _training_rows(clips: TrainingClips, ids: Sequence[str]) -> dict[str, int]:
-    """Return the row in the training clips of each clip that the model was trained on.
-
-    Older models list the rows of annotators (`lake-001.ann`) that were read for one clip of a
-    store (`lake-001`).
-    """
-    rows = {clip: clips.row_of[clip] for clip in ids if clip in clips.row_of}
-    if rows:
-        return rows
-    by_clip: dict[str, list[int]] = defaultdict(list)
-    for listed, row in clips.row_of.items():
-        clip, dot, _ = listed.rpartition(".")
-        if dot:
-            by_clip[clip].append(row)
-    for clip in ids:
-        if clip in by_clip:
-            with_score = [row for row in by_clip[clip] if clips.has_score[row]]
-            rows[clip] = (with_score or by_clip[clip])[0]
-    return rows
+    """Return the row in the training clips of each clip that the model was trained on."""
+    return {clip: clips.row_of[clip] for clip in ids if clip in clips.row_of}
 
 
 def _basis(

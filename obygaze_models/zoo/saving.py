@@ -73,15 +73,15 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json, "" in models of older versions.
+    does not list them. `sha256` is the checksum of model.json.
     """
 
     info: ModelInfo
     estimator: Any
     created_by: str
     folder: Path
+    sha256: str
     clips: TrainingClips | None = None
-    sha256: str = ""
 
     def __repr__(self) -> str:
         info = self.info
@@ -250,7 +250,7 @@ def load_folder(folder: Path) -> SavedModel:
             where = str(folder / CLIPS_FILE)
             raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
     return SavedModel(
-        info, estimator, document.created_by, folder, clips, document.sha256
+        info, estimator, document.created_by, folder, document.sha256, clips
     )
 
 
@@ -269,8 +269,7 @@ def verify_folder(folder: Path) -> SavedModel:
         (CARD_FILE, document.card),
         (CROISSANT_FILE, document.croissant),
     ):
-        if mark is not None:
-            _read_checked(folder, name, mark)
+        _read_checked(folder, name, mark)
     return load_folder(folder)
 
 
@@ -390,8 +389,8 @@ def read_document(folder: Path) -> ModelDocument:
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
     document = read_document(folder)
-    marks = {CLIPS_FILE: document.training_clips, CROISSANT_FILE: document.croissant}
-    return tuple(name for name in MAX_BYTES if marks.get(name, name) is not None)
+    lists_clips = document.training_clips is not None
+    return tuple(name for name in MAX_BYTES if lists_clips or name != CLIPS_FILE)
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:

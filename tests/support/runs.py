@@ -211,6 +211,7 @@ def write_run(
 ) -> Path:
     """The three files of a run."""
     results = json.dumps(records)
+    text = predictions() if said is None else said
     folder.mkdir(parents=True, exist_ok=True)
     tasks = {"EN_S": {"title": "easy negatives against sure"}}
     whole = {
@@ -240,6 +241,7 @@ def write_run(
             }
         },
         "results_sha256": hashlib.sha256(results.encode()).hexdigest(),
+        "predictions_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "versions": {"numpy": "2.4.0"},
         "seeds": {"splits": 0},
         "created": "2026-01-01T00:00:00Z",
@@ -248,7 +250,6 @@ def write_run(
     }
     (folder / "run.json").write_text(json.dumps(whole), encoding="utf-8")
     (folder / "results.json").write_text(results, encoding="utf-8")
-    text = predictions() if said is None else said
     (folder / "predictions.csv").write_text(text, encoding="utf-8")
     return folder
 

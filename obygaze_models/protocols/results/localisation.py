@@ -4,12 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from obygaze_models.protocols.results.cells import Estimate, OfPair
-from obygaze_models.protocols.results.record import (
-    Record,
-    inline,
-    is_estimate,
-    renamed_key,
-)
+from obygaze_models.protocols.results.record import Record, inline, is_estimate
 
 # The overlaps, as intersection over union, from which on a segment counts as found.
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
@@ -29,7 +24,7 @@ class FilmWindows(Record):
     threshold: float
     gap: int
     # Start and end in seconds, and score.
-    intervals: Sequence[Sequence[float]] = renamed_key("found")
+    intervals: Sequence[Sequence[float]]
     time_s: Sequence[float]
     score: Sequence[float]
     # From the lowest to the highest score of models of fewer films.

@@ -8,15 +8,6 @@ from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from obygaze_features.core.files import json_values
 
-# The names of today for keys of runs of an earlier version.
-NEW_KEYS = {
-    "n_movies": "n_films",
-    "n_movies_higher": "n_films_higher",
-    "by_movie": "by_film",
-    "same_movie": "same_film",
-    "movie": "film",
-}
-
 
 class Record(Mapping[str, Any]):
     """A record, or a part of one: a frozen dataclass whose fields are keys of the file, in order.
@@ -41,14 +32,12 @@ class Record(Mapping[str, Any]):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """Return the record of an object in a file; unknown keys, of a later version, are ignored.
+        """Return the record of an object in a file.
 
-        A field with a default may be missing, as in runs of an earlier version, and a key may have
-        the name of that version. ValueError says what is missing or of another form.
+        A field with a default may be missing. ValueError says what is missing or of another form.
         """
         if not isinstance(document, Mapping):
             raise ValueError(f"expected an object, got {str(document)[:40]!r}")
-        document = {NEW_KEYS.get(key, key): value for key, value in document.items()}
         types = _types_of(cls)
         values: dict[str, Any] = {}
         for item in fields(cls):  # type: ignore[arg-type]
@@ -62,11 +51,8 @@ class Record(Mapping[str, Any]):
                 }
                 values[name] = _from_json(types[name], inline)
                 continue
-            key = name
-            if name not in document:
-                key = item.metadata.get("earlier_key", name)
-            if key in document:
-                values[name] = _from_json(types[name], document[key])
+            if name in document:
+                values[name] = _from_json(types[name], document[name])
             elif item.default is MISSING and item.default_factory is MISSING:
                 raise ValueError(f"the key {name!r} is missing")
         return cls(**values)
@@ -98,11 +84,6 @@ class RunRecord(Record):
 def optional_key() -> Any:
     """Return a field that is left out of the file where it is None."""
     return field(default=None, metadata={"is_optional": True})
-
-
-def renamed_key(earlier_key: str) -> Any:
-    """Return a field that runs of earlier versions have under another key."""
-    return field(metadata={"earlier_key": earlier_key})
 
 
 def inline(has_form: Callable[[Any], bool]) -> Any:

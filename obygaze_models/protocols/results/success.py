@@ -17,8 +17,8 @@ class FactorRecord(Record):
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    # The clips that have it; None in runs of an earlier version.
-    n: int | None = None
+    # The clips that have it.
+    n: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -154,7 +154,7 @@ class Run:
             raise NotFound(
                 "this run has no predictions.csv", where=str(self.folder), hint=hint
             )
-        data = _whole(path, self.about.get("predictions_sha256"))
+        data = _checked_bytes(path, self.about.get("predictions_sha256"))
         try:
             reader = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
             # Names of clips, films and models are in many rows: each is kept once.
@@ -302,14 +302,20 @@ def read_folder(folder: Path) -> Run:
             where=str(folder),
             hint=f"-C {folder}, and one of {few(Workspace(folder).names('runs'))}",
         )
-    about = _json(folder / RUN_FILE)
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise _no_run(path)
+    about = _json(path.read_bytes(), path)
     if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
         raise Mismatch(
             f"this is not a run of format {RUN_FORMAT!r}",
-            where=str(folder / RUN_FILE),
+            where=str(path),
             hint="pip install --upgrade obygaze",
         )
-    documents = _json(folder / RESULTS_FILE, about.get("results_sha256"))
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        raise _no_run(path)
+    documents = _json(_checked_bytes(path, about.get("results_sha256")), path)
     if not isinstance(documents, list) or not all(
         isinstance(document, dict) and "kind" in document for document in documents
     ):
@@ -326,20 +332,20 @@ def read_folder(folder: Path) -> Run:
             where=str(folder / RESULTS_FILE),
             hint=AGAIN,
         ) from error
-    _rename_films(about.get("manifest"))
     return Run(folder, about, records)
 
 
-def _rename_films(manifest: Any) -> None:
-    """Give the number of films in an older run.json the name that it has today."""
-    if isinstance(manifest, dict) and "n_movies" in manifest:
-        manifest["n_films"] = manifest.pop("n_movies")
+def _no_run(path: Path) -> NotFound:
+    """Return the error for a folder without this file of a run."""
+    return NotFound(
+        "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
+    )
 
 
-def _whole(path: Path, sha256: object) -> bytes:
-    """Return the bytes of a file that has the checksum of run.json, if that has one."""
+def _checked_bytes(path: Path, sha256: object) -> bytes:
+    """Return the bytes of a file that has the checksum of run.json."""
     data = path.read_bytes()
-    if sha256 is not None and sha256_bytes(data) != sha256:
+    if sha256_bytes(data) != sha256:
         raise Corrupt(
             f"{path.name} is not the file that this run wrote: expected sha256 "
             f"{str(sha256)[:12]}..., got {sha256_bytes(data)[:12]}...",
@@ -349,12 +355,7 @@ def _whole(path: Path, sha256: object) -> bytes:
     return data
 
 
-def _json(path: Path, sha256: object = None) -> Any:
-    if not path.is_file():
-        raise NotFound(
-            "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
-        )
-    data = _whole(path, sha256)
+def _json(data: bytes, path: Path) -> Any:
     try:
         return parse_json(data)
     except ValueError as error:

@@ -374,23 +374,18 @@ def _of_erasing(
         for split in splits:
             is_tested[split.test] = True
     films = np.unique(context.table.films[is_tested]).tolist()
-    fitted_films = erasing["fitted_on"].get("films")
-    tested = "this run may test the same films"  # stores of earlier versions
-    if fitted_films is not None:
-        n_seen = len(set(films).intersection(fitted_films))
-        if not n_seen:
-            return None
-        tested = (
-            f"{n_seen} of the {len(films)} films that this run tests are among them"
-        )
-    source = erasing.get("source", {}).get("store", "")
+    n_seen = len(set(films).intersection(erasing["fitted_on"]["films"]))
+    if not n_seen:
+        return None
+    tested = f"{n_seen} of the {len(films)} films that this run tests are among them"
+    source = erasing["source"]["store"]
     text = text.format(
         feature=context.store.name,
         concepts=", ".join(erasing["concepts"]),
         clips=fitted_clips(erasing),
         tested=tested,
         protocol_concepts=json.dumps(erasing["concepts"]),
-        source=f" (the store {source})" if source else "",
+        source=f" (the store {source})",
     )
     n_cells = len(context.protocol.pairs) * len(context.models)
     return Remark(about=ERASED, cells=n_cells, text=text)

@@ -20,7 +20,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.extraction.plan import (
     Target,
     make_plan,
-    plan_from_bytes,
     read_plan_file,
     write_plan,
 )
@@ -93,10 +92,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     plan = make_plan(films(), targets, workspace=tmp_path, timeout_s=9.0)
     write_plan(plan, tmp_path / "plan.json")
     assert read_plan_file(tmp_path / "plan.json") == plan
-    # The name in plans of earlier versions.
-    old = plan.to_bytes().replace(b'"arrays"', b'"levels"')
-    assert old != plan.to_bytes()
-    assert plan_from_bytes(old, "plan.json") == plan
 
 
 def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(

@@ -330,11 +330,9 @@ def test_a_retry_that_fails_again_makes_no_version_of_a_sealed_store(
 ) -> None:
     words = ("films", "-b", "descriptors")
     assert call_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
-    # `retry` is the old name of `run --retry-failed`.
-    for name in (("run", "--retry-failed"), ("retry",)):
-        done = call_obygaze("-C", world, "extract", *name, *words)
-        assert done.code == 3, done.stderr
-        assert "no row is new or other than before; no new version" in done.stdout
+    done = call_obygaze("-C", world, "extract", "run", *words, "--retry-failed")
+    assert done.code == 3, done.stderr
+    assert "no row is new or other than before; no new version" in done.stdout
     assert open_store(world / "stores" / "films.descriptors").version == 1
 
 

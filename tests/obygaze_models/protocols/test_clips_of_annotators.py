@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
@@ -14,7 +13,7 @@ from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.zoo import TrainingClips, load_model, predict
+from obygaze_models.zoo import load_model, predict
 
 ONE = films(6, 20, seed=3)
 HALF = ONE.with_clips([clip for clip in ONE if clip.movie_id <= "tt0000004"])
@@ -116,25 +115,6 @@ def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
     assert "film-seen" not in {
         bases["both"][clip.clip_id] for clip in HALF if clip.level != "NS"
     }
-
-
-def test_a_model_of_an_older_version_knows_them_by_the_rows_of_annotators(
-    tmp_path: Path,
-) -> None:
-    store = store_of(tmp_path / "s", ONE, planted(ONE))
-    protocol = training_protocol("ridge", "ENHN_S", HALF, ["report.replicates=20"])
-    inputs = gather(protocol, HALF, "made-up", {"s": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    model = load_model(fit_final(inputs, run, tmp_path / "new"))
-    assert model.clips is not None
-    now = predict(model, store)
-    older = TrainingClips(
-        tuple(f"{clip}.{name}" for clip in model.clips.clip_ids for name in ("x", "y")),
-        {name: np.repeat(values, 2) for name, values in model.clips.scores.items()},
-    )
-    then = predict(replace(model, clips=older), store)
-    assert list(then.basis) == list(now.basis)
-    np.testing.assert_array_equal(then.scores, now.scores)
 
 
 def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:

@@ -70,4 +70,3 @@ def test_ends_that_look_equal_are_printed_with_more_digits() -> None:
     assert digits_of(0.9961, 1.0) == 3
     assert digits_of(0.9981, 0.9984) == 4
     assert str(Number(0.999, 0.9981, 0.9984)) == "1.00 [0.9981, 0.9984]"
-    assert str(Number(1.0, 1.0, 1.0)) == "1.00"  # as runs of earlier versions have it

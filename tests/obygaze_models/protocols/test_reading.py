@@ -274,50 +274,6 @@ class TestSettings:
                 assert setting_rules(kind)[name](value) is None, f"{kind}.{name}"
 
 
-class TestOldNames:
-    """What protocols of earlier versions call by another name."""
-
-    def test_a_movie_of_a_printed_number_is_its_film(self) -> None:
-        text = f'{MINIMAL}\n[[paper]]\nmean = 0.5\nKEY = "tt1"\n'
-        older = read(text.replace("KEY", "movie"))
-        assert older.paper[0].film == "tt1"
-        assert older.sha256 == read(text.replace("KEY", "film")).sha256
-        with pytest.raises(FixInput, match="1 violation"):
-            read(text.replace("KEY", "film") + 'movie = "tt2"\n')
-
-    def test_a_level_of_features_is_an_array(self) -> None:
-        tables = '[data]\nlevel = ["frames"]\n[features.clip]\nlevel = "tokens"\n'
-        old = read(f"{MINIMAL}\n{tables}")
-        assert old == read(f"{MINIMAL}\n{tables.replace('level', 'array')}")
-        assert old.data.array == ("frames",)
-        assert old.features["clip"].array == "tokens"
-        changes = ['data.level=["pooled"]', "features.clip.level=clip"]
-        changed = read(f"{MINIMAL}\n{tables}", *changes)
-        assert changed.data.array == ("pooled",)
-        assert changed.features["clip"].array == "clip"
-        assert "level" not in changed.to_json()["data"]
-
-    def test_two_names_of_one_key_are_an_error(self) -> None:
-        with pytest.raises(FixInput, match="not valid") as caught:
-            read(f'{MINIMAL}\n[data]\nlevel = ["a"]\narray = ["b"]\n')
-        assert "data.level: unknown key 'level'" in str(caught.value.details)
-
-    def test_elect_is_best_of_folds(self) -> None:
-        old = 'bottleneck = { kind = "pcbm-lr", elect = false }'
-        text = MINIMAL.replace("[models.ridge]", f"[models]\n{old}\n[models.ridge]")
-        assert read(text).models["bottleneck"].settings["best_of_folds"] is False
-        for name in ("elect", "best_of_folds"):
-            change = f"models.bottleneck.{name}=true"
-            (violation,) = violations(text, change)
-            key = "models.bottleneck.best_of_folds"
-            assert violation == f"--set {key}: needs published splits and a scheme"
-
-        change = "models.pcbm-lr.elect=[true, false]"
-        settings = load_protocol("paper-pcbm", [change]).models["pcbm-lr"].settings
-        assert settings["best_of_folds"] == (True, False)
-        assert "elect" not in settings
-
-
 def test_shipped_files_are_plain_toml() -> None:
     protocols = files("obygaze_models.protocols").joinpath("shipped")
     shipped = [*protocols.iterdir()]
@@ -329,7 +285,7 @@ def test_shipped_files_are_plain_toml() -> None:
 
 @pytest.mark.parametrize("kind", ["{ a = 1 }", "[1]", "3"])
 def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
-    """A table as the kind of a model was a TypeError while older words were looked for."""
+    """A table as the kind of a model was a TypeError."""
     text = f'schema = "obygaze-protocol/1"\n[models.m]\nkind = {kind}\n'
     with pytest.raises(FixInput, match="not valid"):
         parse_protocol(text.encode(), "p.toml")

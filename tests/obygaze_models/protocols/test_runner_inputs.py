@@ -28,7 +28,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
 from obygaze_features.store.interchange.importing import import_features
-from obygaze_models.protocols.results.kinds import read_record
+from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
@@ -335,14 +335,13 @@ class TestOnDisk:
         seen = set[str]()
 
         def write(word: str) -> None:
-            records = [read_record({"kind": word})]
+            records = [Remark(text=word)]
             write_run(folder, {**about, "name": word}, records, word.encode())
 
         def look() -> None:
             word = read_run(folder).about["name"]
-            assert json.loads((folder / "results.json").read_bytes()) == [
-                {"kind": word}
-            ]
+            (remark,) = json.loads((folder / "results.json").read_bytes())
+            assert remark["text"] == word
             assert (folder / "predictions.csv").read_text() == word
             assert (folder / "audits" / "mine.json").read_text() == "years"
             seen.add(word)
@@ -431,7 +430,7 @@ class TestOnDisk:
             assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
             (folder / name).write_bytes(whole)
 
-    def test_a_run_without_checksums_can_be_read(
+    def test_a_run_without_checksums_is_refused(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
@@ -440,11 +439,11 @@ class TestOnDisk:
         ).folder
         about = json.loads((folder / "run.json").read_bytes())
         kept = {
-            key: value for key, value in about.items() if not key.endswith("s_sha256")
+            key: value for key, value in about.items() if key != "predictions_sha256"
         }
-        assert len(kept) == len(about) - 3  # also splits_sha256
         (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
-        assert read_run(folder).predictions
+        with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
+            assert read_run(folder).predictions
         kept["results_sha256"] = 0.5  # not even text
         (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
         with pytest.raises(Corrupt, match=r"expected sha256 0\.5"):

@@ -323,20 +323,6 @@ def test_hashes_and_seeds_are_on_the_page(tables):
     assert "clip: made-up backbone, array pooled, 8 wide" in cells
 
 
-def test_a_run_that_calls_an_array_a_level_is_shown(tmp_path):
-    store = {
-        "backbone": "old",
-        "level": "tokens",
-        "width": 8,
-        "fingerprint": "c" * 64,
-    }
-    folder = write_run(tmp_path / "run", usual(), stores={"clip": store})
-    made = sections_of(ReportRun.of_run(read_run(folder)))
-    tables = [table for section in made for table in section.tables]
-    cells = [cell for table in tables for row in rows_of(table) for cell in row]
-    assert "clip: old, array tokens, 8 wide" in cells
-
-
 def test_the_line_of_power_follows_from_the_width_of_the_intervals(tmp_path):
     one = {
         **{

@@ -267,30 +267,29 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
 def test_a_model_without_a_list_counts_every_clip_of_its_films(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
-    """As saved models of the first format do, and estimators of one's own."""
+    """As estimators of one's own do."""
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
     del document["training_clips"]
-    del document["sha256"], document["card"]
-    document["schema"] = "obygaze-model/1"
-    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
-    old = load_model(ridge.folder)
-    assert old.clips is None
-    found = predict(old, store)
+    write_model_json(ridge.folder, document)
+    without_list = load_model(ridge.folder)
+    assert without_list.clips is None
+    found = predict(without_list, store)
     assert set(found.clip_ids) == {clip for clip in LEVEL if FILM[clip] == LAST}
     assert set(found.basis) == {"unseen"}
     assert set(found.refused) == set(LEVEL) - set(found.clip_ids)
     with pytest.raises(
         FixInput, match=r"does not list its training clips(.|\n)*obygaze train again"
     ):
-        predict(old, store, list(found.refused)[:3])
-    assert set(predict(old, store, in_sample=True).basis) == {"unseen", "in-sample"}
+        predict(without_list, store, list(found.refused)[:3])
+    in_sample = predict(without_list, store, in_sample=True)
+    assert set(in_sample.basis) == {"unseen", "in-sample"}
     # Films that are not even named might be any.
     document["training"]["films"] = []
-    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    write_model_json(ridge.folder, document)
     with pytest.raises(FixInput, match="may have been trained on this one"):
         predict(load_model(ridge.folder), store)
     document["training"].update(n_clips=0, n_films=0)
-    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    write_model_json(ridge.folder, document)
     assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
 
 
@@ -389,8 +388,10 @@ def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> Non
         "b,y,T,T,T,m,f,2,0,1,0.5,0",
         "a,x,T,T,T,other,f,1,0,1,9,1",
     ]
-    (tmp_path / "predictions.csv").write_text(header + "\n".join(rows) + "\n", "utf-8")
-    run = Run(tmp_path, {}, [CellRecord.from_json(record)])
+    table = header + "\n".join(rows) + "\n"
+    (tmp_path / "predictions.csv").write_text(table, "utf-8")
+    about = {"predictions_sha256": sha256_bytes(table.encode())}
+    run = Run(tmp_path, about, [CellRecord.from_json(record)])
     found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
     np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
 

@@ -143,13 +143,6 @@ def test_a_fact_that_one_import_does_not_state_is_not_compared(lab: Path) -> Non
         assert "the features are another import" in call_obygaze(*words).ok().stderr
 
 
-def test_a_model_of_an_earlier_version_compares_the_backbone_alone(lab: Path) -> None:
-    spec = load_model("mine-named", workspace=lab).info.features
-    assert spec.stated_facts == {"backbone": "my ViViT", "frames": "32"}
-    assert replace(spec, facts={}).stated_facts == {"backbone": "my ViViT"}
-    assert replace(spec, facts={}, backbone="unknown (npz)").stated_facts == {}
-
-
 def test_lists_name_the_backbone_that_an_import_states(lab: Path) -> None:
     rows = call_obygaze("-C", lab, "store", "ls", "--json").ok().json()["stores"]
     backbones = {row["name"]: row["backbone"] for row in rows}

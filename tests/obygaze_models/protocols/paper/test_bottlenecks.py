@@ -184,9 +184,7 @@ def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
         assert cell["folds"][0]["n_validation"] == 0 or scheme == "text"
 
 
-@pytest.mark.parametrize(
-    "change", ["best_of_folds=true", "elect=true", "tolerance=folds"]
-)
+@pytest.mark.parametrize("change", ["best_of_folds=true", "tolerance=folds"])
 def test_only_a_published_file_has_folds_to_choose_over(change: str) -> None:
     with pytest.raises(FixInput) as caught:
         load_protocol("honest", [f"models.pcbm-lr.{change}"])
