@@ -12,7 +12,6 @@ from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core.errors import (
-    FixInput,
     FixUsage,
     NotFound,
 )
