@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, require_file
+from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.workbooks import (
@@ -140,8 +140,7 @@ def read_table(
     that they would have in a CSV file.
 
     Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
-    where the comma is the decimal mark. A byte order mark is skipped. If the file begins with
-    SPREADSHEET_LINE, cells are read without the apostrophes that it names.
+    where the comma is the decimal mark. A byte order mark is skipped.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -175,19 +174,12 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
-        # A program that saved the file may have added quotes, or the delimiters of empty cells.
-        for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
-        if for_spreadsheets:
-            first = next(lines, "")
-            first_line += 1
         while first and header_row is not None and first_line < header_row:
             first = next(lines, "")
             first_line += 1
         delimiter = delimiter or max(DELIMITERS, key=first.count)
         text = chain([first] if first else [], lines)
         records = _records(text, delimiter, collected, first_line)
-        if for_spreadsheets:
-            records = ((line, [*map(original_cell, cells)]) for line, cells in records)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         # Excel ends lines with the delimiters of empty columns; such a column is not data.

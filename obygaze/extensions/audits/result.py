@@ -17,7 +17,7 @@ from obygaze.extensions.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import csv_table, pretty_json, write_new
+from obygaze_features.core.files import csv_bytes, pretty_json, write_new
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json, table_of
@@ -133,7 +133,6 @@ class Audit(ABC):
         table: str | Path | None = None,
         figure: str | Path | None = None,
         report: Annotated[str | Path | None, Option(metavar="RUN")] = None,
-        for_spreadsheets: bool = False,
         force: bool = False,
         workspace: str | Path | None = None,
     ) -> list[Path]:
@@ -144,8 +143,6 @@ class Audit(ABC):
             table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
             report: The name or the folder of a run, whose report then includes this audit.
-            for_spreadsheets: Put an apostrophe before text of the table that a spreadsheet program
-                would take for a formula; the first line says so.
             force: Replace files that have other contents.
             workspace: The workspace, if it is not the current one.
         """
@@ -156,9 +153,7 @@ class Audit(ABC):
             write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
-            data = csv_table(
-                finding.headers, finding.rows, for_spreadsheets=for_spreadsheets
-            )
+            data = csv_bytes(finding.headers, finding.rows)
             write_new(written[-1], data, force=force)
         if figure is not None:
             written += self.draw(figure_stem(Path(figure)), force=force)

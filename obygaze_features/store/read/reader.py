@@ -200,7 +200,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="write a table of features as CSV, then obygaze store import csv",
+            hint="save the features with numpy.savez, then obygaze store import npz",
         )
     sha256 = ""
     if isinstance(location, str | Path):

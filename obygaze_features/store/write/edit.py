@@ -187,7 +187,7 @@ def subset(
         raise NotFound(
             f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
             where=source.location,
-            hint="correct these ids; obygaze store export csv lists those of the store",
+            hint="correct these ids; obygaze store info lists those of the store",
             details=unknown[:20],
         )
     rows = np.unique(selection.rows)

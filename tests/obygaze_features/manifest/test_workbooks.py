@@ -13,7 +13,6 @@ import xlsxwriter
 from support.workbooks import ERROR, write_workbook
 
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
-from obygaze_features.core.files import SPREADSHEET_LINE
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
 
@@ -187,16 +186,6 @@ def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}: the file has no line {10**20}, expected the header there",
     )
-
-
-def test_apostrophes_of_a_csv_file_are_known_where_its_row_is_chosen(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"{SPREADSHEET_LINE}\nfilm,x\nlake,'=1\n", encoding="utf-8")
-    for row in (None, 1, 2):
-        table = read_table(path, required=("film",), header_row=row)
-        assert [row["x"] for row in table.rows] == ["=1"]
 
 
 def test_a_csv_file_has_no_sheets_and_a_spreadsheet_no_encoding(tmp_path: Path) -> None:
