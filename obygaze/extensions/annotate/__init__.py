@@ -36,10 +36,6 @@ COMMANDS = {
         f"{_HERE}.exchange:import_segments",
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
-    "manifest vocabulary": (
-        f"{_HERE}.vocabulary:convert_vocabulary",
-        "Read a vocabulary of concepts and tiers, and write it for another program.",
-    ),
     "view": (
         f"{_HERE}.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
