@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 import click
+import numpy as np
 
 from obygaze_features.core.console import table
 
@@ -79,13 +80,16 @@ def write_inputs(folder: Path) -> None:
             for number in range(1, 13):
                 level, why = levels[number % 3]
                 rows.writerow([f"{film}-{number:03d}", film, level, why])
-    with (folder / "vectors.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["clip_id", "movie_id", *(f"x_{i}" for i in range(4))])
-        for film in ("alba", "brug", "cirk", "dune", "echo", "fado"):
-            for number in range(1, 13):
-                clip = f"{film}-{number:03d}"
-                rows.writerow([clip, film, *((number * (i + 3)) % 7 for i in range(4))])
+    clips = []
+    films = []
+    vectors = []
+    for film in ("alba", "brug", "cirk", "dune", "echo", "fado"):
+        for number in range(1, 13):
+            clips.append(f"{film}-{number:03d}")
+            films.append(film)
+            vectors.append([(number * (i + 3)) % 7 for i in range(4)])
+    x = np.array(vectors, dtype=np.float32)
+    np.savez(folder / "vectors.npz", clip_id=clips, movie_id=films, x=x)
 
 
 def whole_way(folder: Path) -> None:
@@ -107,7 +111,7 @@ def whole_way(folder: Path) -> None:
             "films",
             *columns,
         ],
-        ["store", "import", "csv", str(folder / "vectors.csv"), "-o", "mine"],
+        ["store", "import", "npz", str(folder / "vectors.npz"), "-o", "mine"],
         [
             "run",
             "honest",

@@ -84,7 +84,6 @@ CONTENTS = {
             "README",
             "commands",
             "api",
-            "tables",
             "format",
             "files",
             "performance",

@@ -132,10 +132,6 @@ COMMANDS: CommandTable = {
         "obygaze.extensions.annotate.exchange:import_segments",
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
-    "manifest vocabulary": (
-        "obygaze.extensions.annotate.vocabulary:convert_vocabulary",
-        "Read a vocabulary of concepts and tiers, and write it for another program.",
-    ),
     "extract text": (
         "obygaze.extensions.text.actions:embed_texts",
         "Embed prompts in the space of a backbone's clips.",

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import SPREADSHEET_LINE, SPREADSHEETS, original_cell
+from obygaze_features.core.files import SPREADSHEETS
 from obygaze_features.core.written_tables import table_as_csv
 
 # Of a parameter; on the command line, `core/value_types.py` reads the words.
@@ -58,10 +58,6 @@ def _ids_in(path: Path) -> list[str]:
     A file without ids is an error: where clips are chosen, no ids would stand for all clips.
     """
     text = _text_of(path)
-    first, _, others = text.partition("\n")
-    for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
-    if for_spreadsheets:
-        text = others
     ids = _column_of(text, path)
     if ids is None:
         lines = [line.strip() for line in text.splitlines()]
@@ -72,7 +68,7 @@ def _ids_in(path: Path) -> list[str]:
             where=str(path),
             hint=f"one id a line, or a table with a column {COLUMN}",
         )
-    return [original_cell(clip) for clip in ids] if for_spreadsheets else ids
+    return ids
 
 
 def _text_of(path: Path) -> str:

@@ -81,10 +81,6 @@ def json_values(value: Any) -> Any:
     return value
 
 
-# The first line of a table in which some text begins with an apostrophe that is not part of it.
-SPREADSHEET_LINE = (
-    "# for spreadsheets: text that begins with = + - @ or ' has an apostrophe before it"
-)
 _QUOTED = re.compile(r'[,"\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.
 ZIP_MARK = b"PK\x03\x04"
@@ -108,40 +104,6 @@ def csv_for_people(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> byt
     return csv_bytes(
         map(not_a_formula, columns), (map(not_a_formula, row) for row in rows)
     )
-
-
-def spreadsheet_cell(cell: Any) -> Any:
-    """Return a cell of a table that begins with SPREADSHEET_LINE; `original_cell` undoes it."""
-    if isinstance(cell, str) and cell.startswith("'"):
-        return f"'{cell}"
-    return not_a_formula(cell)
-
-
-def original_cell(cell: str) -> str:
-    """Return the text of which `spreadsheet_cell` made this one.
-
-    >>> original_cell("'-3kZ"), original_cell("'tis")
-    ('-3kZ', "'tis")
-    """
-    text = cell.removeprefix("'")
-    return text if text.startswith((*_FORMULA_STARTS, "'")) else cell
-
-
-def csv_for_spreadsheets(
-    columns: Iterable[str], rows: Iterable[Iterable[Any]]
-) -> bytes:
-    """Return a table as CSV for spreadsheet programs, which begins with SPREADSHEET_LINE."""
-    table = csv_bytes(
-        map(spreadsheet_cell, columns), (map(spreadsheet_cell, row) for row in rows)
-    )
-    return f"{SPREADSHEET_LINE}\n".encode() + table
-
-
-def csv_table(
-    columns: Iterable[str], rows: Iterable[Iterable[Any]], *, for_spreadsheets: bool
-) -> bytes:
-    """Return a table as CSV: with each text as it is, or for spreadsheet programs."""
-    return (csv_for_spreadsheets if for_spreadsheets else csv_bytes)(columns, rows)
 
 
 def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
@@ -310,7 +272,7 @@ def refuse_spreadsheet_name(path: Path) -> None:
         raise FixUsage(
             f"{path.suffix} files are not written, only CSV, which spreadsheet programs open",
             where=str(path),
-            hint=f"{path.with_suffix('.csv').name}, with --for-spreadsheets if it has that option",
+            hint=path.with_suffix(".csv").name,
         )
 
 

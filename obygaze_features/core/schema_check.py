@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -135,13 +135,9 @@ class Violations:
         summary: str,
         hint: str | None = None,
         error: type[ObygazeError] = FixInput,
-        totals: Sequence[str] = (),
     ) -> None:
-        """Raise one error that lists all violations, if there are any.
-
-        `totals` are lines that are printed where not all violations of a kind are.
-        """
-        raise_together(summary, self, hint=hint, error=error, totals=totals)
+        """Raise one error that lists all violations, if there are any."""
+        raise_together(summary, self, hint=hint, error=error)
 
 
 def raise_together(
@@ -149,7 +145,6 @@ def raise_together(
     *files: Violations,
     hint: str | None = None,
     error: type[ObygazeError] = FixInput,
-    totals: Sequence[str] = (),
 ) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
     lines: list[str] = []
@@ -160,8 +155,6 @@ def raise_together(
     brief: list[str] = []
     if len(files) == 1:
         brief = files[0].by_kind()
-    if brief:
-        brief += totals
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
     csv_bytes,
-    csv_table,
     json_values,
     parse_json,
     pretty_json,
@@ -47,30 +46,23 @@ class Listing:
             str | Path | None, Option("-o --output", metavar="PATH")
         ] = None,
         *,
-        for_spreadsheets: bool = False,
         force: bool = False,
     ) -> list[Path]:
         """Write the table to a file, and return the files that were written.
 
         Args:
             output: Write the table to this file: .csv, .xlsx, .parquet or .json.
-            for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the
-                first line says so.
             force: Replace the output if it exists.
         """
         if output is None:
             return []
-        path = write_table(
-            output, self.table(), for_spreadsheets=for_spreadsheets, force=force
-        )
-        return [path]
+        return [write_table(output, self.table(), force=force)]
 
 
 def write_table(
     path: str | os.PathLike[str],
     columns: Columns,
     *,
-    for_spreadsheets: bool = False,
     force: bool = False,
 ) -> Path:
     """Write a table; the suffix of the name is that of the format.
@@ -78,15 +70,14 @@ def write_table(
     Args:
         path: The file: .csv, .json, .parquet or .xlsx.
         columns: The values of each column; all have the same number.
-        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run.
         force: Replace a file with other contents.
     """
     path = Path(path)
-    check_table_name(path, for_spreadsheets=for_spreadsheets)
+    check_table_name(path)
     plain = {name: json_values(list(values)) for name, values in columns.items()}
     if path.suffix.lower() == ".csv":
         rows = zip(*plain.values(), strict=True)
-        data = csv_table(plain, rows, for_spreadsheets=for_spreadsheets)
+        data = csv_bytes(plain, rows)
     else:
         data = WRITERS[path.suffix.lower()](plain, path)
     write_new(path, data, force=force)
@@ -134,9 +125,7 @@ def _json_of(path: Path) -> Any:
         raise FixInput(f"not a JSON document: {error}", where=str(path)) from error
 
 
-def check_table_name(
-    path: str | os.PathLike[str], *, for_spreadsheets: bool = False
-) -> None:
+def check_table_name(path: str | os.PathLike[str]) -> None:
     """Raise an error unless a table can be written under a name; call it before long work."""
     path = Path(path)
     suffix = path.suffix.lower()
@@ -147,26 +136,15 @@ def check_table_name(
             where=str(path),
             hint=" or ".join(f"{stem}{known}" for known in (".csv", ".xlsx")),
         )
-    if for_spreadsheets and suffix != ".csv":
-        raise FixUsage(
-            f"--for-spreadsheets is for .csv, {suffix} needs it not",
-            where=str(path),
-            hint="leave --for-spreadsheets out",
-        )
     if suffix in MODULES:
         module, extra = MODULES[suffix]
         need(module, extra, f"writing {suffix} files")
 
 
-def check_output(
-    output: str | os.PathLike[str] | None = None,
-    *,
-    for_spreadsheets: bool = False,
-    **others: Any,
-) -> None:
+def check_output(output: str | os.PathLike[str] | None = None, **others: Any) -> None:
     """Raise an error unless a table can be written to the file that -o names, if any."""
     if output is not None:
-        check_table_name(output, for_spreadsheets=for_spreadsheets)
+        check_table_name(output)
 
 
 def _json(columns: Columns, path: Path) -> bytes:

@@ -49,7 +49,6 @@ def search(
     top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
     out: Annotated[str | Path | None, Option("-o --output", metavar="PATH")] = None,
-    for_spreadsheets: bool = False,
     force: bool = False,
     load: Annotated[Callable[[str], TextModel] | None, PYTHON_ONLY] = None,
     workspace: str | Path | None = None,
@@ -70,8 +69,6 @@ def search(
         top: How many clips.
         weights: Weights of the text tower. [default: the backbone's own]
         out: Write the clips to this file: .csv, .xlsx, .parquet or .json.
-        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
-            line says so.
         force: Replace the output if it exists.
         load: Returns the text tower of a card, instead of `load_text_tower`.
         workspace: The workspace, if it is not the current one.
@@ -94,7 +91,7 @@ def search(
 
     here = Workspace.of(workspace)
     if out is not None:
-        check_table_name(out, for_spreadsheets=for_spreadsheets)
+        check_table_name(out)
     if not isinstance(store, Store):
         store = open_store(here.existing_store(str(store)))
     if not array:
@@ -121,6 +118,6 @@ def search(
             "cosine": cosines.tolist(),
             **film_columns(clip_ids, movie_ids, manifest),
         }
-        write_table(out, columns, for_spreadsheets=for_spreadsheets, force=force)
+        write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)
     return hits

@@ -25,13 +25,9 @@ COMMANDS = {
         "Check manifests against the schema.",
     ),
     "stats": (f"{_HERE}.figures:command", "Count levels, concepts, films and folds."),
-    "thesaurus": (
-        f"{_HERE}.grouping:thesaurus",
-        "List sub-constructs, concepts and their instances, with counts of a manifest.",
-    ),
     "group": (
-        f"{_HERE}.grouping:group_concepts",
-        "Make a manifest whose concepts are groups of concepts, such as sub-constructs.",
+        f"{_HERE}.grouping:group",
+        "List the sub-constructs, or make a manifest whose concepts are groups of concepts.",
     ),
     "link": (
         f"{_HERE}.link:link_manifest",

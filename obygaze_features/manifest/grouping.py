@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Table, read_toml
@@ -24,7 +24,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    View,
     concept_name,
 )
 from obygaze_features.manifest.vocabulary import THESAURUS, packaged, subconstructs
@@ -117,26 +116,20 @@ class Thesaurus:
 def thesaurus(
     manifest: str | os.PathLike[str] | Manifest | None = None,
     *,
-    view: View | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Thesaurus:
     """List sub-constructs, concepts and their instances, with counts of a manifest.
 
     The names are those of Table 1 of the paper of ObyGaze12, in other words; sub-constructs of an
-    instance are a reading of this program, because the paper assigns none.
+    instance are a reading of this program, because the paper assigns none. Clips are counted in
+    the visual view where they have visual concepts.
 
     Args:
         manifest: A manifest, whose clips are counted.
-        view: View to count. [default: visual where clips have visual concepts]
         workspace: The workspace, if it is not the current one.
 
     Example:
         thesaurus().subconstructs[0].concepts
-
-    Commands:
-        obygaze manifest thesaurus
-        obygaze manifest thesaurus obygaze12
-        obygaze manifest thesaurus --json
     """
     members = subconstructs()
     of_paper = []
@@ -150,7 +143,7 @@ def thesaurus(
     if manifest is None:
         return whole
     counted = read_manifest(manifest, workspace=workspace)
-    counted = counted.view(view or counted.usual_view)
+    counted = counted.view(counted.usual_view)
     clips = {}
     for name, names in members.items():
         clips[name] = _clips_with(counted, names)
@@ -229,9 +222,51 @@ class GroupedManifest:
         return sum(group in clip.concepts for clip in self.manifest)
 
 
+def group(
+    manifest: str | os.PathLike[str] | Manifest | None = None,
+    *,
+    name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
+    groups: str | os.PathLike[str] | Groups | None = None,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Thesaurus | GroupedManifest:
+    """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
+
+    Without -o: sub-constructs, concepts and their instances, as in Table 1 of the paper of
+    ObyGaze12, and the clips of the manifest that have them. The paper assigns no instance to a
+    sub-construct; the last column is a reading of this program.
+
+    With -o: a manifest in which a clip has a group if it has one of its concepts. Groups may share
+    concepts; a concept that is in no group stays. Models, audits and reports then take groups as
+    they take concepts. Without --groups, these are the five sub-constructs.
+
+    Args:
+        manifest: The manifest, which is not changed.
+        name: Name of the new manifest.
+        groups: A TOML file with the concepts of each group, in a table [groups].
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest group
+        obygaze manifest group obygaze12
+        obygaze manifest group obygaze12 -o by-subconstruct
+        obygaze manifest group obygaze12 -o by-theory --groups groups.toml
+    """
+    if name is None:
+        if groups is not None:
+            raise FixUsage("--groups needs a name for the new manifest", hint="-o NAME")
+        return thesaurus(manifest, workspace=workspace)
+    if manifest is None:
+        raise FixUsage("expected a manifest", hint="obygaze manifest ls")
+    return group_concepts(
+        manifest, name, groups=groups, force=force, workspace=workspace
+    )
+
+
 def group_concepts(
     manifest: str | os.PathLike[str] | Manifest,
-    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    name: str,
     *,
     groups: str | os.PathLike[str] | Groups | None = None,
     force: bool = False,
@@ -241,23 +276,17 @@ def group_concepts(
 
     A clip has a group if it has one of its concepts. Groups may share concepts; a concept that is
     in no group stays. Models, audits and reports then take groups as they take concepts. Without
-    --groups these are the five sub-constructs, as this program reads them (`obygaze manifest
-    thesaurus`).
+    `groups` these are the five sub-constructs, as this program reads them.
 
     Args:
         manifest: The manifest, which is not changed.
         name: Name of the new manifest.
-        groups: A TOML file with the concepts of each group, in a table [groups]; in Python also a
-            mapping.
+        groups: The concepts of each group, or a TOML file that has them in a table [groups].
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
     Example:
         group_concepts("obygaze12", "by-subconstruct").manifest.header.concepts
-
-    Commands:
-        obygaze manifest group obygaze12 -o by-subconstruct
-        obygaze manifest group obygaze12 -o by-theory --groups groups.toml
     """
     path = Workspace.of(workspace).new_manifest(name)
     before = read_manifest(manifest, workspace=workspace)

@@ -368,12 +368,6 @@ def is_linked(clip: Clip) -> bool:
     return bool(clip.video) and NAME_COLUMN in clip.extra
 
 
-def unlinked(clip: Clip) -> Clip:
-    """Return a clip as it was before it was linked, with the file name of its data set."""
-    original = _original(clip)
-    return replace(original, video=original.extra[NAME_COLUMN])
-
-
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
     """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
     # With a file name, the times are times in that file already.

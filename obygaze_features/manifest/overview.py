@@ -21,11 +21,7 @@ from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.film_choice import (
-    ChosenFilm,
-    choose_film,
-    named_films,
-)
+from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
@@ -184,14 +180,13 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
 class ManifestPage(Listing):
     """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
 
-    `concept` and `film` are those that were asked for, if any were.
+    `concept` is the one that was asked for, if any was.
     """
 
     manifest: Manifest
     selection: Manifest
     concept: str = ""
     limit: int | None = None
-    film: ChosenFilm | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest and its selected clips, by default all of them."""
@@ -214,8 +209,8 @@ class ManifestPage(Listing):
 
     @property
     def notes(self) -> list[str]:
-        """Which film was taken, and how many of the selected clips the text leaves out."""
-        notes = [] if self.film is None else self.film.notes
+        """How many of the selected clips the text leaves out."""
+        notes = []
         n_clips = len(self.manifest)
         if len(self.selection) < n_clips:
             unit = count(n_clips, self.manifest.header.unit)
@@ -250,7 +245,7 @@ def show_manifest(
 
     Args:
         manifest: The manifest.
-        film: Only the clips of this film: its id, its title or a part of it, or its file.
+        film: Only the clips of this film, an id.
         clip: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         level: Only the clips of this level: EN, HN, NS, S, or several: HN,S.
@@ -262,18 +257,16 @@ def show_manifest(
     Commands:
         obygaze manifest show obygaze12
         obygaze manifest show obygaze12 --film tt0108160 --level S --limit 0
-        obygaze manifest show obygaze12 --film 'Sleepless in Seattle'
         obygaze manifest show obygaze12 --concept Clothing
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
         obygaze manifest show obygaze12 --level HN,S -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
-    chosen_film = None
     if film is not None:
-        chosen_film = choose_film(film, named_films(whole), where=whole.name)
-    movie_id = None if chosen_film is None else chosen_film.movie_id
-    columns = {"movie_id": movie_id, "concept": concept}
+        titles = titles_of(whole.films, whole)
+        known_film(film, whole.films, titles, where=whole.name)
+    columns = {"movie_id": film, "concept": concept}
     tests = _tests(where, columns)
     if level is not None:
         tests.append(f"level in {{{', '.join(_levels(level))}}}")
@@ -292,7 +285,7 @@ def show_manifest(
             where=whole.name,
             hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
         )
-    return ManifestPage(whole, selection, concept or "", limit, chosen_film)
+    return ManifestPage(whole, selection, concept or "", limit)
 
 
 def _levels(typed: str | Sequence[str]) -> list[str]:

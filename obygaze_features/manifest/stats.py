@@ -12,9 +12,9 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.film_choice import (
-    choose_film,
-    named_films,
+    known_film,
     title_of_clip,
+    titles_of,
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
@@ -168,14 +168,14 @@ def compute_stats(
     Args:
         manifest: The manifest.
         view: View to count. [default: as stored]
-        film: Count the clips of this film: its id, its title or a part of it, or its file.
+        film: Count the clips of this film, an id.
         where: Count the clips for which this holds; manifest show has the same option.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest stats obygaze12 --view visual
         obygaze manifest stats obygaze12 --view as_published --json
-        obygaze manifest stats obygaze12 --film 'Sleepless in Seattle'
+        obygaze manifest stats obygaze12 --film tt0108160
         obygaze manifest stats obygaze12 --where 'level in {HN, S}'
         obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
@@ -183,8 +183,9 @@ def compute_stats(
     if view is not None:
         manifest = manifest.view(view)
     if film is not None:
-        chosen_film = choose_film(film, named_films(manifest), where=manifest.name)
-        of_film = [clip for clip in manifest if clip.movie_id == chosen_film.movie_id]
+        titles = titles_of(manifest.films, manifest)
+        known_film(film, manifest.films, titles, where=manifest.name)
+        of_film = [clip for clip in manifest if clip.movie_id == film]
         manifest = manifest.with_clips(of_film)
     if where is not None:
         manifest = manifest.where(where)

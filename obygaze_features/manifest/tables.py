@@ -13,13 +13,11 @@ from typing import BinaryIO
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, require_file
+from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.workbooks import (
-    FORMULA_ERROR,
     Sheet,
-    cell_name,
     column_name,
     header_index,
     is_workbook,
@@ -29,8 +27,6 @@ from obygaze_features.manifest.workbooks import (
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# Of programs that do not write UTF-8: Excel on Windows, and older ones on a Mac.
-LIKELY_ENCODINGS = ("cp1252", "mac-roman")
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
@@ -100,14 +96,12 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` is what separates its cells; it is empty for a spreadsheet. `warnings` say what of
-    the file is not read.
+    `delimiter` is what separates its cells; it is empty for a spreadsheet.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
-    warnings: tuple[str, ...] = ()
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -140,19 +134,18 @@ def read_table(
     that they would have in a CSV file.
 
     Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
-    where the comma is the decimal mark. A byte order mark is skipped. If the file begins with
-    SPREADSHEET_LINE, cells are read without the apostrophes that it names.
+    where the comma is the decimal mark. A byte order mark is skipped.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
     the rows are, where a table without rows is a violation. `data` are the bytes of a file that
     is not yet written to `path`.
 
-    Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes. A
-    file that is neither is a violation with what its first such line would be in others.
+    Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes.
 
     Where somebody can choose a `sheet`, "" stands for the only one with data. `header_row` is the
-    number of the line with the names of the columns; lines before it are not read.
+    number of the line with the names of the columns; lines before it are not read. [default: the
+    first line, of a sheet the first row that is not empty]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
@@ -175,19 +168,12 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
-        # A program that saved the file may have added quotes, or the delimiters of empty cells.
-        for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
-        if for_spreadsheets:
-            first = next(lines, "")
-            first_line += 1
         while first and header_row is not None and first_line < header_row:
             first = next(lines, "")
             first_line += 1
         delimiter = delimiter or max(DELIMITERS, key=first.count)
         text = chain([first] if first else [], lines)
         records = _records(text, delimiter, collected, first_line)
-        if for_spreadsheets:
-            records = ((line, [*map(original_cell, cells)]) for line, cells in records)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         # Excel ends lines with the delimiters of empty columns; such a column is not data.
@@ -222,15 +208,8 @@ def _read_workbook(
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")
-    index = header_index(sheet, required, path, header_row, can_choose=can_choose)
+    index = header_index(sheet, path, header_row)
     header = [column_name(cell) for cell in sheet.rows[index]]
-    warnings = []
-    first = sheet.filled_rows[0]
-    if first < index and header_row is None:
-        warnings.append(
-            f"{path}: the names of the columns are in row {index + 1}; rows before it are not read"
-        )
-    _check_cells(sheet, index, violations)
     named = [name for name in header if name]
     rows: list[TableRow] = []
     if _check_header(index + 1, named, required, "", violations):
@@ -241,27 +220,12 @@ def _read_workbook(
     filled_header = tuple(
         name for column, name in enumerate(header) if name or _is_used(sheet, column)
     )
-    return CsvTable(filled_header, tuple(rows), "", tuple(warnings))
+    return CsvTable(filled_header, tuple(rows), "")
 
 
 def _is_used(sheet: Sheet, column: int) -> bool:
     """Return whether a column of a sheet has any cell."""
     return any(cells[column] for cells in sheet.rows)
-
-
-def _check_cells(sheet: Sheet, header: int, violations: Violations) -> None:
-    """Add violations: merged cells of which no value can be told, and errors of formulas."""
-    for first, last in sheet.merged:
-        if last[0] >= header:
-            name = f"{cell_name(*first)}:{cell_name(*last)}"
-            problem = f"the cells {name!r} are merged across columns"
-            violations.add(first[0] + 1, None, problem)
-    for index in range(header, len(sheet.rows)):
-        for column, cell in enumerate(sheet.rows[index]):
-            if FORMULA_ERROR.fullmatch(cell):
-                name = cell_name(index, column)
-                problem = f"the formula of the cell {name!r} has the error {cell!r}"
-                violations.add(index + 1, None, problem)
 
 
 def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
@@ -295,9 +259,8 @@ def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        start = data.rfind(b"\n", 0, error.start) + 1
-        bad_line = data[start:].splitlines()[0]
-        violations.add(line, None, _not_of_encoding(bad_line, encoding))
+        expected = f"of the encoding {encoding!r}" if encoding else "UTF-8"
+        violations.add(line, None, f"the text is not {expected}; {SAVE_AS}")
         return io.BytesIO()
     # "undefined" and "idna" are codecs, but not of text in files.
     except (LookupError, UnicodeError):
@@ -306,17 +269,6 @@ def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
             hint="utf-8, utf-16, cp1252 (Windows), mac-roman, or another that Python knows",
         ) from None
     return io.BytesIO(text.encode("utf-8"))
-
-
-def _not_of_encoding(line: bytes, encoding: str) -> str:
-    """Return that a line is not of an encoding, and how it reads in those that are likely."""
-    readings = []
-    for other in LIKELY_ENCODINGS:
-        words = line.decode(other, errors="replace").split()
-        strange = [word for word in words if not word.isascii()]
-        readings.append(f"in {other} {' '.join(strange[:3])!r}")
-    named = f"of the encoding {encoding!r}" if encoding else "UTF-8"
-    return f"the text is not {named}; it reads {', '.join(readings)}"
 
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
@@ -372,12 +324,9 @@ def _check_header(
     others = (
         [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
     )
-    if missing and others:
-        problem = f"one cell has all columns, separated by {DELIMITERS[others[0]]}"
-        if delimiter:
-            names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
-            problem = f"expected cells separated by {names}"
-        violations.add(line, None, problem)
+    if missing and others and delimiter:
+        names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
+        violations.add(line, None, f"expected cells separated by {names}")
         return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):
         violations.add(line, name, "the header lists this column more than once")

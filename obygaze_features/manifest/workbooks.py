@@ -1,17 +1,16 @@
 """Read the sheets of .xlsx, .xlsm, .xls and .ods files: each cell as a CSV file would have it.
 
 calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
-need all memory, and it has neither the errors of formulas (.xlsx) nor merged cells (.ods). These
-are read from the XML of the file before.
+need all memory: the last cell is looked up in the XML of the file before.
 """
 
 import datetime
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -29,46 +28,26 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
-# In how many rows the names of the columns are looked for.
-HEADER_ROWS = 30
-SHOWN_ROWS = 6
-FORMULA_ERROR = re.compile(r"#(DIV/0!|N/A|NAME\?|NULL!|NUM!|REF!|VALUE!)|Err:[0-9]+")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _ODS_DURATION = re.compile(r"PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 
-# The first and the last cell of merged cells: row and column from 0.
-Merged = tuple[tuple[int, int], tuple[int, int]]
+# The row and the column of a cell, from 0.
+Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The texts of a sheet from its first row and column on, and the cells that are merged."""
+    """The texts of a sheet from its first row and column on."""
 
     name: str
     rows: Sequence[Sequence[str]]
-    merged: Sequence[Merged] = ()
 
     @property
     def filled_rows(self) -> list[int]:
         """The rows that are not empty, from 0."""
         return [index for index, cells in enumerate(self.rows) if any(cells)]
-
-
-@dataclass
-class _Layout:
-    """What calamine does not say of a sheet."""
-
-    n_rows: int = 0
-    n_columns: int = 0
-    errors: dict[tuple[int, int], str] = field(default_factory=dict)
-    merged: list[Merged] = field(default_factory=list)
-
-    def fill(self, row: int, column: int) -> None:
-        """Note that a cell has a value."""
-        self.n_rows = max(self.n_rows, row + 1)
-        self.n_columns = max(self.n_columns, column + 1)
 
 
 def is_workbook(path: Path) -> bool:
@@ -106,9 +85,8 @@ def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
             hint="save it as .xlsx or as CSV",
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
-    layouts = _layouts(path)
-    for layout in layouts.values():
-        _refuse_large(layout, path)
+    for row, column in _last_cells(path):
+        _refuse_large(row, column, path)
     with (
         _errors_of(calamine, path),
         calamine.CalamineWorkbook.from_path(str(path)) as workbook,
@@ -121,10 +99,10 @@ def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
         names = [sheet.name for sheet in worksheets]
         if name:
             chosen = _named(name, names, path)
-            return _sheet(workbook.get_sheet_by_name(chosen), layouts)
+            return _sheet(workbook.get_sheet_by_name(chosen))
         visible = calamine.SheetVisibleEnum.Visible
         sheets = [
-            _sheet(workbook.get_sheet_by_name(sheet.name), layouts)
+            _sheet(workbook.get_sheet_by_name(sheet.name))
             for sheet in worksheets
             if sheet.visible == visible
         ]
@@ -153,11 +131,11 @@ def _unreadable(path: Path, error: BaseException) -> FixInput:
     )
 
 
-def _refuse_large(layout: _Layout, path: Path) -> None:
+def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
     """Raise an error for a sheet that would need too much memory."""
-    n_cells = layout.n_rows * layout.n_columns
+    n_cells = (last_row + 1) * (last_column + 1)
     if n_cells > MAX_CELLS:
-        last = cell_name(layout.n_rows - 1, layout.n_columns - 1)
+        last = cell_name(last_row, last_column)
         raise FixInput(
             f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
             where=str(path),
@@ -208,66 +186,24 @@ def _only_one(
     )
 
 
-def header_index(
-    sheet: Sheet,
-    required: Sequence[str],
-    path: Path,
-    header_row: int | None = None,
-    *,
-    can_choose: bool = True,
-) -> int:
-    """Return the row with the names of the columns, from 0.
-
-    It is the row that was chosen, else the first one that has all required columns, else the one
-    that has most of them (Nr is nr here), else the first row that is not empty. A title above the
-    table is no such row: an error lists the first rows.
+def header_index(sheet: Sheet, path: Path, header_row: int | None = None) -> int:
+    """Return the row with the names of the columns, from 0: the first row that is not empty.
 
     Args:
         sheet: The sheet, which is not empty.
-        required: The columns that the table must have.
         path: The file, for the error.
-        header_row: The number of the row as a spreadsheet program shows it.
-        can_choose: Whether the command has an option `--header-row`, which an error can name.
+        header_row: The number of another row, as a spreadsheet program shows it.
     """
     filled = sheet.filled_rows
-    if header_row is not None:
-        if header_row - 1 not in filled:
-            raise FixUsage(
-                f"row {header_row} of the sheet {sheet.name!r} is empty",
-                where=str(path),
-                hint=f"--header-row {filled[0] + 1}, or another row with names",
-            )
-        return header_row - 1
-    for index in filled[:HEADER_ROWS]:
-        if required and set(required) <= {*map(column_name, sheet.rows[index])}:
-            return index
-    width_of = {index: _n_filled(sheet.rows[index]) for index in filled[:HEADER_ROWS]}
-    widest = max(width_of.values())
-    n_required_of = {}
-    for index, width in width_of.items():
-        if 2 * width > widest:
-            n_required_of[index] = _n_required(sheet.rows[index], required)
-    closest = max(n_required_of, key=n_required_of.__getitem__)
-    if n_required_of[closest]:
-        return closest
-    first = filled[0]
-    # Names may be missing, but a title stands in one or two cells above many columns.
-    if widest < 2 or 2 * width_of[first] > widest:
-        return first
-    likely = next(index for index, width in width_of.items() if 2 * width > widest)
-    details = []
-    for index in filled[:SHOWN_ROWS]:
-        cells = [cell for cell in sheet.rows[index] if cell]
-        details.append(f"{path}:{index + 1}: {few(cells, 6)}")
-    hint = "delete the rows above the names of the columns"
-    if can_choose:
-        hint = f"--header-row {likely + 1}, or another row"
-    raise FixUsage(
-        "which row has the names of the columns is not certain",
-        where=str(path),
-        hint=hint,
-        details=details,
-    )
+    if header_row is None:
+        return filled[0]
+    if header_row - 1 not in filled:
+        raise FixUsage(
+            f"row {header_row} of the sheet {sheet.name!r} is empty",
+            where=str(path),
+            hint=f"--header-row {filled[0] + 1}, or another row with names",
+        )
+    return header_row - 1
 
 
 def column_name(cell: str) -> str:
@@ -275,42 +211,13 @@ def column_name(cell: str) -> str:
     return " ".join(cell.split())
 
 
-def _n_required(cells: Sequence[str], required: Sequence[str]) -> int:
-    """Return how many of the required columns a row names, in small or capital letters."""
-    names = {column_name(cell).casefold() for cell in cells}
-    return sum(name.casefold() in names for name in required)
-
-
-def _n_filled(cells: Sequence[str]) -> int:
-    return sum(bool(cell) for cell in cells)
-
-
-def _sheet(worksheet: Any, layouts: Mapping[str, _Layout]) -> Sheet:
-    """Return the texts of a worksheet of calamine; cells merged in a column all have the value."""
-    layout = layouts.get(worksheet.name, _Layout())
+def _sheet(worksheet: Any) -> Sheet:
+    """Return the texts of a worksheet of calamine."""
     rows = [
         [cell_text(value) for value in cells]
         for cells in worksheet.to_python(skip_empty_area=False)
     ]
-    for (row, column), error in layout.errors.items():
-        if row < len(rows) and column < len(rows[row]):
-            rows[row][column] = error
-    wide: list[Merged] = []
-    for merged in (*layout.merged, *(worksheet.merged_cell_ranges or ())):
-        (_, left), (_, right) = merged
-        if left == right:
-            _fill_down(rows, merged)
-        else:
-            wide.append(merged)
-    return Sheet(worksheet.name, rows, wide)
-
-
-def _fill_down(rows: Sequence[list[str]], merged: Merged) -> None:
-    """Give each cell of merged ones in a column the value of the first."""
-    (top, column), (bottom, _) = merged
-    for cells in rows[top + 1 : bottom + 1]:
-        if column < len(cells):
-            cells[column] = rows[top][column]
+    return Sheet(worksheet.name, rows)
 
 
 def cell_text(value: Any) -> str:
@@ -361,8 +268,8 @@ def _duration(length: datetime.timedelta) -> str:
     return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
 
 
-def _layouts(path: Path) -> dict[str, _Layout]:
-    """Return the layouts of the sheets by name; of .xls, which is small by its format, none."""
+def _last_cells(path: Path) -> list[Position]:
+    """Return the last cell of each sheet; of .xls, which is small by its format, none."""
     n_bytes = path.stat().st_size
     if n_bytes > MAX_FILE:
         raise FixInput(
@@ -371,7 +278,7 @@ def _layouts(path: Path) -> dict[str, _Layout]:
         )
     suffix = path.suffix.lower()
     if suffix == ".xls":
-        return {}
+        return []
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
@@ -380,8 +287,8 @@ def _layouts(path: Path) -> dict[str, _Layout]:
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
                 raise FixInput(problem, where=str(path), hint="save it as CSV")
             if suffix == ".ods":
-                return _layouts_of_ods(archive)
-            return _layouts_of_xlsx(archive)
+                return _last_cells_of_ods(archive)
+            return _last_cells_of_xlsx(archive)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -396,20 +303,20 @@ def _layouts(path: Path) -> dict[str, _Layout]:
         raise _unreadable(path, error) from error
 
 
-def _layouts_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Layout]:
+def _last_cells_of_xlsx(archive: zipfile.ZipFile) -> list[Position]:
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
     target_of = {item.get("Id"): item.get("Target", "") for item in relations}
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
     # calamine does not look at capitals either.
     member_of = {name.lower(): name for name in archive.namelist()}
-    layouts = {}
+    last_cells = []
     for sheet in book.iterfind(".//{*}sheet"):
         target = target_of.get(_relation_of(sheet), "")
         path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
         member = member_of.get(path.lower())
         if member is not None:
-            layouts[sheet.get("name", "")] = _layout_of_xlsx(archive, member)
-    return layouts
+            last_cells.append(_last_cell_of_xlsx(archive, member))
+    return last_cells
 
 
 def _relation_of(sheet: ElementTree.Element) -> str:
@@ -418,12 +325,13 @@ def _relation_of(sheet: ElementTree.Element) -> str:
     return ids[0] if ids else ""
 
 
-def _layout_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Layout:
-    """Return how far the cells of a sheet reach, and the errors of its formulas.
+def _last_cell_of_xlsx(archive: zipfile.ZipFile, member: str) -> Position:
+    """Return the last row and the last column of a sheet that have a cell.
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
-    layout = _Layout()
+    last_row = 0
+    last_column = 0
     row = column = -1
     with archive.open(member) as stream:
         events = ElementTree.iterparse(stream, events=("start", "end"))
@@ -438,13 +346,16 @@ def _layout_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Layout:
                     column += 1
                 else:
                     row, column = _position(name)
-                _read_xlsx_cell(element, (row, column), layout)
+                # A cell that only has a format is empty.
+                if len(element):
+                    last_row = max(last_row, row)
+                    last_column = max(last_column, column)
             elif event == "end" and tag == "row":
                 element.clear()
-    return layout
+    return last_row, last_column
 
 
-def _position(name: str) -> tuple[int, int]:
+def _position(name: str) -> Position:
     """Return the row and the column of a cell, from 0."""
     match = _CELL_NAME.fullmatch(name.upper())
     if match is None:
@@ -456,49 +367,31 @@ def _position(name: str) -> tuple[int, int]:
     return int(digits) - 1, n_columns - 1
 
 
-def _read_xlsx_cell(
-    cell: ElementTree.Element, position: tuple[int, int], layout: _Layout
-) -> None:
-    """Add a cell to a layout, unless it is empty."""
-    if not len(cell):
-        return
-    layout.fill(*position)
-    if cell.get("t") == "e":
-        layout.errors[position] = cell.findtext("{*}v") or "#VALUE!"
-
-
-def _layouts_of_ods(archive: zipfile.ZipFile) -> dict[str, _Layout]:
-    """Return how far the cells of each sheet reach, and which are merged."""
-    layouts: dict[str, _Layout] = {}
-    layout = _Layout()
+def _last_cells_of_ods(archive: zipfile.ZipFile) -> list[Position]:
+    last_cells: list[Position] = []
     n_above = 0
     with archive.open("content.xml") as stream:
         events = ElementTree.iterparse(stream, events=("start", "end"))
         for event, element in events:
             if event == "start" and element.tag == f"{_TABLE}table":
-                layout = _Layout()
-                layouts[element.get(f"{_TABLE}name", "")] = layout
+                last_cells.append((0, 0))
                 n_above = 0
             elif event == "end" and element.tag == f"{_TABLE}table-row":
-                n_repeated = int(element.get(f"{_TABLE}number-rows-repeated", "1"))
-                _read_ods_row(element, n_above, n_repeated, layout)
-                n_above += n_repeated
+                n_above += int(element.get(f"{_TABLE}number-rows-repeated", "1"))
+                n_columns = _n_columns_of_ods(element)
+                if n_columns and last_cells:
+                    last_column = max(last_cells[-1][1], n_columns - 1)
+                    last_cells[-1] = (n_above - 1, last_column)
                 element.clear()
-    return layouts
+    return last_cells
 
 
-def _read_ods_row(
-    row: ElementTree.Element, n_above: int, n_repeated: int, layout: _Layout
-) -> None:
-    """Add the cells of a row to a layout; `n_above` rows stand above it."""
-    column = 0
+def _n_columns_of_ods(row: ElementTree.Element) -> int:
+    """Return the number of columns up to the last cell of a row that has a value."""
+    n_columns = 0
+    n_columns_before = 0
     for cell in row:
-        n_columns = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
+        n_columns_before += int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
         if any(key.startswith(_OFFICE) for key in cell.attrib):
-            layout.fill(n_above + n_repeated - 1, column + n_columns - 1)
-        n_down = int(cell.get(f"{_TABLE}number-rows-spanned", "1"))
-        n_across = int(cell.get(f"{_TABLE}number-columns-spanned", "1"))
-        if n_down > 1 or n_across > 1:
-            last = (n_above + n_down - 1, column + n_across - 1)
-            layout.merged.append(((n_above, column), last))
-        column += n_columns
+            n_columns = n_columns_before
+    return n_columns

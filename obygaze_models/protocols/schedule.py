@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.film_choice import choose_film, films_of_clips
+from obygaze_features.manifest.film_choice import (
+    similar_film,
+    titles_of,
+    titles_of_clips,
+)
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -415,15 +419,11 @@ def _never_tested(clips: _Clips) -> BoolArray:
 
 
 def _film_meant(name: str, clips: Sequence[Clip]) -> str:
-    """Return the id of the film that has a title or a file of this name, as a question; or ``.
-
-    A protocol has the ids of films: a title may be that of another film elsewhere.
-    """
-    try:
-        film = choose_film(name, films_of_clips(clips), where="")
-    except ObygazeError:
-        return ""
-    return f" (did you mean {film.movie_id!r}?)"
+    """Return the film whose id or title is like a name, as a question; or ``."""
+    movie_ids = dict.fromkeys(clip.movie_id for clip in clips)
+    titles = titles_of(movie_ids) | titles_of_clips(clips)
+    film = similar_film(name, movie_ids, titles)
+    return f" (did you mean {film!r}?)" if film else ""
 
 
 def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:

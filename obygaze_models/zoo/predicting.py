@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
-from obygaze_features.core.files import csv_table, json_values
+from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.options import CLIPS, Option
@@ -91,17 +91,9 @@ class Predicted:
         for row in zip(*self._table().values(), strict=True):
             yield json_values(row)
 
-    def to_csv(self, *, for_spreadsheets: bool = False) -> str:
-        """Return the table as CSV, numbers in their shortest exact form.
-
-        Args:
-            for_spreadsheets: Put an apostrophe before text that a spreadsheet program would take
-                for a formula; the first line says so.
-        """
-        table = csv_table(
-            self.columns(), self.rows(), for_spreadsheets=for_spreadsheets
-        )
-        return table.decode("utf-8")
+    def to_csv(self) -> str:
+        """Return the table as CSV, numbers in their shortest exact form."""
+        return csv_bytes(self.columns(), self.rows()).decode("utf-8")
 
     def to_json(self) -> dict[str, Any]:
         """Return the classes, the rows, and the clips without a row as plain JSON values."""
@@ -126,7 +118,6 @@ class Predicted:
         *,
         mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
         no_external_data: bool = False,
-        for_spreadsheets: bool = False,
         force: bool = False,
     ) -> PredictedFiles:
         """Write the scores to files.
@@ -137,19 +128,17 @@ class Predicted:
             mediaeval: Write the scores as a run of MediaEval 2015, violence.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the
                 task.
-            for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the
-                first line says so.
             force: Replace the output if it exists.
         """
         if no_external_data and mediaeval is None:
             raise FixUsage("--no-external-data needs --mediaeval PATH")
-        table = self.to_csv(for_spreadsheets=for_spreadsheets)
+        table = self.to_csv()
         written = []
         if output is not None:
             columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
             if self.same_recipe:
                 columns["same_recipe"] = [True] * len(self)
-            write_table(output, columns, for_spreadsheets=for_spreadsheets, force=force)
+            write_table(output, columns, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
             paths = self._write_run(

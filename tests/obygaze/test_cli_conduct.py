@@ -464,7 +464,6 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
             "not a complete HDF5 file",
             "download it again",
         ),
-        ("store import csv ids.csv -o new", 1, "no numbered columns", "x_0, x_1"),
         ("store info foreign", 5, "format must be", "obygaze store ls"),
         ("run empty.toml", 1, "not a protocol", 'schema = "obygaze-protocol/1"'),
         (
@@ -479,7 +478,6 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
 def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what, hint):
     for name in ("text.npz", "text.h5"):
         (tmp_path / name).write_text("hello")
-    (tmp_path / "ids.csv").write_text("clip_id\na\n")
     (tmp_path / "empty.toml").write_text("")
     for folder, name, text in (
         ("foreign", "store.json", "{}"),

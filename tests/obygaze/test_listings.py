@@ -162,20 +162,6 @@ def test_clips_have_titles_and_times_that_a_person_reads(
     assert (row["start"], row["end"]) == ("0:00:09.000", "0:00:11.500")
 
 
-@pytest.mark.parametrize("name", [name for name in LISTINGS if name != "compare"])
-def test_text_that_looks_like_a_formula_is_marked_if_asked(
-    name: str, place: Path, tmp_path: Path
-) -> None:
-    plain = tmp_path / "plain.csv"
-    marked = tmp_path / "marked.csv"
-    call_obygaze(*LISTINGS[name], "-o", plain, cwd=place).ok()
-    call_obygaze(*LISTINGS[name], "-o", marked, "--for-spreadsheets", cwd=place).ok()
-    assert ",=Juno," in plain.read_text("utf-8")
-    text = marked.read_text("utf-8")
-    assert text.startswith("# for spreadsheets: ")
-    assert ",'=Juno," in text and ",=Juno," not in text
-
-
 def test_a_manifest_comes_back_from_each_of_its_tables(
     place: Path, tmp_path: Path
 ) -> None:

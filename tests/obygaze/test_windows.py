@@ -51,7 +51,7 @@ PATH = [
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
-    ["store", "export", "csv", "useful", r"out\useful.csv"],
+    ["store", "export", "npz", "useful", r"out\useful.npz"],
     ["store", "export", "npy", "useful", r"out\useful"],
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pack", "useful", "-o", r"out\useful.zip"],
@@ -321,7 +321,7 @@ ON_A_MAC = [
     ["report", TYPED],
     ["models", "predict", "ridge", TYPED, "-o", "scores.csv"],
     ["view", TYPED, "--run", TYPED, "--export", "page", "--thumbnails"],
-    ["store", "export", "csv", TYPED, "useful.csv"],
+    ["store", "export", "npz", TYPED, "useful.npz"],
     ["store", "subset", TYPED, "-o", "small", "--film", "alba"],
 ]
 

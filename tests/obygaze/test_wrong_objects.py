@@ -15,7 +15,7 @@ def test_a_data_frame_is_no_store_and_no_manifest() -> None:
     table = pandas.DataFrame({"clip_id": ["a-1"]})
     with pytest.raises(FixUsage, match=r"expected a store, .* got DataFrame") as raised:
         og.open_store(table)
-    assert "obygaze store import csv" in raised.value.hint
+    assert "obygaze store import npz" in raised.value.hint
     with pytest.raises(
         FixUsage, match=r"expected a manifest, .* got DataFrame"
     ) as raised:

@@ -291,8 +291,6 @@ def import_targets(folder: Path) -> list[Target]:
         out["clip_id"], out["features"] = ids, vectors
     for name in ids:
         np.save(folder / f"{name}.npy", vectors)
-    table = "clip_id,movie_id,f0,f1\ntt1-001,tt1,0.5,1\ntt1-002,tt1,2,3\n"
-    (folder / "f.csv").write_text(table, encoding="utf-8")
     read = {path.name: path.read_bytes() for path in folder.iterdir()}
     arrays = {name: read[name] for name in read if name.endswith(".npy")}
     hdf5 = [{"f.h5": read["f.h5"]}, {"f.h5": read["g.h5"]}]
@@ -300,7 +298,6 @@ def import_targets(folder: Path) -> list[Target]:
         Target("import npz", [{"f.npz": read["f.npz"]}], _import("npz", "f.npz"), 6),
         Target("import hdf5", hdf5, _import("hdf5", "f.h5"), 4),
         Target("import npy", [arrays], _import("npy", ""), 5),
-        Target("import csv", [{"f.csv": read["f.csv"]}], _import("csv", "f.csv"), 8),
         Target("vectors npz", [_vectors(folder)], _vectors_read, 1),
     ]
 

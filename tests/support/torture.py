@@ -94,7 +94,7 @@ WORK: dict[str, Work] = {
         f"export {kind}": lambda source, target, kind=kind: export_store(
             open_store(source), target, kind, arrays=["clip"], force=True
         )
-        for kind in ("npz", "npy", "csv", "hdf5")
+        for kind in ("npz", "npy", "hdf5")
     },
 }
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 Rows = Sequence[Sequence[Any]]
-# What stands for an error of a formula.
-ERROR = "#DIV/0!"
 DAY_S = 86_400
 
 
@@ -48,8 +46,6 @@ def _write_xlsx(
                     sheet.write_number(row, column, n_days, duration)
                 elif isinstance(value, date | datetime):
                     sheet.write_datetime(row, column, value, day)
-                elif value == ERROR:
-                    sheet.write_formula(row, column, "=1/0", None, ERROR)
                 elif isinstance(value, str):
                     sheet.write_string(row, column, value)
                 elif value is not None:

@@ -403,7 +403,6 @@ def export_segments(
     into: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
-    for_spreadsheets: bool = False,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:
@@ -427,8 +426,6 @@ def export_segments(
             is not a segment there stays as it is.
         mapping: elan: say what the tiers of these files are, as for `manifest import segments`.
         folder: The folder for the files; of csv also the file.
-        for_spreadsheets: csv: put an apostrophe before text that a spreadsheet would run; the first
-            line says so.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -454,10 +451,8 @@ def export_segments(
         if path.suffix.lower() not in SUFFIXES:
             path = path / f"{marked.name}.csv"
         columns = clip_table(marked, table)
-        write_table(path, columns, for_spreadsheets=for_spreadsheets, force=force)
+        write_table(path, columns, force=force)
         return ExportedSegments((path,), ())
-    if for_spreadsheets:
-        raise FixUsage("--for-spreadsheets is for the table of clips, csv")
     given_rate = None if fps is None else frame_rate(fps)
     if kind != "elan" and (into is not None or mapping is not None):
         raise FixUsage("--into and --mapping are for elan")

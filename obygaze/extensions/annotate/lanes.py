@@ -3,7 +3,6 @@
 A row is a stretch of a film (`start_s` and `end_s`, or `start_frame` and `end_frame`), a moment
 (`time_s`, which holds until the next one of its film) or a clip of the manifest (`clip_id`). Each
 further column of numbers is a lane; `NAME_low` and `NAME_high` are the interval of the column NAME.
-A film is named by its id or its title.
 """
 
 import math
@@ -41,7 +40,6 @@ def read_lanes(
     path: Path,
     rates: Mapping[str, float],
     spans_of_clips: Mapping[str, tuple[str, Span]],
-    id_of_name: Mapping[str, str] | None = None,
 ) -> list[NumberLane]:
     """Return the columns of numbers of a table, in its order; rows of other films are left out.
 
@@ -49,13 +47,10 @@ def read_lanes(
         path: A CSV file or a spreadsheet.
         rates: Pictures per second of each film of the manifest; 0 where they are not known.
         spans_of_clips: The film of each clip, with its start and end in seconds.
-        id_of_name: The ids of films by what the table may call them: ids and titles.
     """
     table = read_table(path, required=(), delimiter=None, skip_blank=True)
     if table.delimiter != ",":
         table = _with_points(table)
-    if id_of_name and "movie_id" in table.columns:
-        table = _with_ids(table, id_of_name)
     spans = _spans(table, path, rates, spans_of_clips)
     numbers = {}
     for name in table.filled_columns:
@@ -93,16 +88,6 @@ def _with_points(table: CsvTable) -> CsvTable:
             is_number = DECIMAL_COMMA.fullmatch(cell.strip()) is not None
             cells[name] = cell.replace(",", ".") if is_number else cell
         rows.append(replace(row, cells=cells))
-    return replace(table, rows=tuple(rows))
-
-
-def _with_ids(table: CsvTable, id_of_name: Mapping[str, str]) -> CsvTable:
-    """Return a table with the ids of films in place of their titles."""
-    rows = []
-    for row in table.rows:
-        name = row["movie_id"]
-        film = id_of_name.get(name, name)
-        rows.append(replace(row, cells={**row.cells, "movie_id": film}))
     return replace(table, rows=tuple(rows))
 
 

@@ -73,11 +73,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
-from obygaze_features.manifest.film_choice import (
-    ids_by_name,
-    named_films,
-    title_of_clip,
-)
+from obygaze_features.manifest.film_choice import title_of_clip
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
@@ -900,10 +896,9 @@ class Site:
             axis = lay_out(clips, self._length, rates[film])
             for clip_id, span in axis["spans"].items():
                 spans_of_clips[clip_id] = (film, span)
-        id_of_name = ids_by_name(named_films(self.manifest))
         lanes: list[NumberLane] = []
         for path in paths:
-            lanes += read_lanes(path, rates, spans_of_clips, id_of_name)
+            lanes += read_lanes(path, rates, spans_of_clips)
         return replace(self, lanes=lanes)
 
     def _shots(self, film: str) -> list[tuple[int, int]]:

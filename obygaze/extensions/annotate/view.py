@@ -285,9 +285,8 @@ def view(
         return
     if site.marks is not None and not site.has_concepts:
         session.console.note(
-            f"{site.manifest.name} has no concepts: obygaze manifest vocabulary paper -o "
-            f"{site.vocabulary.path} gives marks those of the papers; the page Vocabulary adds"
-            " them too, or your own"
+            f"{site.manifest.name} has no concepts: the page Vocabulary adds those of the papers,"
+            " or your own"
         )
     if proxy:
         site.media.make_proxies(session.console.progress)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze.extensions.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import csv_table, pretty_json, write_new
+from obygaze_features.core.files import csv_bytes, pretty_json, write_new
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_models.evaluation.bootstrap import resample
@@ -76,7 +76,6 @@ class Audit(ABC):
         document: Annotated[str | Path | None, Option("-o --output")] = None,
         table: str | Path | None = None,
         figure: str | Path | None = None,
-        for_spreadsheets: bool = False,
         force: bool = False,
         workspace: str | Path | None = None,
     ) -> list[Path]:
@@ -86,8 +85,6 @@ class Audit(ABC):
             document: The JSON file for `to_json()`.
             table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
-            for_spreadsheets: Put an apostrophe before text of the table that a spreadsheet program
-                would take for a formula; the first line says so.
             force: Replace files that have other contents.
             workspace: The workspace, if it is not the current one.
         """
@@ -98,9 +95,7 @@ class Audit(ABC):
             write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
-            data = csv_table(
-                finding.headers, finding.rows, for_spreadsheets=for_spreadsheets
-            )
+            data = csv_bytes(finding.headers, finding.rows)
             write_new(written[-1], data, force=force)
         if figure is not None:
             written += self.draw(figure_stem(Path(figure)), force=force)

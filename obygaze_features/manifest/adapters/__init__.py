@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import count
+from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
-from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
@@ -21,7 +21,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     write_manifest,
 )
-from obygaze_features.manifest.kept_links import KeptLinks, keep_links
+from obygaze_features.manifest.link import LINK_COLUMNS, is_linked
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
@@ -97,15 +97,27 @@ class ImportedManifest(NamedTuple):
             citation=citation.strip() or header.citation,
         )
         manifest = replace(self.manifest, name=path.stem, header=header)
-        replaced = _replaced(path) if force and path.is_file() else None
+        replaced = _replaced(path) if path.is_file() else None
         lost_columns: list[str] = []
-        links = KeptLinks(manifest, 0, 0)
+        n_lost_links = 0
         if replaced is not None:
-            links = keep_links(replaced, manifest)
-            lost_columns = _lost_columns(replaced, links.manifest)
-        write_manifest(links.manifest, path, force=force)
+            lost_columns = _lost_columns(replaced, manifest)
+            n_lost_links = _n_links(replaced)
+        if n_lost_links and not force:
+            raise AlreadyThere(
+                f"{count(n_lost_links, 'clip')} of this manifest linked to videos",
+                where=str(path),
+                hint="--force, which drops these links; or choose another name",
+            )
+        write_manifest(manifest, path, force=force)
         return SavedManifest(
-            path, links, self.warnings, tuple(lost_columns), self.notes, self.facts
+            path,
+            manifest,
+            self.warnings,
+            tuple(lost_columns),
+            n_lost_links,
+            self.notes,
+            self.facts,
         )
 
 
@@ -113,21 +125,17 @@ class ImportedManifest(NamedTuple):
 class SavedManifest:
     """A manifest that was written.
 
-    `links` says which videos it has of the one that it replaced, `lost_columns` which columns of it
-    are gone. `notes_of_files` and `facts_of_files` say how the files were read.
+    `lost_columns` and `n_lost_links` say what the manifest that it replaced had and it has not.
+    `notes_of_files` and `facts_of_files` say how the files were read.
     """
 
     path: Path
-    links: KeptLinks
+    manifest: Manifest
     warnings_of_files: tuple[str, ...]
-    lost_columns: tuple[str, ...]
+    lost_columns: tuple[str, ...] = ()
+    n_lost_links: int = 0
     notes_of_files: tuple[str, ...] = ()
     facts_of_files: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def manifest(self) -> Manifest:
-        """Return the manifest."""
-        return self.links.manifest
 
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and its counts."""
@@ -158,14 +166,12 @@ class SavedManifest:
 
     @property
     def notes(self) -> list[str]:
-        """Return which videos were kept, and how to name a manifest outside the workspace."""
+        """Return how many links are gone, and how to name a manifest outside the workspace."""
         notes = list(self.notes_of_files)
-        if self.links.n_kept:
-            notes.append(f"kept the videos of {count(self.links.n_kept, 'clip')}")
-        if self.links.n_changed:
-            n_clips = count(self.links.n_changed, "clip")
+        if self.n_lost_links:
+            n_clips = count(self.n_lost_links, "clip")
             notes.append(
-                f"not kept: the videos of {n_clips} that changed; then obygaze manifest link"
+                f"dropped the links of {n_clips} to videos; obygaze manifest link finds them again"
             )
         if not any(clip.level for clip in self.manifest):
             notes.append(
@@ -190,12 +196,19 @@ def _lost_columns(replaced: Manifest, new_manifest: Manifest) -> list[str]:
     return [name for name in _filled_columns(replaced) if name not in columns_now]
 
 
+def _n_links(manifest: Manifest) -> int:
+    """Return the number of clips whose videos `manifest link` has found."""
+    if not manifest.header.video_root or manifest.header.unit == "window":
+        return 0
+    return sum(is_linked(clip) for clip in manifest)
+
+
 def _filled_columns(manifest: Manifest) -> list[str]:
-    """Return the columns, and `video`, that at least one clip has a value in."""
+    """Return the columns that at least one clip has a value in, but for those of links."""
     return [
         name
-        for name in ("video", *manifest.columns)
-        if n_with_value(manifest, name) > 0
+        for name in manifest.columns
+        if name not in LINK_COLUMNS and n_with_value(manifest, name) > 0
     ]
 
 

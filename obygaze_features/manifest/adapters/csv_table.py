@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Annotated, Any, get_args
@@ -58,72 +58,8 @@ NEEDED = ("clip_id", "movie_id")
 # A file of MovieGraphs' graphs in place of a table.
 GRAPHS = ".json"
 CONSTANT = "="
-IN_ONE_CELL = "one cell has all columns"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
-# What a violation says, and what to do about it.
-CURES = {
-    "it reads in cp1252": "--encoding with the one in which the words are right",
-    "is already on line": (
-        "leave one row for each clip; several annotators need --map annotator=COLUMN"
-    ),
-    "may be minutes or hours": "--times m:ss or --times h:mm; or write hours too: 0:01:10",
-    "may have been typed as": "type hours too: 0:01:10",
-    "is not a time in seconds": "times as 70.5 or 0:01:10.5",
-    "as in the header, got": "quote cells that contain what separates the cells",
-    "lists this column more than once": "give each column a name of its own",
-    "are merged across columns": (
-        "split these cells (Merge Cells, again), or delete rows that are only headings"
-    ),
-    "of the cell": "correct the formulas with errors, or replace them with values",
-    "must be a path inside the folder": (
-        "--videos with a folder that all videos are in, at any depth"
-    ),
-    IN_ONE_CELL: (
-        "save the table as CSV, or split its cells (Text to Columns); of a title, --header-row N "
-        "with the row of the names"
-    ),
-}
-SEPARATORS = (",", ";", "/", "+", "&")
-# What a mapping has in place of a meaning that a person must write; `read_mapping` refuses it.
-TO_FILL_IN = "?"
-SHOWN_WORDS = 10
-
-
-@dataclass(frozen=True)
-class UnknownWords:
-    """The words of a table for levels and concepts that nothing translates, with their cells."""
-
-    levels: Counter[str] = field(default_factory=Counter)
-    concepts: Counter[str] = field(default_factory=Counter)
-
-    def __bool__(self) -> bool:
-        return bool(self.levels or self.concepts)
-
-    def in_words(self) -> list[str]:
-        """Return a line for each kind that has several words: the words, and in how many cells."""
-        lines = []
-        for kind, n_cells_of_word in vars(self).items():
-            words = []
-            for word, n_cells in n_cells_of_word.most_common():
-                words.append(f"{word!r} ({count(n_cells, 'cell')})")
-            if len(words) > 1:
-                lines.append(f"unknown {kind}: {few(words, SHOWN_WORDS)}")
-        return lines
-
-    def cures(self) -> list[str]:
-        """Return the lines of a mapping that translate the words."""
-        cures = []
-        if self.levels:
-            cures.append(_cure_of_words("levels", self.levels, "EN, HN, NS or S"))
-        if self.concepts:
-            cures.append(_cure_of_words("concepts", self.concepts, "a concept"))
-            word = next(iter(self.concepts))
-            (line,) = _toml_lines({word: "visual"})
-            cures.append(
-                f"a concept of your own stays as it is with [modalities], {line}"
-            )
-        return cures
 
 
 @dataclass(frozen=True)
@@ -205,12 +141,11 @@ def read(
         separator: What stands between the concepts of a cell. [default: of the mapping, or a bar]
         encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first row that has them]
+        header_row: The row with the names of the columns. [default: the first]
         times: What 1:10 means in start_s and end_s: minutes and seconds, or hours and minutes. Else
             it is an error.
         videos: The folder that the paths in the column video begin in. [default: the table's]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
-            Words of the table that are not known are in it, each with a ? to replace.
         name: The name of the manifest. By default that of the file.
 
     Commands:
@@ -222,29 +157,21 @@ def read(
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
     csv = Path(csv)
-    if isinstance(mapping, str | Path):
-        mapping = read_mapping(Path(mapping))
-    mapping = mapping or TableMapping()
-    # A mapping is for tables of both kinds; options are for this one.
-    is_spreadsheet = is_workbook(csv)
-    if is_spreadsheet:
-        mapping = replace(mapping, encoding="")
-    if not is_spreadsheet:
-        mapping = replace(mapping, sheet="")
-    chosen = replace(
+    chosen = _chosen_mapping(
+        csv,
         mapping,
-        columns={**mapping.columns, **(columns or {})},
-        separator=separator or mapping.separator,
-        encoding=encoding or mapping.encoding,
-        sheet=sheet or mapping.sheet,
-        header_row=header_row or mapping.header_row,
-        times=times or mapping.times,
-        id=form or mapping.id,
+        columns=columns or {},
+        separator=separator,
+        encoding=encoding,
+        sheet=sheet,
+        header_row=header_row,
+        times=times,
+        id=form,
     )
     targets = dict(chosen.columns)
     form = with_mapped_columns(chosen.id, targets)
-    source = source_of(csv)
     violations = Violations(csv, targets)
+    source = source_of(csv)
     table = read_table(
         csv,
         required=_required(targets, form),
@@ -264,18 +191,12 @@ def read(
     if form:
         rows_with_ids = tuple(row_with_id(row, form) for row in table.rows)
         plan["clip_id"] = "clip_id"
-    table_times = TableTimes.of_rows(
-        table.rows,
-        targets,
-        form=chosen.times,
+    table_times = TableTimes(
+        chosen.times,
         has_decimal_comma=table.delimiter != ",",
-        is_spreadsheet=is_spreadsheet,
+        is_spreadsheet=is_workbook(csv),
     )
-    unknown = UnknownWords()
-    cells = [
-        _values_of_clip(row, plan, chosen, table_times, unknown)
-        for row in rows_with_ids
-    ]
+    cells = [_values_of_clip(row, plan, chosen, table_times) for row in rows_with_ids]
     if form and "clip_id" in table.columns:
         _keep_given_ids(table.rows, cells)
     _check_ids(table.rows, cells)
@@ -291,26 +212,8 @@ def read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    known_targets = dict(targets)
-    if form:
-        known_targets["clip_id"] = form
-    separator_meant = _likely_separator(unknown.concepts, chosen)
-    if separator_meant:
-        unknown = replace(unknown, concepts=Counter())
-    cures = _cures(table.columns, known_targets, violations, form)
-    if separator_meant:
-        cures.append(f"--separator '{separator_meant}'")
-    if unknown and write_mapping is not None and not Path(write_mapping).exists():
-        _write_mapping_to_fill_in(Path(write_mapping), chosen, table.rows, unknown)
-        cures.append(
-            f'replace each "{TO_FILL_IN}" in {write_mapping}, then the same command with'
-            f" --mapping {write_mapping}, without --write-mapping"
-        )
-    elif unknown:
-        cures += unknown.cures()
-    hint = "; ".join(cures) or "correct the cells that are listed"
-    totals = unknown.in_words()
-    violations.raise_if_any("the table cannot be imported", hint, totals=totals)
+    hint = _hint(table.columns, targets, form, violations)
+    violations.raise_if_any("the table cannot be imported", hint)
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing_videos = sorted(
         name for name in names_of_videos if not _is_file(folder / name)
@@ -326,14 +229,12 @@ def read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = list(table.warnings)
+    warnings = []
     if is_linked and missing_videos:
         names = few([repr(name) for name in missing_videos], 3)
         n_missing = count(len(missing_videos), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
-    warnings += _perhaps_utf8(csv, chosen.encoding)
     warnings += [_changed_ids(column, cells) for column in changed]
-    warnings += table_times.warnings
     if write_mapping is not None:
         used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
@@ -341,19 +242,48 @@ def read(
     return ImportedManifest(manifest, tuple(warnings))
 
 
-def _perhaps_utf8(csv: Path, encoding: str) -> list[str]:
-    """Return a warning of a file that is UTF-8, and is read in another encoding."""
-    if not encoding or is_workbook(csv):
-        return []
-    data = csv.read_bytes()
-    try:
-        text = data.decode("utf-8")
-        is_same = text == data.decode(encoding)
-    except UnicodeDecodeError:
-        return []
-    if is_same:
-        return []
-    return [f"the file is UTF-8, and was read as {encoding}: leave --encoding out"]
+def _chosen_mapping(
+    csv: Path,
+    mapping: TableMapping | str | Path | None,
+    *,
+    columns: Mapping[str, str],
+    **options: Any,
+) -> TableMapping:
+    """Return a mapping in which the options that were given take the place of its own."""
+    if isinstance(mapping, str | Path):
+        mapping = read_mapping(Path(mapping))
+    mapping = mapping or TableMapping()
+    # A mapping is for tables of both kinds; options are for this one.
+    if is_workbook(csv):
+        mapping = replace(mapping, encoding="")
+    if not is_workbook(csv):
+        mapping = replace(mapping, sheet="")
+    given = {name: value for name, value in options.items() if value}
+    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+
+
+def _hint(
+    columns: Sequence[str],
+    targets: Mapping[str, str],
+    form: str,
+    violations: Violations,
+) -> str:
+    """Return what to do about a table that cannot be imported."""
+    problems = "\n".join(violations.lines)
+    hints = []
+    if "required column is missing" in problems:
+        unmapped = [name for name in NEEDED if name not in {*columns, *targets}]
+        if form:
+            unmapped = [name for name in unmapped if name != "clip_id"]
+        target = unmapped[0] if unmapped else "TARGET"
+        hints.append(f"--map {target}=COLUMN; the columns of the table: {few(columns)}")
+    if "is in the film" in problems:
+        film = targets.get("movie_id", "movie_id")
+        clip = targets.get("clip_id", "clip_id")
+        hints.append(f"--id '{{{film}}}-{{{clip}}}'")
+    if "unknown level" in problems or "unknown concept" in problems:
+        hints.append("--mapping FILE, whose [levels] and [concepts] translate words")
+    return "; ".join(hints) or "correct the cells that are listed"
 
 
 def _is_file(path: Path) -> bool:
@@ -397,23 +327,6 @@ def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappi
     return replace(mapping, columns=columns, levels=levels, concepts=meanings)
 
 
-def _write_mapping_to_fill_in(
-    path: Path,
-    mapping: TableMapping,
-    rows: Sequence[TableRow],
-    unknown: UnknownWords,
-) -> None:
-    """Write a mapping in which each unknown word has a question mark as its meaning."""
-    levels = dict.fromkeys(unknown.levels, TO_FILL_IN)
-    meanings = dict.fromkeys(unknown.concepts, TO_FILL_IN)
-    with_unknown = replace(
-        mapping,
-        levels={**mapping.levels, **levels},
-        concepts={**mapping.concepts, **meanings},
-    )
-    write_mapping_file(path, _used_mapping(with_unknown, rows))
-
-
 def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     """Return the different cells of a column that are not empty."""
     cells = (row.cells.get(column, "").strip() for row in rows)
@@ -446,60 +359,6 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
         shown = toml_string(value) if isinstance(value, str) else str(value)
         lines.append(f"{key} = {shown}")
     return lines
-
-
-def _cures(
-    columns: Sequence[str],
-    targets: Mapping[str, str],
-    violations: Violations,
-    form: str,
-) -> list[str]:
-    """Return what to do about a table that cannot be imported, except its unknown words."""
-    problems = "\n".join(violations.lines)
-    if IN_ONE_CELL in problems:
-        return [CURES[IN_ONE_CELL]]
-    cures = [cure for words, cure in CURES.items() if words in problems]
-    unmapped = [name for name in NEEDED if name not in columns and name not in targets]
-    if "required column is missing" in problems:
-        columns_in_form = columns_of_form(form) if form else []
-        missing_in_form = [name for name in columns_in_form if name not in columns]
-        options = []
-        if missing_in_form:
-            missing_names = few(missing_in_form)
-            options.append(
-                f"--id with columns of the table in place of {missing_names}"
-            )
-        if unmapped or not missing_in_form:
-            target = unmapped[0] if unmapped else "TARGET"
-            options.append(f"--map {target}=COLUMN")
-        cure = " and ".join(options)
-        cures.append(f"{cure}; the columns of the table: {few(columns)}")
-    if "is in the film" in problems:
-        # The same clip number in another film: the cure of a repeated id is another one.
-        cures = [cure for cure in cures if cure != CURES["is already on line"]]
-        film, clip = (targets.get(name, name) for name in reversed(NEEDED))
-        cures.append(f"--id '{{{film}}}-{{{clip}}}'")
-    return cures
-
-
-def _cure_of_words(section: str, words: Collection[str], meaning: str) -> str:
-    """Return the lines of a mapping that translate unknown words."""
-    lines = _toml_lines(dict.fromkeys(words, TO_FILL_IN))
-    shown = few([f"[{section}]", *lines], SHOWN_WORDS + 1)
-    return (
-        f"--mapping FILE with these lines, and {meaning} for each ?: {shown}"
-        " (--write-mapping FILE writes them)"
-    )
-
-
-def _likely_separator(texts: Iterable[str], mapping: TableMapping) -> str:
-    """Return the separator of which these texts are known concepts, an empty one if none is."""
-    for text in texts:
-        for separator in SEPARATORS:
-            words = [word.strip() for word in text.split(separator)]
-            if len(words) > 1 and any(mapping.concept(word) for word in words):
-                return separator
-    return ""
 
 
 @dataclass(frozen=True)
@@ -547,7 +406,7 @@ def join_columns(
         csv: The table: a CSV file, a spreadsheet (.xlsx, .xls, .ods), or graphs (.json).
         columns: Rename a column.
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first row that has them]
+        header_row: The row with the names of the columns. [default: the first]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -598,10 +457,9 @@ def _join(
     force: bool,
 ) -> tuple[ImportedManifest, list[str]]:
     """Return a manifest with the columns of a table, and the names of these columns."""
-    key = _key_of_table(csv, columns or {}, sheet, header_row)
-    targets = {key: key, **(columns or {})}
+    columns = columns or {}
     source = source_of(csv)
-    violations = Violations(csv, targets)
+    violations = Violations(csv, columns)
     if csv.suffix == GRAPHS:
         table = read_graphs(csv, violations)
         violations.raise_if_any("these are not graphs of MovieGraphs")
@@ -610,15 +468,19 @@ def _join(
     else:
         table = read_table(
             csv,
-            required=list(dict.fromkeys(targets.values())),
+            required=list(dict.fromkeys(columns.values())),
             delimiter=None,
             skip_blank=True,
             violations=violations,
             sheet=sheet,
             header_row=header_row,
         )
+    key = next((name for name in NEEDED if name in {*columns, *table.columns}), "")
+    if not key and not violations:
+        violations.add(None, None, "the table has no column clip_id or movie_id")
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
+    targets = {key: key, **columns}
     rows: dict[str, list[TableRow]] = {}
     n_without_id = 0
     for row in table.rows:
@@ -659,33 +521,9 @@ def _join(
     if n_without_id:
         warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
     header = replace(joined.header, sources=(*joined.header.sources, source))
-    messages = [*table.warnings]
-    messages += [f"{csv}: {warning}" for warning in warnings]
+    messages = [f"{csv}: {warning}" for warning in warnings]
     imported = ImportedManifest(replace(joined, header=header), tuple(messages))
     return imported, list(added)
-
-
-def _key_of_table(
-    csv: Path, columns: Mapping[str, str], sheet: str, header_row: int | None
-) -> str:
-    """Return what names the rows of a table: clip_id, or movie_id where only that is there."""
-    if "clip_id" in columns or csv.suffix == GRAPHS:
-        return "clip_id"
-    if "movie_id" in columns:
-        return "movie_id"
-    for key in ("clip_id", "movie_id"):
-        table = read_table(
-            csv,
-            required=[key],
-            delimiter=None,
-            skip_blank=True,
-            violations=Violations(csv, {}),
-            sheet=sheet,
-            header_row=header_row,
-        )
-        if key in table.columns:
-            return key
-    return "clip_id"
 
 
 def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, str]:
@@ -772,19 +610,7 @@ def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
     shown = few(changes, 3)
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
-    if column == "clip_id" and _are_named_by_annotator(cells):
-        rule += " (of clips with several annotators, .ANNOTATOR is added)"
     return f"{column}: {rule}; {shown} (given_{column})"
-
-
-def _are_named_by_annotator(cells: Iterable[Mapping[str, str]]) -> bool:
-    """Return whether clip ids end with the annotator of their row."""
-    for values in cells:
-        annotator = ascii_id(values.get("annotator", "").strip())
-        given = values.get("given_clip_id")
-        if annotator and given and values["clip_id"].endswith(f".{annotator}"):
-            return True
-    return False
 
 
 def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
@@ -862,7 +688,6 @@ def _values_of_clip(
     plan: Mapping[str, str],
     mapping: TableMapping,
     times: TableTimes,
-    unknown: UnknownWords,
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
     cells = {}
@@ -880,29 +705,22 @@ def _values_of_clip(
         cells[column] = times.seconds(row, column, cells.get(column, ""))
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-    _translate_level(row, cells, mapping, unknown)
-    _translate_concepts(row, cells, mapping, unknown)
+    _translate_level(row, cells, mapping)
+    _translate_concepts(row, cells, mapping)
     return cells
 
 
 def _translate_level(
-    row: TableRow,
-    cells: dict[str, str],
-    mapping: TableMapping,
-    unknown: UnknownWords,
+    row: TableRow, cells: dict[str, str], mapping: TableMapping
 ) -> None:
     word = cells.get("level", "").strip()
     cells["level"] = mapping.level(word) or ""
     if word and not cells["level"]:
         row.add("level", f"unknown level {word!r}")
-        unknown.levels[word] += 1
 
 
 def _translate_concepts(
-    row: TableRow,
-    cells: dict[str, str],
-    mapping: TableMapping,
-    unknown: UnknownWords,
+    row: TableRow, cells: dict[str, str], mapping: TableMapping
 ) -> None:
     text = cells.get("concepts", "")
     names: list[str] = []
@@ -912,8 +730,6 @@ def _translate_concepts(
         name = mapping.concept(word.strip())
         if name:
             names.append(name)
-            continue
-        row.add("concepts", f"unknown concept {word.strip()!r}")
-        if word.strip():
-            unknown.concepts[word.strip()] += 1
+        else:
+            row.add("concepts", f"unknown concept {word.strip()!r}")
     cells["concepts"] = "|".join(names)

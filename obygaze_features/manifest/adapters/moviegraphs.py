@@ -30,7 +30,7 @@ from obygaze_features.manifest.adapters import (
     published_header,
     source_of,
 )
-from obygaze_features.manifest.film_choice import choose_film, published_films
+from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import CsvTable, TableRow, numbered_lines
@@ -66,7 +66,7 @@ def read(
 
     Args:
         source: The folder (mg_videoinfo) that holds scene_boundaries/ and video_boundaries/.
-        offsets: Seconds to add to the times of a film: its id, or its title or a part of it.
+        offsets: Seconds to add to the times of a film, an id.
         name: The name of the manifest.
 
     Commands:
@@ -79,15 +79,12 @@ def read(
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     manifest = _read_shots(source)
-    films = published_films(manifest.films)
+    titles = titles_of(manifest.films)
     shifts: dict[str, float] = {}
     warnings = []
-    for name_of_film, offset in (offsets or {}).items():
-        film = choose_film(name_of_film, films, where=str(source))
-        if film.movie_id in shifts:
-            raise FixUsage(f"two offsets for film {film.movie_id}", where=str(source))
-        shifts[film.movie_id] = offset
-        warnings += film.notes
+    for film, offset in (offsets or {}).items():
+        known_film(film, manifest.films, titles, where=str(source))
+        shifts[film] = offset
     violations = Violations(source)
     clips = []
     n_before_start: Counter[str] = Counter()

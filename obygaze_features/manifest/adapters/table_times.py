@@ -1,12 +1,10 @@
 """The times in a table: seconds or clock times, with what 1:10 means."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from re import Match, compile
 from typing import Literal
 
-from obygaze_features.core.console import few
 from obygaze_features.manifest.tables import TableRow
 
 # What a time of two numbers is: minutes and seconds, or hours and minutes.
@@ -17,8 +15,6 @@ _SHORT = compile(r"(?P<first>[0-9]+):(?P<second>[0-5]?[0-9](?:[.,][0-9]+)?)")
 _LONG = compile(
     r"(?P<hours>[0-9]+):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
 )
-_WHOLE_MINUTES = compile(r"[0-9]+:[0-5][0-9]:00")
-FEWEST_TIMES = 3
 
 
 @dataclass(frozen=True)
@@ -28,59 +24,12 @@ class TableTimes:
     Attributes:
         form: What 1:10 means; "" where nobody said it, so that it is an error.
         has_decimal_comma: Whether 70,5 is a number.
-        is_spreadsheet: Whether cells of times were typed into a spreadsheet, which takes 1:10 for
-            1:10:00.
-        texts: All times of the table but 0.
+        is_spreadsheet: Whether a program that takes 1:10 for 1:10:00 may have written the times.
     """
 
     form: str
     has_decimal_comma: bool
     is_spreadsheet: bool
-    texts: frozenset[str]
-
-    @classmethod
-    def of_rows(
-        cls,
-        rows: Sequence[TableRow],
-        targets: Mapping[str, str],
-        *,
-        form: str,
-        has_decimal_comma: bool,
-        is_spreadsheet: bool,
-    ) -> "TableTimes":
-        """Return how to read the times of some rows; `targets` names the columns."""
-        columns = [targets.get(target, target) for target in TIMES]
-        texts = set()
-        for row in rows:
-            for column in columns:
-                texts.add(row.cells.get(column, "").strip())
-        # A 0 was typed in any form.
-        texts -= {"", "0"}
-        return cls(form, has_decimal_comma, is_spreadsheet, frozenset(texts))
-
-    @property
-    def are_whole_minutes(self) -> bool:
-        """Whether all times are such as 1:10:00, which a spreadsheet makes of 1:10."""
-        return bool(self.texts) and all(map(_WHOLE_MINUTES.fullmatch, self.texts))
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what should be known of times that are all whole minutes."""
-        if not self.are_whole_minutes:
-            return []
-        shown = few(sorted(self.texts), 3)
-        if self.form == "m:ss":
-            return [
-                f"all times are whole minutes, such as {shown}: with --times m:ss, 1:10:00 is 1"
-                " minute 10 seconds, typed as 1:10"
-            ]
-        if self.form or len(self.texts) < FEWEST_TIMES:
-            return []
-        return [
-            f"all times are whole minutes, such as {shown}; where 1:10 was typed for 1 minute"
-            " 10 seconds, a spreadsheet made 1 hour 10 minutes of it: --times m:ss, or type"
-            " 0:01:10"
-        ]
 
     def seconds(self, row: TableRow, column: str, text: str) -> str:
         """Return a time in seconds as a manifest writes it; other text is returned unchanged.
@@ -101,15 +50,12 @@ class TableTimes:
         long = _LONG.fullmatch(stripped)
         if long is None:
             return text
-        if self.form == "m:ss" and _WHOLE_MINUTES.fullmatch(stripped):
-            if self.are_whole_minutes:
-                return _in_seconds(0, long["hours"], long["minutes"])
-            if self.is_spreadsheet:
-                row.add(
-                    column,
-                    f"{text!r} may have been typed as m:ss or as h:mm:ss: other times have seconds",
-                )
-                return ""
+        if self.form == "m:ss" and self.is_spreadsheet:
+            row.add(
+                column,
+                f"{text!r} has hours: --times m:ss is for cells of text; leave it out",
+            )
+            return ""
         return _in_seconds(long["hours"], long["minutes"], long["seconds"])
 
     def _seconds_of_short(
@@ -125,7 +71,8 @@ class TableTimes:
             return text
         row.add(
             column,
-            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}",
+            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}, or add "
+            "--times m:ss or h:mm",
         )
         return ""
 

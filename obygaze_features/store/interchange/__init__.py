@@ -9,17 +9,16 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.interchange.source import FeatureSource, joined_source
 
 _HERE = "obygaze_features.store.interchange"
-Format = Literal["pth", "hdf5", "npz", "npy", "csv", "parquet"]
+Format = Literal["pth", "hdf5", "npz", "npy", "parquet"]
 # The function that opens one path, for each format that can be imported.
 FORMATS: Mapping[Format, str] = {
     "pth": f"{_HERE}.array_files:open_pth",
     "hdf5": f"{_HERE}.hdf5:open_one",
     "npz": f"{_HERE}.array_files:open_npz",
     "npy": f"{_HERE}.array_files:open_npy",
-    "csv": f"{_HERE}.array_files:open_csv",
     "parquet": f"{_HERE}.parquet_files:open_parquet",
 }
-WITH_ID_KEY = ("hdf5", "npz", "csv", "parquet")
+WITH_ID_KEY = ("hdf5", "npz", "parquet")
 
 
 def open_features(
@@ -28,7 +27,6 @@ def open_features(
     arrays: Mapping[str, str] | None = None,
     *,
     id_key: str | None = None,
-    ids: Path | str | None = None,
 ) -> FeatureSource:
     """Open features that another program wrote, for `import_store`; close them afterwards.
 
@@ -39,24 +37,13 @@ def open_features(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
         )
     if id_key is not None and format not in WITH_ID_KEY:
-        hint = (
-            "--ids FILE, if the rows of a file are clips" if format == "npy" else None
-        )
-        raise FixUsage(f"--id-key does not apply to {format}", hint=hint)
-    if ids is not None and format != "npy":
-        raise FixUsage(
-            f"--ids applies to npy alone, got {format}", hint="--id-key names the ids"
-        )
+        raise FixUsage(f"--id-key does not apply to {format}")
     every = [paths] if isinstance(paths, str | Path) else paths
     if not every:
         raise FixUsage("expected at least one file or folder of features, got none")
     open_one = resolve_name(FORMATS[format])
-    options: dict[str, str | Path] = {}
+    options: dict[str, str] = {}
     if id_key is not None:
         options["id_key"] = id_key
-    if ids is not None:
-        if len(every) > 1:
-            raise FixUsage("--ids takes one file or folder of features")
-        options["ids"] = Path(ids)
     sources = [open_one(Path(path), dict(arrays or {}), **options) for path in every]
     return sources[0] if len(sources) == 1 else joined_source(sources)

@@ -1,37 +1,30 @@
-"""Features in npz, npy, CSV and .pth files; what would run code is refused.
+"""Features in npz, npy and .pth files; what would run code is refused.
 
-A CSV file has a column of clip ids, and a column for each number of the vectors. Of .pth files only
-plain tensors are loaded (PyTorch's restricted unpickler), in the folders of the released code:
-FEATURES/<film>/<video>.pth.
+Of .pth files only plain tensors are loaded (PyTorch's restricted unpickler), in the folders of the
+released code: FEATURES/<film>/<video>.pth.
 """
 
 import io
 import math
 import pickle
-import re
 import warnings
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import count, few
-from obygaze_features.core.drafts import made_by_obygaze
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.tables import CsvTable, read_table
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
-    FILM_KEY,
     ID_KEY,
     ID_KEYS,
     NPY_NAMES,
@@ -50,11 +43,8 @@ from obygaze_features.store.interchange.source import (
 )
 
 SUFFIXES = (".npy",)
-ID_SUFFIXES = (".txt", ".csv", ".tsv", ".npy")
 PTH_SUFFIXES = (".pth", ".pt")
 PTH_PURPOSE = "reading .pth files"
-NOT_FEATURES = "this is not a table of features"
-_NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
 
 def open_npz(
@@ -91,8 +81,6 @@ def _opened(path: Path) -> Iterator[Any]:
     require_file(path)
     if not zipfile.is_zipfile(path):
         hint = "copy or download it again, or make it with numpy.savez"
-        if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-            hint = "obygaze store import csv reads a table"
         raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         with np.load(path, allow_pickle=False) as packed:
@@ -142,20 +130,14 @@ def _refuse_objects(error: Exception, array_name: str, path: Path) -> None:
         ) from error
 
 
-def open_npy(
-    root: Path, arrays: Mapping[str, str], *, ids: Path | None = None
-) -> FeatureSource:
-    """Open a folder with a file for each clip; `arrays` name the sub-folders of their files.
-
-    With a file of `ids`, the rows of each file are clips, and `arrays` name files.
-    """
-    if ids is not None:
-        return _open_rows(root, arrays, ids)
+def open_npy(root: Path, arrays: Mapping[str, str]) -> FeatureSource:
+    """Open a folder with a file for each clip; `arrays` name the sub-folders of their files."""
     if root.is_file():
         raise FixInput(
             "expected a folder with one .npy file a clip, got a file",
             where=str(root),
-            hint="--ids FILE, if its rows are clips: one id a line, or a table with clip_id",
+            hint="if its rows are clips, make an npz in Python: np.savez('x.npz', clip_id=ids, "
+            "clip=np.load('x.npy'))",
         )
     folders = dict(arrays) or _folders_of_arrays(root)
     files = {}
@@ -171,128 +153,7 @@ def open_npy(
     tops = {root, *(root / folder for folder in folders.values())}
     films = _films_of_folders(files, tops, root)
     origin = origin_of("npy", root, every)
-    source = clip_source(origin, files, _mapped, recorded, film_of_clip=films)
-    if not (root / NPY_NAMES).is_file():
-        source.warnings += _rows_in_one_file(root, every)
-    return source
-
-
-def _rows_in_one_file(root: Path, files: Sequence[Path]) -> list[str]:
-    """Return a warning where one file with many rows was taken for one clip.
-
-    Raise an error where a file beside it has an id for each row.
-    """
-    matrices = []
-    for file in files:
-        with suppress(Corrupt):
-            matrix = _mapped(file)
-            if matrix.ndim > 1:
-                matrices.append((file, matrix.shape))
-    if len(matrices) != 1:
-        return []
-    [(file, shape)] = matrices
-    n_rows = shape[0]
-    if n_rows < 2:
-        return []
-    ids_file = _file_of_ids(root, n_rows)
-    if ids_file is not None:
-        raise FixInput(
-            f"{file.name} has {n_rows} rows, and {ids_file.name} an id for each: are the rows "
-            "clips?",
-            where=str(root),
-            hint=f"--ids {ids_file}; or, if {file.name} is one clip, keep it in a folder alone",
-        )
-    if len(files) > 1:
-        return []
-    return [
-        f"{file.name}, of shape {list(shape)}, was taken for one clip of {n_rows} vectors; if its "
-        "rows are clips, --ids FILE names the file of their ids"
-    ]
-
-
-def _file_of_ids(root: Path, n_rows: int) -> Path | None:
-    """Return the first file of a folder that has an id for each row, None where there is none."""
-    for file in sorted(root.iterdir()):
-        if file.name.startswith(".") or file.suffix.lower() not in ID_SUFFIXES:
-            continue
-        with suppress(FixInput, Corrupt, *DAMAGE):
-            if len(_ids_of_rows(file)[ID_KEY]) == n_rows:
-                return file
-    return None
-
-
-def _open_rows(root: Path, arrays: Mapping[str, str], ids: Path) -> FeatureSource:
-    """Open npy files whose rows are the clips of a file of ids."""
-    columns = _ids_of_rows(ids)
-    files = [root]
-    if not root.is_file():
-        files = [
-            file
-            for file in plain_files(root, SUFFIXES)
-            if file.resolve() != ids.resolve()
-        ]
-    file_of_name = by_clip(files)
-
-    def read(name: str) -> Array:
-        if name in columns:
-            return columns[name]
-        if name not in file_of_name:
-            raise FixInput(
-                f"no file {name}.npy{near(name, file_of_name)}",
-                where=str(root),
-                hint="--array NAME=FILE, the file without .npy",
-            )
-        return _mapped(file_of_name[name])
-
-    # The name of a single file says nothing of its array, unlike those of several.
-    if root.is_file() and not arrays:
-        rows = _mapped(root)
-        has_vectors = rows.dtype.kind == "f" and rows.ndim == 2
-        if has_vectors and len(rows) == len(columns[ID_KEY]):
-            arrays = {"clip": root.stem}
-    folder_files = None if root.is_file() else files
-    source = column_source(
-        root,
-        [*file_of_name, *columns],
-        read,
-        arrays,
-        origin={**origin_of("npy", root, folder_files), "ids": ids.name},
-    )
-    return source
-
-
-def _ids_of_rows(path: Path) -> dict[str, Array]:
-    """Return the ids in a file, and the films where it has them.
-
-    It is an npy file of text, a table with the column `clip_id`, or has one id a line.
-    """
-    require_file(path)
-    if path.suffix.lower() in SUFFIXES:
-        ids = _mapped(path)
-        if ids.ndim != 1 or ids.dtype.kind not in "USiu":
-            raise FixInput(
-                f"expected a list of ids, got {ids.dtype} {list(ids.shape)}",
-                where=str(path),
-                hint="a text file with one id a line",
-            )
-        return {ID_KEY: np.array(ids)}
-    check_memory(path.stat().st_size, "the ids", str(path))
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise FixInput(f"not UTF-8: {error}", where=str(path)) from error
-    is_table = path.suffix.lower() != ".txt" or ID_KEY in re.split(
-        r"[,;\t]", "".join(lines[:1])
-    )
-    if is_table:
-        table = read_table(path, required=[ID_KEY], delimiter=None, skip_blank=True)
-        names = [name for name in (ID_KEY, FILM_KEY) if name in table.columns]
-        return {
-            name: np.array([row[name] for row in table.rows], dtype=np.str_)
-            for name in names
-        }
-    ids_of_lines = [line.strip() for line in lines if line.strip()]
-    return {ID_KEY: np.array(ids_of_lines, dtype=np.str_)}
+    return clip_source(origin, files, _mapped, recorded, film_of_clip=films)
 
 
 def _folders_of_arrays(root: Path) -> dict[str, str]:
@@ -335,127 +196,6 @@ def _mapped(path: Path) -> Array:
         _refuse_objects(error, "this file", path)
         raise Corrupt(f"not a complete npy file: {error}", where=str(path)) from error
     return array
-
-
-def open_csv(
-    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
-) -> FeatureSource:
-    """Open a table with a row for each clip; without `arrays`, its numbered columns.
-
-    `arrays` has the name of the columns of each array without the number: `clip_0`, `clip_1`, ...
-    are the array `clip` by `{"clip": "clip"}`. The numbers give the order of a vector, wherever the
-    columns are in the table.
-    """
-    violations = Violations(path)
-    table = read_table(
-        path,
-        required=[id_key],
-        delimiter=None,
-        skip_blank=True,
-        violations=violations,
-        content="clips",
-    )
-    hint = None
-    if table.columns and id_key not in table.columns:
-        # Ids are seldom in a column with a number.
-        likely_first = sorted(
-            table.columns, key=lambda name: _NUMBERED.fullmatch(name) is not None
-        )
-        hint = f"--id-key COLUMN, one of {few(likely_first)}"
-    violations.raise_if_any(NOT_FEATURES, hint)
-    columns = _numbered_columns(table, id_key)
-    if not columns and not arrays:
-        raise FixInput(
-            "no numbered columns",
-            where=str(path),
-            hint="name the columns of a vector x_0, x_1, ...",
-        )
-    vectors = {
-        name: _in_order(numbered, violations)
-        for name, numbered in columns.items()
-        if not arrays or name in arrays.values()
-    }
-    violations.raise_if_any(
-        NOT_FEATURES,
-        hint="name the columns of a vector x_0, x_1, x_2, ..., each number once",
-    )
-    numbers = {name: _numbers(table, ordered) for name, ordered in vectors.items()}
-    violations.raise_if_any(NOT_FEATURES)
-    texts = [name for name in (id_key, FILM_KEY) if name in table.columns]
-
-    def read(name: str) -> Array:
-        if name in numbers:
-            return numbers[name]
-        if name not in table.columns:
-            there = ", ".join(columns) or "none"
-            problem = f"no columns {name!r}_0, ...; numbered: {there}"
-            raise FixInput(problem, where=str(path), hint="--array NAME=COLUMNS")
-        return np.array([row[name] for row in table.rows], dtype=np.str_)
-
-    return column_source(
-        path,
-        [*numbers, *texts],
-        read,
-        arrays,
-        origin=origin_of("csv", path),
-        id_key=id_key,
-        keep_names=made_by_obygaze(path.with_name(f"{path.name}.json")),
-    )
-
-
-def _numbered_columns(table: CsvTable, id_key: str) -> dict[str, list[tuple[int, str]]]:
-    """Return the numbers and names of the columns of each vector, such as `clip_0`, `clip_1`."""
-    columns: dict[str, list[tuple[int, str]]] = {}
-    for column in table.columns:
-        match = _NUMBERED.fullmatch(column)
-        if match is not None and column not in (id_key, FILM_KEY):
-            columns.setdefault(match[1] or "x", []).append((int(match[2]), column))
-    return columns
-
-
-def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> list[str]:
-    """Return the columns of a vector by their numbers; a repeated or missing one is a violation.
-
-    A table may have them in the order of their names as text: x_0, x_1, x_10, x_2.
-    """
-    ascending = sorted(numbered, key=lambda pair: pair[0])
-    for (number, column), (next_number, next_column) in pairwise(ascending):
-        if next_number == number:
-            problem = f"{column!r} and {next_column!r} have the same number"
-            violations.add(1, next_column, problem)
-        elif next_number > number + 1:
-            between = f"between {column!r} and {next_column!r}"
-            problem = f"no column with the number {number + 1} {between}"
-            violations.add(1, next_column, problem)
-    return [column for _, column in ascending]
-
-
-def _numbers(table: CsvTable, columns: list[str]) -> Array:
-    """Return the cells of some columns as numbers; a decimal comma is read where it can be one.
-
-    Where there are decimal commas, a point may stand between thousands: 1.234 is refused.
-    """
-    may_be_decimal = table.delimiter != ","
-    has_comma = may_be_decimal and any(
-        "," in row[name] for row in table.rows for name in columns
-    )
-    values = np.zeros((len(table.rows), len(columns)))
-    for index, row in enumerate(table.rows):
-        for column_index, column in enumerate(columns):
-            text = row[column]
-            if has_comma and "." in text:
-                row.add(
-                    column, f"{text!r} has a point, other numbers have a decimal comma"
-                )
-                continue
-            digits = text.replace(",", ".") if may_be_decimal else text
-            try:
-                if "_" in digits:  # Python reads 1_0 as 10
-                    raise ValueError
-                values[index, column_index] = float(digits)
-            except ValueError:
-                row.add(column, f"{text!r} is not a number")
-    return values
 
 
 def open_pth(path: Path, arrays: Mapping[str, str]) -> FeatureSource:

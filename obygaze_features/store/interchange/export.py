@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
@@ -27,14 +26,9 @@ from obygaze_features.core.drafts import (
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import (
-    SPREADSHEET_LINE,
-    csv_line,
-    csv_table,
-    free_for,
+    csv_bytes,
     pretty_json,
-    refuse_spreadsheet_name,
     sha256_bytes,
-    spreadsheet_cell,
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.options import Bar, Option
@@ -67,15 +61,12 @@ from obygaze_features.store.remote.versions import (
 )
 
 DATE = (1980, 1, 1, 0, 0, 0)
-# The formats that hold one array.
-ONE_ARRAY = ("csv", "pth")
 SHOWN_CLIPS = 20
 LABELS = ("level", "concepts")
 LABELS_FILE = "labels.csv"
 EXPORT_FILE = ".obygaze-export.json"
 # The format that the ending of a name stands for.
 FORMAT_OF_ENDING: Mapping[str, Format] = {
-    ".csv": "csv",
     ".npz": "npz",
     ".npy": "npy",
     ".h5": "hdf5",
@@ -153,7 +144,6 @@ class _Job:
     progress: Progress
     compress: bool
     labels: Mapping[str, tuple[str, str]] | None = None
-    for_spreadsheets: bool = False
     manifest: Manifest | None = None
 
     def label(self, clip: str) -> dict[str, str]:
@@ -187,7 +177,6 @@ def export_store(
         str | os.PathLike[str] | Manifest | None,
         Option("--with-labels", metavar="MANIFEST"),
     ] = None,
-    for_spreadsheets: bool = False,
     force: bool = False,
     progress: Annotated[Progress | None, Bar("export")] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -195,11 +184,10 @@ def export_store(
     """Write the features of a store in another format.
 
     Clips that failed or are missing are left out and listed (exit code 3); so are those that were
-    withdrawn, which are not failures. csv and pth hold one array: by
-    default the last with one vector a clip, and the one with most tokens. Licence, citation,
-    recipe and fingerprint go with them: as the attribute `obygaze_provenance` of an HDF5 file, an
-    array of that name (npz), `.obygaze-export.json` in the folder (npy, pth, parquet), or FILE.json
-    beside a csv file.
+    withdrawn, which are not failures. pth holds one array: by default the one with most tokens.
+    Licence, citation, recipe and fingerprint go with them: as the attribute `obygaze_provenance`
+    of an HDF5 file, an array of that name (npz), or `.obygaze-export.json` in the folder (npy,
+    pth, parquet).
 
     parquet is a folder with a file for each film, in data/, and a README.md by which
     datasets.load_dataset and the hub read it: a row a clip, a column an array. Arrays with several
@@ -212,17 +200,15 @@ def export_store(
         format: The format of the files.
         arrays: Only this array.
         compress: Compress (hdf5 and npz; parquet more than it does).
-        labels: Write its levels and concepts too: as columns (csv, parquet), arrays (npz),
+        labels: Write its levels and concepts too: as columns (parquet), arrays (npz),
             attributes (hdf5), or labels.csv in the folder (npy, pth).
-        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
-            line says so.
         force: Replace the output if it exists.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
-        obygaze store export csv obygaze12-xclip pooled.csv --array pooled --with-labels obygaze12
+        obygaze store export npz obygaze12-xclip pooled.npz --array pooled --with-labels obygaze12
         obygaze store export pth obygaze12-xclip FEATURES --array tokens
         obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
     """
@@ -237,8 +223,10 @@ def export_store(
             labels = _manifest_of_store(store, Workspace.of(workspace))
             labels_of = "" if labels is None else labels.name
     store.plan.refuse_pictures(store.location)
-    _check_format(format, for_spreadsheets=for_spreadsheets, labels=labels)
-    refuse_spreadsheet_name(path)
+    if format not in FORMATS:
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
     _check_ending(path, format)
     specs = _specs(store, format, arrays)
     if format == "npz" and labels is not None:
@@ -267,7 +255,6 @@ def export_store(
         progress or Quiet(),
         compress,
         words,
-        for_spreadsheets,
         labels,
     )
     n_clips = int(present.sum())
@@ -305,21 +292,6 @@ def _manifest_of_store(store: Store, workspace: Workspace) -> Manifest | None:
     return manifest if has_all else None
 
 
-def _check_format(
-    format: str, *, for_spreadsheets: bool, labels: Manifest | None
-) -> None:
-    """Raise an error for an unknown format, or one without a table for spreadsheets."""
-    if format not in FORMATS:
-        raise FixUsage(
-            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
-        )
-    has_table = format == "csv" or (FORMATS[format].has_labels_file and labels)
-    if for_spreadsheets and not has_table:
-        raise FixUsage(
-            f"{format} without labels has no table for spreadsheets", hint="csv"
-        )
-
-
 def rows_with_features(
     store: Store, specs: Sequence[ArraySpec]
 ) -> tuple[npt.NDArray[np.bool_], dict[str, str]]:
@@ -334,20 +306,15 @@ def rows_with_features(
 
 
 def _write(job: _Job, path: Path, format: str, *, force: bool) -> None:
-    """Write the file or the folder, and beside a table what is known of its features."""
+    """Write the file or the folder."""
     kind = FORMATS[format]
     n_bytes = int(job.rows.sum()) * sum(spec.row_bytes for spec in job.specs)
-    beside = path.parent / f"{path.name}.json"
-    facts = pretty_json(provenance(job.store, job.manifest))
     new = new_folder if kind.in_folder else new_file
     with disk_errors(path), new(path, kind.owned_folder, force=force) as draft:
         check_disk(n_bytes, draft.parent)
         kind.write(job, draft)
         if kind.in_folder:
             _finish_folder(job, draft, format)
-        elif format == "csv" and (force or free_for(beside, facts)):
-            with new_file(beside, FACTS, force=force) as hidden:
-                hidden.write_bytes(facts)
 
 
 def provenance(store: Store, labels: Manifest | None = None) -> dict[str, Any]:
@@ -379,7 +346,7 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
         pairs = zip(ids, job.store.movie_ids[job.rows].tolist(), strict=True)
         rows = ((clip, film, *job.label(clip).values()) for clip, film in pairs)
         columns = ("clip_id", "movie_id", *LABELS)
-        data = csv_table(columns, rows, for_spreadsheets=job.for_spreadsheets)
+        data = csv_bytes(columns, rows)
         (folder / LABELS_FILE).write_bytes(data)
     document = {
         "created_by": f"obygaze {__version__}",
@@ -443,8 +410,8 @@ def _specs(store: Store, format: str, arrays: Sequence[str] | None) -> list[Arra
     names = list(dict.fromkeys(arrays or store.feature_arrays))
     store.require_held(names)
     specs = [store.plan.array(name) for name in names]
-    if format in ONE_ARRAY and not arrays:
-        specs = _usual_array(specs, format)
+    if format == "pth" and not arrays:
+        specs = sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
     if format == "parquet" and not arrays:
         specs = [spec for spec in specs if len(spec.tail_shape) == 1]
         if not specs:
@@ -452,21 +419,9 @@ def _specs(store: Store, format: str, arrays: Sequence[str] | None) -> list[Arra
                 "no array has one vector a clip",
                 hint=f"--array NAME, one of {', '.join(names)}",
             )
-    if not specs or (format in ONE_ARRAY and len(specs) > 1):
+    if not specs or (format == "pth" and len(specs) > 1):
         raise FixUsage(f"expected one array for {format}", hint="--array NAME")
-    if format == "csv" and len(specs[0].tail_shape) != 1:
-        raise FixUsage(
-            "csv needs an array with one vector a clip", hint="--array pooled"
-        )
     return specs
-
-
-def _usual_array(specs: Sequence[ArraySpec], format: str) -> list[ArraySpec]:
-    """Return the array for a format of one array: the last with a vector a clip, or all tokens."""
-    if format == "csv":
-        vectors = [spec for spec in specs if len(spec.tail_shape) == 1]
-        return vectors[-1:]
-    return sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
 
 
 def _check_label_arrays(specs: Sequence[ArraySpec]) -> None:
@@ -488,7 +443,7 @@ def _check_names(names: Sequence[str], where: str) -> None:
             raise FixInput(
                 f"{shown!r} cannot be the name of a file or key",
                 where=where,
-                hint="npz or csv, which allow any id",
+                hint="npz, which allows any id",
             )
 
 
@@ -512,7 +467,7 @@ def _check_files(
         raise FixInput(
             f"{pair[0]!r} and {pair[1]!r} would be one name in this folder",
             where=job.store.location,
-            hint="npz, csv or hdf5, or a folder on another file system",
+            hint="npz or hdf5, or a folder on another file system",
         )
 
 
@@ -613,34 +568,6 @@ def _hdf5(job: _Job, path: Path) -> None:
         raise
 
 
-def _csv(job: _Job, path: Path) -> None:
-    """clip_id, movie_id and a column a dimension; with the digits that restore the exact number."""
-    (spec,) = job.specs
-    labels = () if job.labels is None else LABELS
-    numbers = (f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))
-    header = ["clip_id", "movie_id", *labels, *numbers]
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        if job.for_spreadsheets:
-            stream.write(f"{SPREADSHEET_LINE}\n")
-        stream.write(csv_line(header))
-        for clip, film, values in job.clips(spec):
-            words: Iterable[str] = (clip, film, *job.label(clip).values())
-            if job.for_spreadsheets:
-                words = map(spreadsheet_cell, words)
-            stream.write(
-                f"{csv_line(words)[:-1]},{','.join(map(str, _digits(values)))}\n"
-            )
-
-
-def _digits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers whose texts restore them exactly, also where they are read as float32.
-
-    The text of a NumPy number is the shortest that its own type reads back: 0.1257 for a float16
-    of 0.125732421875, which would be another number to all who read it as float32.
-    """
-    return values.astype(np.float64) if values.dtype == np.float16 else values
-
-
 def _pth(job: _Job, path: Path) -> None:
     """FILM/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
     torch = need("torch", "mlp", "writing .pth files")
@@ -693,16 +620,12 @@ class _Format(NamedTuple):
 
 
 EXPORT = OwnFolder("export", _not_an_export)
-_marked = partial(OwnFolder.marked, "export")
-FACTS = _marked("the provenance", rb'\A{\s*"created_by": "obygaze ')
 HDF5 = OwnFolder("export", _not_an_hdf5_export)
 NPZ = OwnFolder("export", _not_an_npz_export)
-_COLUMNS = rb"\A(# for spreadsheets: .*\n)?clip_id,movie_id,(level,concepts,)?(\w+)_0(,\3_\d+)*\n"
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),
     "npz": _Format(_npz, NPZ, ids_are_names=False),
     "npy": _Format(_npy, EXPORT, in_folder=True, has_labels_file=True),
-    "csv": _Format(_csv, _marked("the columns", _COLUMNS), ids_are_names=False),
     "pth": _Format(_pth, EXPORT, in_folder=True, has_labels_file=True),
     "parquet": _Format(_parquet, EXPORT, in_folder=True, ids_are_names=False),
 }

@@ -68,7 +68,7 @@ def open_one(
         source.handles = [handle]
         return source
     except DAMAGE as error:
-        hint = "copy or download it again, or name its format: npz, npy, csv or pth"
+        hint = "copy or download it again, or name its format: npz, npy or pth"
         raise Corrupt(
             f"not a complete HDF5 file: {error}", where=str(path), hint=hint
         ) from error

@@ -136,9 +136,6 @@ def import_features(
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
     ] = None,
     id_key: Annotated[str | None, Option(group=CONTENT)] = None,
-    ids: Annotated[
-        str | Path | None, Option(metavar="FILE", exists="path", group=CONTENT)
-    ] = None,
     manifest: Annotated[
         str | os.PathLike[str] | Manifest | None, Option(group=CONTENT)
     ] = None,
@@ -170,12 +167,8 @@ def import_features(
     npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
     the array clip if its name says nothing, such as x or features.
 
-    csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it. The
-    numbers give the order of a vector, wherever the columns are.
-
     npy: a folder. Each file is a clip, in one folder, in one for each film, or in one for each
-    --array NAME=FOLDER. With --ids, a file or folder of matrices whose rows are clips; --array
-    NAME=FILE then names a file.
+    --array NAME=FOLDER.
 
     parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
     numbers that have one size.
@@ -185,9 +178,8 @@ def import_features(
         sources: The files or folders.
         path: The new store: a name or a folder.
         arrays: Store the array, dataset path or folder KEY under NAME.
-        id_key: npz, hdf5, csv, parquet: the array or column of clip ids. [default: clip_id; in npz
-            and hdf5 also clip_ids, ids, id, names, video_names or keys]
-        ids: npy: the ids of rows: one a line, or a table with clip_id (and movie_id).
+        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id; in npz and
+            hdf5 also clip_ids, ids, id, names, video_names or keys]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
@@ -206,14 +198,12 @@ def import_features(
         obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
         obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
         obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
-        obygaze store import csv features.csv --id-key shot -o mine
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features/ --array clip=xclip --array frames=xclip_frames -o mine
-        obygaze store import npy features.npy --ids ids.txt -o matrix
     """
     target = Workspace.of(workspace).new_store(path)
     warn_of_unknown_licence(licence)
-    source = open_features(format, sources, arrays, id_key=id_key, ids=ids)
+    source = open_features(format, sources, arrays, id_key=id_key)
     try:
         if pool is None:
             pool = "also" if list(source.names) == ["tokens"] else "none"
@@ -397,11 +387,8 @@ def _check_unique(ids: Sequence[str], source: FeatureSource) -> None:
 
 def _other_ids(source: FeatureSource) -> str:
     """Return the part of a hint that names the option for other ids, if the format has one."""
-    kind = source.origin["format"]
-    if kind in WITH_ID_KEY:
+    if source.origin["format"] in WITH_ID_KEY:
         return ", or name another array of ids with --id-key"
-    if kind == "npy":
-        return ", or, if the rows of a file are clips, name the file of their ids with --ids"
     return ""
 
 

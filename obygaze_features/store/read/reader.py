@@ -30,13 +30,7 @@ from obygaze_features.core.notebook import (
     unknown_name,
 )
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.film_choice import (
-    ChosenFilm,
-    NamedFilm,
-    choose_film,
-    named_films,
-    published_films,
-)
+from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.format.recipe import Recipe
@@ -200,7 +194,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="write a table of features as CSV, then obygaze store import csv",
+            hint="save the features with numpy.savez, then obygaze store import npz",
         )
     sha256 = ""
     if isinstance(location, str | Path):
@@ -488,8 +482,7 @@ class Store:
     ) -> Selection:
         """Return the rows of clips (in their order), or of films or a mask (in the store's order).
 
-        With several conditions, the rows that meet all of them. Films are named as for
-        `choose_films`.
+        With several conditions, the rows that meet all of them. Films are named by their ids.
         """
         movie_ids: list[str] = []
         if films is not None:
@@ -497,7 +490,7 @@ class Store:
             index = None
             if clips is None and mask is None:
                 index = self.commits.find_index()
-            movie_ids = [film.movie_id for film in self._chosen(films, index, None)]
+            movie_ids = self._checked_films(films, index)
             if index is not None:
                 return Selection(index.rows(movie_ids), self)
         self.arrays.check_rows()
@@ -521,52 +514,15 @@ class Store:
         ids = np.array(requested, dtype=np.str_)
         return Selection(np.array(rows, dtype=np.int64), self, ids)
 
-    def choose_films(
-        self,
-        films: Iterable[str],
-        *,
-        workspace: str | os.PathLike[str] | None = None,
-        by_part: bool = True,
-    ) -> list[ChosenFilm]:
-        """Return the films of the store that are called by their ids, titles or files.
-
-        A store has the ids of films only. Titles and files are those of its manifest, if that is in
-        the workspace; those of ObyGaze12 and MObyGaze have their titles anywhere.
-
-        Args:
-            films: What the films are called.
-            workspace: The workspace with the manifest, if it is not the current one.
-            by_part: Take a part of a title too.
-        """
-        here = Workspace.of(workspace)
-        return self._chosen(films, self.commits.index, here, by_part=by_part)
-
-    def _chosen(
-        self,
-        films: Iterable[str],
-        index: Index | None,
-        workspace: Workspace | None,
-        *,
-        by_part: bool = True,
-    ) -> list[ChosenFilm]:
-        """Return films by what they are called; the manifest is read only where ids do not do."""
+    def _checked_films(self, films: Iterable[str], index: Index | None) -> list[str]:
+        """Return the ids of films; an error for one that the store does not have."""
         names = [films] if isinstance(films, str) else list(map(str, films))
-        if index is not None and all(name in index.films for name in names):
-            return [ChosenFilm(name, name) for name in names]
         listed_ids = self.movie_ids.tolist() if index is None else index.films
-        movie_ids = set(map(str, listed_ids))
-        if movie_ids.issuperset(names):
-            return [ChosenFilm(name, name) for name in names]
-        candidates = {film.movie_id: film for film in published_films(movie_ids)}
-        if workspace is not None:
-            for film in self._films_of_manifest(workspace):
-                if film.movie_id in movie_ids:
-                    candidates[film.movie_id] = film
-        listed = list(candidates.values())
-        return [
-            choose_film(name, listed, where=self.location, by_part=by_part)
-            for name in names
-        ]
+        movie_ids = dict.fromkeys(map(str, listed_ids))
+        for name in names:
+            if name not in movie_ids:
+                known_film(name, movie_ids, titles_of(movie_ids), where=self.location)
+        return names
 
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest of this name in a workspace, which may have changed since.
@@ -581,11 +537,6 @@ class Store:
             return read_manifest(workspace.manifest(name))
         except (ObygazeError, OSError):
             return None
-
-    def _films_of_manifest(self, workspace: Workspace) -> list[NamedFilm]:
-        """Return the films of the store's manifest; none if the workspace has no such manifest."""
-        manifest = self.find_manifest(workspace)
-        return [] if manifest is None else named_films(manifest)
 
     def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask as an array; an error unless it has a boolean for each row."""

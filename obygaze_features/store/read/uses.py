@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     first_line,
 )
-from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, parse_json
+from obygaze_features.core.files import parse_json
 from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -408,15 +408,13 @@ def _listed_clips(path: Path, clips: Collection[str]) -> tuple[str, ...]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             header = stream.readline()
-            if header.lstrip('"').startswith(SPREADSHEET_LINE):
-                header = stream.readline()
             separator = _separator_of(header)
             if separator is None:
                 return ()
             (names,) = csv.reader([header], delimiter=separator)
             column = _stripped(names).index(COLUMN)
             for row in csv.reader(stream, delimiter=separator):
-                clip = original_cell(row[column].strip()) if len(row) > column else ""
+                clip = row[column].strip() if len(row) > column else ""
                 if clip in clips:
                     listed[clip] = None
     except UnicodeDecodeError as error:

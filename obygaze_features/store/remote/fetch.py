@@ -154,7 +154,7 @@ def pull(
         source: The store: a name, a folder, a packed zip or a URL.
         path: The new store: a name or a folder. [default: the last word]
         arrays: Only this array.
-        films: Only the clips of this film: its id, its title or a part of it, or its file.
+        films: Only the clips of this film, an id.
         expect: The sha256 of its seal, from its publisher.
         progress: Counts the bytes of files.
         workspace: The workspace, if it is not the current one.
@@ -179,9 +179,7 @@ def pull(
     target = stores.new_store(_last_word(name) if path is None else path)
     if films is not None and not isinstance(films, str):
         films = list(films)
-    select = partial(
-        select_files, location, arrays, films, sha256 or None, workspace=workspace
-    )
+    select = partial(select_files, location, arrays, films, sha256 or None)
     return _with_changes(target, lambda: _fetch_changing(select, target, progress))
 
 

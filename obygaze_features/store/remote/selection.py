@@ -1,6 +1,5 @@
 """Select the files of a store to fetch, send or pack, and compare them with another copy."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -14,7 +13,6 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.names import block_of, gathered_array_of
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -74,7 +72,6 @@ class FileSelection:
     sealed: bool = True
     derived: Derivation | None = None
     cut: Cut | None = None
-    films: tuple[ChosenFilm, ...] = ()
     # The sha256 of the seals of the versions before this one: a copy of one is brought up to date.
     earlier_seals: frozenset[str] = frozenset()
 
@@ -105,7 +102,6 @@ class Transferred:
     seconds: float
     part: bool = False
     remote: bool = True
-    films: tuple[ChosenFilm, ...] = ()
     # Of a copy that was brought up to date, what each newer version changed.
     changes: tuple[str, ...] = ()
 
@@ -118,8 +114,8 @@ class Transferred:
 
     @property
     def notes(self) -> list[str]:
-        """Which films were taken, and what has changed in a copy that was here."""
-        return [*notes_of_films(self.films), *self.changes]
+        """What has changed in a copy that was here."""
+        return list(self.changes)
 
     @property
     def line(self) -> str:
@@ -192,7 +188,6 @@ class Transfer:
             "n_requests": self.source.n_requests,
             "seconds": time.monotonic() - self.started,
             "part": self.selection.derived is not None,
-            "films": self.selection.films,
         }
         return Transferred(**{**known_facts, **facts})
 
@@ -202,14 +197,11 @@ def select_files(
     arrays: Sequence[str] | None = None,
     films: Iterable[str] | None = None,
     expect: str | None = None,
-    *,
-    workspace: str | os.PathLike[str] | None = None,
 ) -> FileSelection:
     """Return the files of a store, or of some of its arrays and films.
 
     Blocks are whole files, so clips that share a block with a film are fetched with it; they are
-    not in the store that is made of it. With `expect`, the seal must have this sha256. The manifest
-    of the store, with the titles of its films, is looked for in the workspace.
+    not in the store that is made of it. With `expect`, the seal must have this sha256.
     """
     inner = open_files(location)
     _refuse_withdrawn(inner)
@@ -232,10 +224,8 @@ def select_files(
         files = CountedFiles(inner)
         store = open_store(files, expect=expect)
     if films is not None:
-        chosen_films = store.choose_films(films, workspace=workspace)
-        movie_ids = [film.movie_id for film in chosen_films]
-        selection = _of_films(store, files, arrays, movie_ids)
-        return replace(selection, films=tuple(chosen_films))
+        movie_ids = [films] if isinstance(films, str) else list(films)
+        return _of_films(store, files, arrays, movie_ids)
     return _of_sealed(store, files, arrays)
 
 

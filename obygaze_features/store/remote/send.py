@@ -124,7 +124,7 @@ def push(
         store: The store.
         target: A folder, or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
         arrays: Only this array.
-        films: Only the clips of this film: its id, its title or a part of it, or its file.
+        films: Only the clips of this film, an id.
         no_licence: Also if the store states no licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
@@ -137,7 +137,7 @@ def push(
     store = open_store(store, workspace=workspace)
     if not no_licence:
         require_licence(store)
-    selection = select_files(store.files, arrays, films, workspace=workspace)
+    selection = select_files(store.files, arrays, films)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)
@@ -184,7 +184,6 @@ def _push_cut(
         source=selection.source.location,
         n_bytes_rows=selection.n_bytes_rows,
         part=True,
-        films=selection.films,
     )
 
 

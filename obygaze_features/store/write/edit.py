@@ -17,7 +17,6 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.options import CLIPS, PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
@@ -66,7 +65,6 @@ class Copied:
     n_differing: int
     sealed: bool
     n_present: int = 0
-    films: tuple[ChosenFilm, ...] = ()
     withdrawn_later: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -82,8 +80,8 @@ class Copied:
 
     @property
     def notes(self) -> list[str]:
-        """Which films were taken, and how many clips are in several stores."""
-        notes = notes_of_films(self.films)
+        """How many clips are in several stores."""
+        notes = []
         if self.in_several:
             clips = count(self.in_several, "clip")
             notes.append(f"{clips} in several stores; the first that is ok counts")
@@ -153,7 +151,7 @@ def subset(
     Args:
         store: The store.
         path: The new store: a name or a folder.
-        films: Only the clips of this film: its id, its title or a part of it, or its file.
+        films: Only the clips of this film, an id.
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a
             column clip_id.
         mask: Only the rows for which this is true.
@@ -177,17 +175,13 @@ def subset(
         and source.commits.partial is not None
     ):
         mask = _is_held(source, specs)
-    chosen_films: list[ChosenFilm] = []
-    if films is not None:
-        chosen_films = source.choose_films(films, workspace=workspace)
-        films = [film.movie_id for film in chosen_films]
     selection = source.select(ids, films, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
         raise NotFound(
             f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
             where=source.location,
-            hint="correct these ids; obygaze store export csv lists those of the store",
+            hint="correct these ids; obygaze store info lists those of the store",
             details=unknown[:20],
         )
     rows = np.unique(selection.rows)
@@ -206,8 +200,7 @@ def subset(
             where=source.location,
             hint=f"{PULL_AGAIN}, or other --film, --clips or --array",
         )
-    copied = copy_rows(source, target, rows, specs, progress)
-    return replace(copied, films=tuple(chosen_films))
+    return copy_rows(source, target, rows, specs, progress)
 
 
 def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]:

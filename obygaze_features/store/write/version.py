@@ -17,7 +17,6 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name, sha256_bytes
 from obygaze_features.core.workspace import Workspace, is_url, split_version
-from obygaze_features.manifest.film_choice import ChosenFilm, notes_of_films
 from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.limits import DOCUMENT_BYTES, disk_errors
 from obygaze_features.store.format.makers import Maker
@@ -81,7 +80,6 @@ class NewVersion:
     reason: str
     seal_sha256: str
     is_new: bool = True
-    films: tuple[ChosenFilm, ...] = ()
     text: str = ""
 
     @classmethod
@@ -95,7 +93,6 @@ class NewVersion:
         text: str,
         *,
         is_new: bool = True,
-        films: Sequence[ChosenFilm] = (),
     ) -> Self:
         """Return what was changed in the newest version of a store, in numbers and in words."""
         return cls(
@@ -106,7 +103,6 @@ class NewVersion:
             reason=reason,
             seal_sha256=newest.seal_sha256,
             is_new=is_new,
-            films=tuple(films),
             text=text,
         )
 
@@ -127,8 +123,8 @@ class NewVersion:
 
     @property
     def notes(self) -> list[str]:
-        """Which films were taken, and where the features still are."""
-        notes = notes_of_films(self.films)
+        """Where the features still are."""
+        notes = []
         if self.change == "withdrawn" and self.is_new:
             notes.append(
                 f"the versions before {self.number} still have these features on this disk; "

@@ -10,7 +10,6 @@ from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.options import CLIPS, Bar, Option
-from obygaze_features.manifest.film_choice import ChosenFilm
 from obygaze_features.store.format.schema import OK, RowStatus
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.version import (
@@ -44,7 +43,7 @@ def withdraw(
     Args:
         store: The store: a name or a folder.
         reason: Why they are withdrawn.
-        films: All clips of this film: its id, its whole title, or its file.
+        films: All clips of this film, an id.
         clips: These clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         author: Who withdraws them. [default: the variable OBYGAZE_AUTHOR]
@@ -65,10 +64,7 @@ def withdraw(
         )
     ids = None if clips is None else clip_ids(clips)
     opened = store_to_change(root)
-    chosen_films: list[ChosenFilm] = []
-    if films is not None:
-        chosen_films = opened.choose_films(films, workspace=workspace, by_part=False)
-    rows = _rows_to_withdraw(opened, chosen_films, ids)
+    rows = _rows_to_withdraw(opened, films, ids)
     status_of_row = opened.status().status_of_row
     new_rows = [row for row in rows if not status_of_row.get(row, OK).is_withdrawn]
     movie_ids = opened.movie_ids
@@ -84,7 +80,6 @@ def withdraw(
             stated,
             text,
             is_new=False,
-            films=chosen_films,
         )
     with new_version(root, opened) as draft:
         _withdraw_rows(draft, new_rows, stated, progress or Quiet())
@@ -92,19 +87,16 @@ def withdraw(
             change="withdrawn", reason=stated, author=by, numbers=numbers
         )
     text = f"{count(len(new_rows), 'clip')} of {count(n_films, 'film')} withdrawn"
-    return NewVersion.of(
-        root, made, "withdrawn", numbers, stated, text, films=chosen_films
-    )
+    return NewVersion.of(root, made, "withdrawn", numbers, stated, text)
 
 
 def _rows_to_withdraw(
-    store: Store, films: Sequence[ChosenFilm], clips: Iterable[str] | None
+    store: Store, films: Iterable[str] | None, clips: Iterable[str] | None
 ) -> list[int]:
     """Return the rows of films and of clips, in order; a clip that is not there is an error."""
     rows: set[int] = set()
-    if films:
-        movie_ids = [film.movie_id for film in films]
-        rows.update(store.select(films=movie_ids).rows.tolist())
+    if films is not None:
+        rows.update(store.select(films=films).rows.tolist())
     if clips is not None:
         selection = store.select(clips=clips)
         unknown = selection.clip_ids[selection.rows < 0].tolist()

@@ -10,7 +10,6 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import csv_for_spreadsheets
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.store.interchange.importing import import_features
 from obygaze_features.store.read.reader import open_store
@@ -23,14 +22,6 @@ def test_a_table_that_was_written_here_has_ids(tmp_path: Path, suffix: str) -> N
     path = write_table(
         tmp_path / f"clips{suffix}", {"level": ["S"] * 2, "clip_id": IDS}
     )
-    assert clip_ids(path) == IDS
-
-
-def test_a_table_for_spreadsheets_has_the_ids_without_apostrophes(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "clips.csv"
-    path.write_bytes(csv_for_spreadsheets(["clip_id"], [[clip] for clip in IDS]))
     assert clip_ids(path) == IDS
 
 

@@ -75,20 +75,11 @@ def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -
     assert "<f>" not in xml and "hyperlink" not in xml
 
 
-def test_csv_has_text_as_it_is_or_for_spreadsheets(tmp_path: Path) -> None:
+def test_csv_has_text_as_it_is(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.csv", COLUMNS)
     header, *rows = csv.reader(path.read_text("utf-8").splitlines())
     assert header == list(COLUMNS)
     assert rows[0] == ["=1+2", "1", "0.1", "0.25", "True", ""]
-    protected = write_table(tmp_path / "p.csv", COLUMNS, for_spreadsheets=True)
-    lines = protected.read_text("utf-8").splitlines()
-    assert lines[0].startswith("# for spreadsheets: ")
-    assert [line.partition(",")[0] for line in lines[2:]] == [
-        "'=1+2",
-        "'-3kZ",
-        "0012",
-        "http://x",
-    ]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -123,11 +114,6 @@ def test_another_suffix_is_refused_with_those_that_are_written(
         write_table(tmp_path / name, COLUMNS)
     assert caught.value.hint == "t.csv or t.xlsx"
     assert not list(tmp_path.iterdir())
-
-
-def test_the_mark_of_spreadsheets_is_for_csv(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match=r"--for-spreadsheets is for \.csv"):
-        write_table(tmp_path / "t.xlsx", COLUMNS, for_spreadsheets=True)
 
 
 @pytest.mark.parametrize(

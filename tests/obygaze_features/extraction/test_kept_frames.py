@@ -244,7 +244,7 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
         push(store, tmp_path / "pushed")
     with pytest.raises(FixUsage, match="pictures of films"):
         pack(store, tmp_path / "packed.zip")
-    for form in ("hdf5", "npz", "npy", "csv", "pth"):
+    for form in ("hdf5", "npz", "npy", "pth"):
         with pytest.raises(FixUsage, match="pictures of films"):
             export_store(store, tmp_path / "out", form)
     for words in (

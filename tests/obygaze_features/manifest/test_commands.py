@@ -123,7 +123,7 @@ def test_a_second_import_names_the_columns_that_it_loses(tmp_path: Path) -> None
     call_obygaze("-C", tmp_path, "manifest", "link", "mine", tmp_path).ok()
     again = call_obygaze(*words, "--force").ok()
     assert "only the old manifest had: mood" in again.stderr
-    assert "kept the videos of 1 clip" in again.stderr
+    assert "dropped the links of 1 clip to videos" in again.stderr
     assert "old manifest" not in call_obygaze(*words, "--force").ok().stderr
 
 

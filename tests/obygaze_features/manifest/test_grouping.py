@@ -142,13 +142,25 @@ def test_a_file_of_groups_and_the_commands(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["clips_of_group"] == {"seen": 1}
     written = read_manifest("seen", workspace=tmp_path)
     assert written["a-1"].concepts == ("seen", "Voice")
-    counts = call_obygaze("-C", tmp_path, "manifest", "thesaurus", "toy", "--json")
+    table_1 = call_obygaze("-C", tmp_path, "manifest", "group", "--json").ok().json()
+    assert len(table_1["subconstructs"]) == 5
+    counts = call_obygaze("-C", tmp_path, "manifest", "group", "toy", "--json")
     assert json.loads(counts.stdout)["clips"]["male gaze"]["S"] == 1
     file.write_text('[groups]\nseen = "Look"\n')
     with pytest.raises(FixInput, match="the groups are not valid"):
         group_concepts("toy", "again", groups=file, workspace=tmp_path)
     with pytest.raises(NotFound):
         group_concepts("toy", "again", groups=tmp_path / "no", workspace=tmp_path)
+
+
+def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
+    words = ("-C", tmp_path, "manifest", "group")
+    without_name = call_obygaze(*words, "toy", "--groups", "groups.toml")
+    assert without_name.code == 2
+    assert "Try: -o NAME" in without_name.stderr
+    without_manifest = call_obygaze(*words, "-o", "new")
+    assert without_manifest.code == 2
+    assert "expected a manifest" in without_manifest.stderr
 
 
 def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(

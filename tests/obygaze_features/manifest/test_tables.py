@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
-from obygaze_features.core.files import SPREADSHEET_LINE, csv_table
+from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.tables import MAX_LINE, read_table, whole_number
 
@@ -214,39 +214,12 @@ AWKWARD = st.sampled_from(
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS | AWKWARD, CELLS | AWKWARD), max_size=6))
-def test_a_table_is_read_back_whether_or_not_it_is_for_spreadsheets(
+def test_a_table_that_was_written_here_is_read_back(
     tmp_path: Path, rows: list[tuple[str, str]]
 ) -> None:
-    for for_spreadsheets in (False, True):
-        data = csv_table(("a", "b"), rows, for_spreadsheets=for_spreadsheets)
-        table = read_table(write(tmp_path, data), required=("a", "b"))
-        assert [(row["a"], row["b"]) for row in table.rows] == rows
-
-
-def test_a_table_for_spreadsheets_says_so_and_has_no_formula(tmp_path: Path) -> None:
-    data = csv_table(
-        ("a", "b"), [("=1+2", "-3kZ"), ("'tis", -1.5)], for_spreadsheets=True
-    )
-    lines = data.decode().splitlines()
-    assert lines[0].startswith("# for spreadsheets: ")
-    assert lines[1:] == ["a,b", "'=1+2,'-3kZ", "''tis,-1.5"]
-
-
-@pytest.mark.parametrize("first", ["{}", "\ufeff{}", "{};;", '"{}"', '\ufeff"{}";""'])
-def test_a_table_for_spreadsheets_that_another_program_saved_is_read(
-    tmp_path: Path, first: str
-) -> None:
-    line = first.format(SPREADSHEET_LINE)
-    path = write(
-        tmp_path, f"{line}\r\na;b\r\n'-3kZ;'tis\r\n'=x;\"two\nlines\"\r\nq\r\n"
-    )
-    found = Violations(path)
-    table = read_table(path, required=("a", "b"), delimiter=None, violations=found)
-    assert [(row.line, row["a"], row["b"]) for row in table.rows] == [
-        (3, "-3kZ", "'tis"),
-        (4, "=x", "two\nlines"),
-    ]
-    assert found.lines == [f"{path}:6: expected 2 cells as in the header, got 1"]
+    data = csv_bytes(("a", "b"), rows)
+    table = read_table(write(tmp_path, data), required=("a", "b"))
+    assert [(row["a"], row["b"]) for row in table.rows] == rows
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -208,10 +208,6 @@ def test_predictions_have_the_ids_of_the_clips_as_they_are(
     )
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
     assert [row["clip_id"] for row in rows] == ids
-    note, *lines = found.to_csv(for_spreadsheets=True).splitlines(keepends=True)
-    assert note.startswith("# for spreadsheets: ")
-    protected = [row["clip_id"] for row in csv.DictReader(lines)]
-    assert protected == ["'-3kZ", "'+b", "'=1+2", "'@c", "''d"]
 
 
 def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
@@ -596,11 +592,6 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     assert len(asked["rows"]) == N - 1
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
-    words = ("-C", tmp_path, "models", "predict", "toy", store)
-    plain: str = call_obygaze(*words).ok().stdout
-    protected: str = call_obygaze(*words, "--for-spreadsheets").ok().stdout
-    assert protected.splitlines()[0].startswith("# for spreadsheets: ")
-    assert protected.splitlines()[1:] == plain.splitlines()
     _tamper(saved, "flipped")
     done = call_obygaze("-C", tmp_path, "models", "verify", "toy")
     assert done.code == 4

@@ -31,7 +31,12 @@ from obygaze.extensions.annotate.marks import MarkChange
 from obygaze.extensions.annotate.projection import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze.extensions.annotate.server import PageServer
 from obygaze.extensions.annotate.site import Site
-from obygaze.extensions.annotate.vocabulary import Term, Vocabulary, read_vocabulary
+from obygaze.extensions.annotate.vocabulary import (
+    Term,
+    Vocabulary,
+    VocabularyFile,
+    paper_vocabulary,
+)
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.manifest.model import Clip
 
@@ -782,7 +787,7 @@ def test_a_vocabulary_is_edited_used_and_taken_back(
         add("pan", "value", "Camera")
         browser.find_element("css selector", save).send_keys("\ue007")
         wait(lambda: text(browser, "#vocabulary-status").startswith("Saved"))
-        vocabulary = read_vocabulary(path)
+        vocabulary = VocabularyFile(path).read()[0]
         assert vocabulary.with_concepts_above(["Glance"]) == ["Glance", "Look"]
         assert vocabulary.tiers == {"Camera": ("pan",)}
         browser.execute_script("location.hash = '#film=lake'")
@@ -806,10 +811,10 @@ def test_a_vocabulary_is_edited_used_and_taken_back(
         keys_to_body(browser, "u")
         wait(lambda: saved_values(tmp_path, page) == [])
         keys_to_body(browser, "u")
-        wait(lambda: read_vocabulary(path).terms == ())
+        wait(lambda: VocabularyFile(path).read()[0].terms == ())
         assert browser.find_element("id", "vocabulary").is_displayed()
         browser.find_element("id", "vocabulary-redo").click()
-        wait(lambda: read_vocabulary(path) == vocabulary)
+        wait(lambda: VocabularyFile(path).read()[0] == vocabulary)
         browser.find_element("id", "vocabulary-redo").click()
         wait(lambda: saved_values(tmp_path, page) != [])
         (again,) = table(tmp_path, page.manifest, "eva").read().marks.values()
@@ -968,7 +973,7 @@ def test_who_does_not_annotate_reads_the_vocabulary(
 ) -> None:
     (tmp_path / "segments").mkdir()
     path = tmp_path / "segments" / "films.vocabulary.toml"
-    path.write_text(read_vocabulary("paper").to_toml(), "utf-8")
+    path.write_text(paper_vocabulary().to_toml(), "utf-8")
     page = site(tmp_path, film_clips("lake", "lake.mp4"))
     export(page, tmp_path / "page")
     with served(page) as server:

@@ -78,23 +78,6 @@ def test_places_are_frames_moments_or_clips(tmp_path: Path) -> None:
     assert clips["x"].bars == {"pond": [(3.0, 4.0, 5.0, None, None)]}
 
 
-def test_a_film_is_named_by_its_id_or_its_title(tmp_path: Path) -> None:
-    facts = {"framerate": "25", "given_movie_id": "Cléo de 5 à 7"}
-    cleo = film_clips("Cleo_de_5_a_7", "a.mp4")
-    same = {"framerate": "25", "movie_title": "Psycho"}
-    clips = [replace(clip, extra=facts) for clip in cleo]
-    for film in ("psycho60", "psycho98"):
-        clips += [replace(clip, extra=same) for clip in film_clips(film, "b.mp4")]
-    page = site(tmp_path, clips)
-    assert page.film("Cleo_de_5_a_7")["title"] == "Cléo de 5 à 7"
-    path = tmp_path / "numbers.csv"
-    for name in ("Cléo de 5 à 7", "Cleo_de_5_a_7"):
-        # Two films have the title Psycho, so that it means none of them.
-        path.write_text(f"movie_id,time_s,x\n{name},1,2\nPsycho,1,3\n", "utf-8")
-        (lane,) = page.with_lanes([path]).lanes
-        assert lane.bars == {"Cleo_de_5_a_7": [(1.0, 2.0, 2.0, None, None)]}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

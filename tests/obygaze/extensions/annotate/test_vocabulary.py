@@ -1,4 +1,4 @@
-"""Vocabularies: a file that can be cited, exchanged with ELAN and SKOS, and used in marks."""
+"""Vocabularies: a file that can be cited, and used in marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from support.cli import call_obygaze, run_obygaze
@@ -25,11 +24,10 @@ from obygaze.extensions.annotate.vocabulary import (
     VALUE,
     Term,
     Vocabulary,
-    convert_vocabulary,
+    VocabularyFile,
     paper_vocabulary,
-    read_vocabulary,
 )
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import Manifest, write_manifest
 
@@ -57,20 +55,21 @@ OWN = Vocabulary(
 )
 
 
-def written(folder: Path, vocabulary: Vocabulary, name: str) -> Path:
-    path = folder / name
-    (folder / "source.toml").write_text(vocabulary.to_toml(), "utf-8")
-    convert_vocabulary(folder / "source.toml", out=path, force=True)
-    return path
+def after_its_file(folder: Path, vocabulary: Vocabulary) -> Vocabulary:
+    """Write a vocabulary, and return what is read back."""
+    path = folder / "own.toml"
+    path.write_text(vocabulary.to_toml(), "utf-8")
+    return read_vocabulary(path)
 
 
-@pytest.mark.parametrize("name", ["copy.toml", "copy.jsonld"])
-def test_a_vocabulary_is_the_same_after_its_file(tmp_path: Path, name: str) -> None:
+def read_vocabulary(path: Path) -> Vocabulary:
+    vocabulary, _ = VocabularyFile(path).read()
+    return vocabulary
+
+
+def test_a_vocabulary_is_the_same_after_its_file(tmp_path: Path) -> None:
     for vocabulary in (OWN, paper_vocabulary(), Vocabulary()):
-        path = written(tmp_path, vocabulary, name)
-        assert read_vocabulary(path) == vocabulary
-        before = path.read_bytes()
-        assert written(tmp_path, vocabulary, name).read_bytes() == before
+        assert after_its_file(tmp_path, vocabulary) == vocabulary
 
 
 def test_random_vocabularies_are_the_same_after_their_files(tmp_path: Path) -> None:
@@ -91,8 +90,7 @@ def test_random_vocabularies_are_the_same_after_their_files(tmp_path: Path) -> N
                 broader = tuple(draw.sample(above, min(2, len(above))))
             terms.append(Term(name, kind, broader, "".join(draw.choices(letters, k=9))))
         vocabulary = Vocabulary("t", terms=tuple(terms))
-        for file in ("copy.toml", "copy.jsonld"):
-            assert read_vocabulary(written(tmp_path, vocabulary, file)) == vocabulary
+        assert after_its_file(tmp_path, vocabulary) == vocabulary
 
 
 def test_concepts_stand_below_each_other_and_mark_those_above() -> None:
@@ -158,127 +156,6 @@ def test_what_is_no_vocabulary_is_said(
         read_vocabulary(path)
     assert problem in "\n".join(caught.value.details)
     assert "terms[" in "\n".join(caught.value.details)
-
-
-EAF = f"""<?xml version="1.0" encoding="UTF-8"?>
-<ANNOTATION_DOCUMENT>
-  <HEADER/>
-  <CONTROLLED_VOCABULARY CV_ID="Einstellung">
-    <DESCRIPTION LANG_REF="deu">Wie nah</DESCRIPTION>
-    <CV_ENTRY_ML CVE_ID="c1" EXT_REF="er1">
-      <CVE_VALUE LANG_REF="deu" DESCRIPTION="ganz nah">nah</CVE_VALUE>
-      <CVE_VALUE LANG_REF="eng" DESCRIPTION="close">close</CVE_VALUE>
-    </CV_ENTRY_ML>
-    <CV_ENTRY_ML CVE_ID="c2"><CVE_VALUE LANG_REF="deu">weit</CVE_VALUE></CV_ENTRY_ML>
-  </CONTROLLED_VOCABULARY>
-  <CONTROLLED_VOCABULARY CV_ID="Konzepte">
-    <CV_ENTRY DESCRIPTION="Blick">Look</CV_ENTRY><CV_ENTRY>Body</CV_ENTRY>
-    <CV_ENTRY>Licht</CV_ENTRY>
-  </CONTROLLED_VOCABULARY>
-  <CONTROLLED_VOCABULARY CV_ID="level">
-    <CV_ENTRY>EN</CV_ENTRY><CV_ENTRY>S</CV_ENTRY>
-  </CONTROLLED_VOCABULARY>
-  <EXTERNAL_REF EXT_REF_ID="er1" TYPE="resource_url" VALUE="{ADA}"/>
-</ANNOTATION_DOCUMENT>
-"""
-
-
-def test_controlled_vocabularies_of_elan_become_tiers_and_concepts(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "own.eaf").write_text(EAF, "utf-8")
-    assert read_vocabulary(tmp_path / "own.eaf").terms == (
-        Term("Einstellung", TIER, (), "Wie nah"),
-        Term("nah", VALUE, ("Einstellung",), "ganz nah", ADA),
-        Term("weit", VALUE, ("Einstellung",)),
-        Term("Look", CONCEPT, (), "Blick"),
-        Term("Body", CONCEPT),
-        Term("Licht", CONCEPT),
-    )
-    entity = '<!DOCTYPE a [<!ENTITY b "c">]>'
-    (tmp_path / "bad.eaf").write_text(EAF.replace("<ANN", f"{entity}<ANN", 1), "utf-8")
-    with pytest.raises(FixInput, match="a document type is not allowed"):
-        read_vocabulary(tmp_path / "bad.eaf")
-
-
-def test_elan_gets_concepts_and_tiers_with_their_uris(tmp_path: Path) -> None:
-    path = written(tmp_path, OWN, "own.ecv")
-    root = ElementTree.fromstring(path.read_bytes())
-    assert root.tag == "CV_RESOURCE"
-    refs = {
-        one.get("EXT_REF_ID"): one.get("VALUE") for one in root.iter("EXTERNAL_REF")
-    }
-    assert set(refs.values()) == {"urn:own:glance"}
-    found = {}
-    for vocabulary in root.iter("CONTROLLED_VOCABULARY"):
-        entries = [
-            (value.text, value.get("DESCRIPTION"), refs.get(entry.get("EXT_REF")))
-            for entry in vocabulary.iter("CV_ENTRY_ML")
-            for value in entry
-        ]
-        found[vocabulary.get("CV_ID")] = entries
-    assert found == {
-        "concept": [
-            ("Look", "Who looks.", None),
-            ("Glance", "", "urn:own:glance"),
-            ("Stare", "", None),
-        ],
-        "Camera": [("pan", "to the side", None), ("still", "", None)],
-        "Voice-over": [("still", "", None)],
-    }
-    ids = [entry.get("CVE_ID") for entry in root.iter("CV_ENTRY_ML")]
-    assert len(set(ids)) == len(ids) == 6
-    # What ELAN has no place for is missing: groups, what is above, the URI of a tier.
-    back = read_vocabulary(path)
-    assert back.concepts == OWN.concepts
-    assert back.tiers == OWN.tiers
-
-
-def test_skos_has_the_hierarchy_and_the_same_terms_of_others(tmp_path: Path) -> None:
-    path = written(tmp_path, OWN, "own.jsonld")
-    scheme, *nodes = json.loads(path.read_bytes())["@graph"]
-    assert scheme["@id"] == "https://doi.org/10.5281/zenodo.1"
-    node_of = {node["@id"].partition("#")[2]: node for node in nodes}
-    assert len(node_of) == len(OWN.terms)
-    assert node_of["Glance"]["skos:broader"] == [{"@id": f"{scheme['@id']}#Look"}]
-    assert node_of["Camera"]["skos:exactMatch"] == {"@id": ADA}
-    assert node_of["value/Camera/pan"]["skos:definition"] == "to the side"
-    for text in ("", "[]", "{}", '{"@graph": [1]}', '{"@graph": [{}, {"@id": "a"}]}'):
-        path.write_text(text, "utf-8")
-        with pytest.raises(FixInput, match="not a vocabulary of this program"):
-            read_vocabulary(path)
-
-
-def test_a_file_of_elan_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
-    """An empty vocabulary was written without a word."""
-    path = tmp_path / "film.eaf"
-    value = '<CVE_VALUE LANG_REF="eng">HN</CVE_VALUE>'
-    entry = f'<CV_ENTRY_ML CVE_ID="c1">{value}</CV_ENTRY_ML>'
-    of_levels = f'<CONTROLLED_VOCABULARY CV_ID="l">{entry}</CONTROLLED_VOCABULARY>'
-    for inside in ("", of_levels):
-        path.write_text(f"<ANNOTATION_DOCUMENT>{inside}</ANNOTATION_DOCUMENT>", "utf-8")
-        with pytest.raises(FixInput, match="no controlled vocabulary"):
-            convert_vocabulary(path, out=tmp_path / "own.toml")
-    assert not (tmp_path / "own.toml").exists()
-
-
-def test_the_command_writes_and_prints(tmp_path: Path) -> None:
-    words = ("manifest", "vocabulary", "paper")
-    printed = run_obygaze(*words, cwd=tmp_path).ok().stdout
-    assert "partial nudity" in printed
-    said = run_obygaze(*words, "-o", "own.toml", cwd=tmp_path).ok().stdout
-    assert said == "own.toml: 5 groups, 34 concepts\n"
-    assert read_vocabulary(tmp_path / "own.toml") == paper_vocabulary()
-    (tmp_path / "own.toml").write_text("mine", "utf-8")
-    again = call_obygaze(*words, "-o", "own.toml", cwd=tmp_path)
-    assert again.code != 0
-    assert (tmp_path / "own.toml").read_text("utf-8") == "mine"
-    call_obygaze(*words, "-o", "own.toml", "--force", cwd=tmp_path).ok()
-    wrong = call_obygaze(*words, "-o", "own.owl", cwd=tmp_path)
-    assert (wrong.code, ".toml, .jsonld, .ecv" in wrong.stderr) == (2, True)
-    with pytest.raises(FixUsage, match="expected paper, or a file named"):
-        (tmp_path / "own.owl").write_text("", "utf-8")
-        read_vocabulary(tmp_path / "own.owl")
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -376,33 +253,6 @@ def test_the_page_saves_a_vocabulary_of_the_largest_size(tmp_path: Path) -> None
     assert page.vocabulary.read()[0].terms == tuple(terms)
 
 
-def test_terms_of_the_papers_name_their_source_in_skos(tmp_path: Path) -> None:
-    paper = paper_vocabulary()
-    changed = replace(paper.terms[0], definition="In other words.")
-    own = Term("glint", definition="A light in an eye.")
-    terms = (changed, *paper.terms[1:], own)
-    vocabulary = replace(paper, creators=("Marie Dupont",), terms=terms)
-    path = tmp_path / "films.toml"
-    path.write_text(vocabulary.to_toml(), "utf-8")
-    convert_vocabulary(path, out=tmp_path / "films.jsonld")
-    _, *nodes = json.loads((tmp_path / "films.jsonld").read_text("utf-8"))["@graph"]
-    source_of = {node["skos:prefLabel"]: node.get("dct:source") for node in nodes}
-    assert source_of["Look"] == "ObyGaze12, Table 1"
-    assert source_of["a man's gaze on a woman"] == "ObyGaze12, Table 1"
-    assert source_of["glint"] is None
-    assert source_of[changed.name] is None
-    assert read_vocabulary(tmp_path / "films.jsonld") == vocabulary
-
-
-def test_own_words_in_ecv_are_not_called_english(tmp_path: Path) -> None:
-    path = tmp_path / "own.toml"
-    path.write_text(Vocabulary(terms=(Term("reflet"),)).to_toml(), "utf-8")
-    convert_vocabulary(path, out=tmp_path / "own.ecv")
-    root = ElementTree.parse(tmp_path / "own.ecv").getroot()
-    assert [one.get("LANG_ID") for one in root.iter("LANGUAGE")] == ["und"]
-    assert {one.get("LANG_REF") for one in root.iter("CVE_VALUE")} == {"und"}
-
-
 def test_films_without_labels_are_offered_the_concepts_of_the_papers(
     tmp_path: Path,
 ) -> None:
@@ -413,14 +263,12 @@ def test_films_without_labels_are_offered_the_concepts_of_the_papers(
     write_manifest(bare, tmp_path / "manifests" / "films.toml")
     words = ("view", "films", "--annotate", "ada", "--export", "page")
     said = call_obygaze(*words, cwd=tmp_path).ok().stderr
-    command = "obygaze manifest vocabulary paper -o "
-    assert f"films has no concepts: {command}" in said
-    path = said.partition(command)[2].split()[0]
+    assert "films has no concepts: the page Vocabulary adds" in said
     marks = table(tmp_path, bare, "ada")
     page = Site(Workspace(tmp_path), bare, marks=marks)
     added = {term["name"] for term in page.paper_terms() if term["kind"] == CONCEPT}
     assert "Look" in added
-    call_obygaze("manifest", "vocabulary", "paper", "-o", path, cwd=tmp_path).ok()
+    page.vocabulary.path.write_text(paper_vocabulary().to_toml(), "utf-8")
     assert "Look" in page.overview()["concepts"]
     again = call_obygaze(*words[:-1], "other", cwd=tmp_path).ok().stderr
     assert "no concepts" not in again

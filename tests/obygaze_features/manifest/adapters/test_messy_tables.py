@@ -1,4 +1,4 @@
-"""Tables as people have them: imported, or refused with each kind of problem and its cure."""
+"""Tables as people have them: imported, or refused with line and column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
-from support.workbooks import ERROR, write_workbook
+from support.workbooks import write_workbook
 
 from obygaze_features.manifest.io import read_manifest
 
@@ -41,17 +41,14 @@ def test_unicode_tables_are_read_whatever_separates_their_cells(
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "mac-roman", "latin-1", "cp850"])
-def test_another_encoding_is_shown_as_it_reads_and_then_chosen(
+def test_another_encoding_is_refused_and_then_chosen(
     tmp_path: Path, encoding: str
 ) -> None:
     data = TEXT.encode(encoding)
-    first, error, where, cure = imported(tmp_path, data)
-    assert first.startswith("t.csv:2: the text is not UTF-8; it reads in cp1252 'A1,")
+    first, error, where, _ = imported(tmp_path, data)
+    assert first.startswith("t.csv:2: the text is not UTF-8; save the file as UTF-8")
     assert error == "Error: the table cannot be imported: 1 violation"
     assert where == "  in: t.csv"
-    assert cure == "  Try: --encoding with the one in which the words are right"
-    if encoding in {"cp1252", "mac-roman"}:
-        assert f"in {encoding} 'A1,Amélie,S,Look|Body'" in first
     assert imported(tmp_path, data, "--encoding", encoding) == [
         "manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"
     ]
@@ -110,110 +107,44 @@ def test_forms_and_cells_that_make_no_id_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("header", "row", "problem", "cure"),
+    ("header", "row", "problem"),
     [
-        ("level", "oui", "unknown level 'oui'", '[levels], oui = "?"'),
-        ("concepts", "sun", "unknown concept 'sun'", '[concepts], sun = "?"'),
-        ("concepts", '"Look, Body"', "'Look, Body'", "--separator ','"),
-        ("concepts", "Look/Body", "'Look/Body'", "--separator '/'"),
-        ("start_s,end_s", "1:10,1:20", "may be minutes or hours", "0:01:10"),
-        ("start_s,end_s", "soon,later", "'soon' is not a time", "0:01:10.5"),
-        ("level", "S,,", "expected 3 cells as in the header, got 5", "quote cells"),
+        ("level", "oui", "unknown level 'oui'"),
+        ("concepts", "sun", "unknown concept 'sun'"),
+        ("concepts", '"Look, Body"', "'Look, Body'"),
+        ("start_s,end_s", "1:10,1:20", "write hours too: 0:1:10, or add --times m:ss"),
+        ("start_s,end_s", "soon,later", "'soon' is not a time"),
+        ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
 )
-def test_each_kind_of_problem_is_listed_once_and_has_its_cure(
-    tmp_path: Path, header: str, row: str, problem: str, cure: str
+def test_each_kind_of_problem_is_listed_once(
+    tmp_path: Path, header: str, row: str, problem: str
 ) -> None:
     rows = "".join(f"c{number},m,{row}\n" for number in range(40))
     lines = imported(tmp_path, f"clip_id,movie_id,{header}\n{rows}".encode())
     assert problem in lines[0]
     assert any(line.endswith("more like this") for line in lines)
     assert len(lines) < 15
-    assert cure in lines[-1]
+    if "unknown" in lines[0]:
+        assert "[levels] and [concepts] translate words" in lines[-1]
 
 
-def test_every_unknown_word_is_listed_with_its_cells_and_its_line_of_a_mapping(
-    tmp_path: Path,
-) -> None:
-    words = ["ja"] * 4 + ["nein", "kaum", "deutlich", "sehr stark", "nein"]
-    rows = "".join(f"c{n},m,{word}\n" for n, word in enumerate(words))
-    data = f"clip_id,movie_id,level\n{rows}".encode()
-    lines = imported(tmp_path, data)
-    assert (
-        "unknown levels: 'ja' (4 cells), 'nein' (2 cells), 'kaum' (1 cell),"
-        " 'deutlich' (1 cell), 'sehr stark' (1 cell)"
-    ) in lines
-    assert lines[-1] == (
-        "  Try: --mapping FILE with these lines, and EN, HN, NS or S for each ?: [levels],"
-        ' ja = "?", nein = "?", kaum = "?", deutlich = "?", "sehr stark" = "?"'
-        " (--write-mapping FILE writes them)"
-    )
-
-
-def test_a_mapping_to_fill_in_is_written_although_the_import_fails(
-    tmp_path: Path,
-) -> None:
-    data = b"clip_id,film,gaze,why\nc1,m,ja,Look|Licht\nc2,m,nein,\nc3,m,HN,Body\n"
-    columns = ("--map", "movie_id=film", "--map", "level=gaze", "--map", "concepts=why")
-    lines = imported(tmp_path, data, *columns, "--write-mapping", "m.toml")
-    assert lines[-1] == (
-        '  Try: replace each "?" in m.toml, then the same command with --mapping m.toml,'
-        " without --write-mapping"
-    )
-    text = (tmp_path / "m.toml").read_text("utf-8")
-    assert '[levels]\nja = "?"\nnein = "?"\n' in text
-    assert '[concepts]\nLicht = "?"\n' in text
-    # As it is, it is refused: no word gets a meaning that nobody chose.
-    refused = imported(tmp_path, data, "--mapping", "m.toml")
-    assert any("levels.ja: must be one of EN, HN, NS, S, got '?'" in x for x in refused)
-    filled = text.replace('ja = "?"', 'ja = "S"').replace('nein = "?"', 'nein = "EN"')
-    filled = filled.replace('Licht = "?"', 'Licht = "Posture"')
-    (tmp_path / "m.toml").write_text(filled, "utf-8")
-    lines = imported(tmp_path, data, "--mapping", "m.toml")
-    assert lines == ["manifests/t.toml: 3 clips of 1 film (EN 1, HN 1, S 1)"]
-
-
-def test_a_file_that_is_there_is_not_replaced_by_a_mapping_to_fill_in(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "m.toml").write_text("mine", "utf-8")
+def test_nothing_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
     data = b"clip_id,movie_id,level\nc1,m,ja\n"
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert "unknown level 'ja'" in lines[0]
-    assert (tmp_path / "m.toml").read_text("utf-8") == "mine"
-
-
-def test_a_wrong_separator_is_no_word_to_translate(tmp_path: Path) -> None:
-    data = b'clip_id,movie_id,concepts\nc1,m,"Look, Body"\nc2,m,Look||Body\n'
-    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
-    assert lines[-1] == "  Try: --separator ','"
     assert not (tmp_path / "m.toml").exists()
 
 
-def test_a_wrong_column_of_a_form_of_ids_is_named_first(tmp_path: Path) -> None:
-    rows = [["Clips of 2024"], ["Nr", "Film", "Blick"], [1, "lake", "S"]]
+def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
+    rows = [["Nr", "Film", "Blick"], [1, "lake", "S"]]
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
     form = ("--map", "movie_id=Film", "--id", "{Film}-{nr:03d}")
     lines = imported_workbook(tmp_path, path, *form)
     assert lines[0] == (
-        "t.xlsx:2: column 'nr': required column is missing (did you mean 'Nr'?)"
+        "t.xlsx:1: column 'nr': required column is missing (did you mean 'Nr'?)"
     )
-    assert lines[-1] == (
-        "  Try: --id with columns of the table in place of nr;"
-        " the columns of the table: Nr, Film, Blick"
-    )
-    both = imported_workbook(tmp_path, path, "--id", "{Film}-{nr:03d}")
-    assert both[-1].startswith(
-        "  Try: --id with columns of the table in place of nr and --map movie_id=COLUMN"
-    )
-
-
-def test_a_clip_that_is_listed_twice_is_told_about_annotators(tmp_path: Path) -> None:
-    rows = "".join(f"c{number % 5},m\n" for number in range(40))
-    lines = imported(tmp_path, f"clip_id,movie_id\n{rows}".encode())
-    assert lines[0].endswith("'c0' is already on line 2")
-    assert lines[3] == "  ... and 32 more like this"
-    assert lines[-1].endswith("several annotators need --map annotator=COLUMN")
+    assert "the columns of the table: Nr, Film, Blick" in lines[-1]
 
 
 def test_names_of_clips_are_kept_beside_ids_that_were_made(tmp_path: Path) -> None:
@@ -252,17 +183,18 @@ def seconds(*values: float) -> list[timedelta]:
     return [timedelta(seconds=value) for value in values]
 
 
-# As a person keeps them: a title, films in merged cells, numbers that restart, times, words.
+# As a person keeps them: a title, numbers that restart, times, words.
 PERSONAL = [
     ["Clips, spring 2024", None, None, None, None, None],
     [None, None, None, None, None, None],
     ["Film", "n", "Start", "End", "Level", "Concepts"],
     ["Amélie", 1, *seconds(0, 5), "Easy Neg", None],
-    [None, 2, *seconds(65, 110), "S", "Look, Body"],
+    ["Amélie", 2, *seconds(65, 110), "S", "Look, Body"],
     ["Juno", 1, *seconds(3, 3723), "HN", "Body"],
 ]
 MAPPED = (
-    *("--map", "movie_id=Film", "--id", "{Film}-{n:03d}", "--separator", ","),
+    *("--header-row", "3", "--map", "movie_id=Film"),
+    *("--id", "{Film}-{n:03d}", "--separator", ","),
     *("--map", "start_s=Start", "--map", "end_s=End"),
     *("--map", "level=Level", "--map", "concepts=Concepts"),
 )
@@ -272,12 +204,9 @@ MAPPED = (
 def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
     tmp_path: Path, name: str
 ) -> None:
-    path = write_workbook(tmp_path / name, {"Clips": PERSONAL}, merged=["A4:A5"])
+    path = write_workbook(tmp_path / name, {"Clips": PERSONAL})
     lines = imported_workbook(tmp_path, path, *MAPPED, "--write-mapping", "m.toml")
-    assert lines == [
-        "manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)",
-        f"Warning: {name}: the names of the columns are in row 3; rows before it are not read",
-    ]
+    assert lines == ["manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"]
     rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
     assert [row.split(",")[:8] for row in rows[1:]] == [
         ["Amelie-001", "Amelie", "1", "", "0.0", "5.0", "EN", ""],
@@ -288,31 +217,6 @@ def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
     imported_workbook(tmp_path, path, "--mapping", "m.toml", name="u")
     again = (tmp_path / "manifests" / "u.csv").read_text("utf-8").splitlines()
     assert again == rows
-
-
-@pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
-def test_what_is_wrong_in_a_spreadsheet_is_one_screen_with_its_cures(
-    tmp_path: Path, name: str
-) -> None:
-    rows = [
-        ["clip_id", "movie_id", "level", "level"],
-        *([f"c{number}", "m", "oui", ERROR] for number in range(40)),
-        ["Part two", None, None, None],
-    ]
-    path = write_workbook(tmp_path / name, {"Clips": rows}, merged=["A42:D42"])
-    lines = imported_workbook(tmp_path, path)
-    assert lines[0] == f"{name}:42: the cells 'A42:D42' are merged across columns"
-    assert lines[1] == f"{name}:2: the formula of the cell 'D2' has the error '{ERROR}'"
-    assert lines[4] == "  ... and 37 more like this"
-    assert lines[5].endswith(
-        "column 'level': the header lists this column more than once"
-    )
-    assert len(lines) == 10
-    assert lines[-1] == (
-        "  Try: give each column a name of its own; split these cells (Merge Cells, again), or"
-        " delete rows that are only headings; correct the formulas with errors, or replace them"
-        " with values"
-    )
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
@@ -329,12 +233,10 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
         "  Try: --sheet 'Ada', or another of them",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
-    assert lines[:3] == [
-        f"{name}:1: Ada's clips",
-        f"{name}:2: id, film, level",
-        f"{name}:3: 1, lake, S",
+    assert lines[:2] == [
+        f"{name}:1: column 'clip_id': required column is missing",
+        f"{name}:1: column 'movie_id': required column is missing",
     ]
-    assert lines[-1] == "  Try: --header-row 2, or another row"
     mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
     chosen = ("--sheet", "Ben", "--header-row", "2")
     assert imported_workbook(tmp_path, path, *chosen, *mapped) == [
@@ -347,19 +249,6 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
         cwd=tmp_path,
     )
     assert joined.ok().json()["columns"] == {"mood": 1}
-
-
-def test_times_that_are_all_whole_minutes_are_told(tmp_path: Path) -> None:
-    times = [seconds(60 * (65 * n), 60 * (65 * n + 50)) for n in range(3)]
-    rows = [["clip_id", "movie_id", "start_s", "end_s"]]
-    rows += [[f"c{n}", "m", *times[n]] for n in range(3)]
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    lines = imported_workbook(tmp_path, path)
-    assert lines[1] == (
-        "Warning: all times are whole minutes, such as 0:00:00, 0:50:00, 1:05:00 and 3 more; where"
-        " 1:10 was typed for 1 minute 10 seconds, a spreadsheet made 1 hour 10 minutes of it:"
-        " --times m:ss, or type 0:01:10"
-    )
 
 
 def ends_of(
@@ -384,10 +273,7 @@ def ends_of(
             "5 70 4530.5 3610 90.5",
         ),
         ("h:mm", ["0:05", "1:10", "1:10:05"], "300 4200 4205"),
-        # As a spreadsheet writes what was typed as 0:05, 1:10 and 75:30.
-        ("m:ss", ["0:05:00", "1:10:00", "75:30:00"], "5 70 4530"),
         ("h:mm", ["0:05:00", "1:10:00", "75:30:00"], "300 4200 271800"),
-        # With a time of another form, 1:10:00 was typed with its seconds.
         ("m:ss", ["0:05", "1:10:00"], "5 4200"),
     ],
 )
@@ -398,21 +284,18 @@ def test_what_1_10_means_can_be_said(
     assert ends == [float(seconds) for seconds in expected.split()]
 
 
-def test_minutes_of_a_spreadsheet_are_told_and_are_never_mixed(tmp_path: Path) -> None:
+def test_a_spreadsheet_has_taken_minutes_for_hours(tmp_path: Path) -> None:
     header = ["clip_id", "movie_id", "start_s", "end_s"]
-    short, longer = timedelta(minutes=5), timedelta(hours=1, minutes=10)
-    rows = [header, ["a", "m", 0, short], ["b", "m", short, longer]]
+    # What 1:10 becomes where it is typed into a cell that is not text.
+    rows = [header, ["a", "m", 0, timedelta(hours=1, minutes=10)]]
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    lines = imported_workbook(tmp_path, path, "--times", "m:ss")
-    assert "with --times m:ss, 1:10:00 is 1 minute 10 seconds" in "\n".join(lines)
-    clips = read_manifest(tmp_path / "manifests" / "t.toml")
-    assert [clip.end_s for clip in clips] == [5, 70]
-    rows.append(["c", "m", longer, timedelta(hours=1, minutes=12, seconds=3)])
-    mixed = write_workbook(tmp_path / "mixed.xlsx", {"Clips": rows})
-    lines = imported_workbook(tmp_path, mixed, "--times", "m:ss")
-    text = "\n".join(lines)
-    assert "'1:10:00' may have been typed as m:ss or as h:mm:ss" in text
-    assert "Try: type hours too: 0:01:10" in text
+    refused = imported_workbook(tmp_path, path, "--times", "m:ss")
+    assert refused[0].startswith("t.xlsx:2: column 'end_s': '1:10:00' has hours")
+    rows = [header, ["a", "m", "0:00", "1:10"]]
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
+    imported_workbook(tmp_path, path, "--times", "m:ss")
+    (clip,) = read_manifest(tmp_path / "manifests" / "t.toml")
+    assert (clip.start_s, clip.end_s) == (0, 70)
 
 
 def test_a_mapping_says_what_1_10_means(tmp_path: Path) -> None:
@@ -420,19 +303,19 @@ def test_a_mapping_says_what_1_10_means(tmp_path: Path) -> None:
     mapping.write_text('times = "m:ss"\n', encoding="utf-8")
     _, ends = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
     assert ends == [70]
-    assert "times" in ends_of(tmp_path, ["1:10"])[0][-1]
+    assert "--times" in ends_of(tmp_path, ["1:10"])[0][0]
     mapping.write_text('times = "mm:ss"\n', encoding="utf-8")
     lines, _ = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
     assert "m:ss, h:mm" in "\n".join(lines)
 
 
-def test_a_concept_of_ones_own_is_kept_as_the_hint_says(tmp_path: Path) -> None:
+def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
     )
     words = ("manifest", "import", "csv", "t.csv", "-o", "t")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
-    assert '[modalities], glint = "visual"' in refused.stderr
+    assert "unknown concept 'glint'" in refused.stderr
     (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
     call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()

@@ -94,20 +94,6 @@ def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
         read(tmp_path, offsets={"tt01": float("nan")})
 
 
-def test_a_film_with_an_offset_may_be_called_by_its_title(tmp_path: Path) -> None:
-    write_film(tmp_path, "tt0108160")
-    imported = read(tmp_path, offsets={"sleepless": 2.5})
-    assert (
-        imported.manifest.clips
-        == read(tmp_path, offsets={"tt0108160": 2.5}).manifest.clips
-    )
-    assert imported.warnings == (
-        "'sleepless' is a part of the title of film tt0108160 (Sleepless in Seattle)",
-    )
-    with pytest.raises(FixUsage, match="two offsets for film tt0108160"):
-        read(tmp_path, offsets={"tt0108160": 1.0, "Sleepless in Seattle": 2.0})
-
-
 @pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
 def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
     with pytest.raises(

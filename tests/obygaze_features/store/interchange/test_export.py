@@ -76,7 +76,7 @@ def test_there_and_back(
 
 
 @pytest.mark.parametrize("array", ["x", "c3d_features", "features", "clip_0", "x2"])
-@pytest.mark.parametrize("format", [*BACK, "csv"])
+@pytest.mark.parametrize("format", list(BACK))
 def test_an_array_keeps_its_name(tmp_path: Path, format: str, array: str) -> None:
     sealed_store(
         tmp_path / "s", 3, 2, arrays=[ArraySpec(array, (2,)), ArraySpec("other", (3,))]
@@ -145,37 +145,7 @@ def test_tokens_of_frames_become_one_row_of_tokens(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tensor.numpy(), values[1].reshape(1, 6, 4))
 
 
-def test_csv_brings_back_every_float(tmp_path: Path) -> None:
-    arrays = [ArraySpec("pooled", (3,))]
-    odd = np.array([[0.1, 1e-40, 3.4e38], [-0.0, 1 / 3, 16777217]], dtype=np.float32)
-    plan_store(tmp_path / "s", 2, 2, arrays=arrays)
-    fill_store(tmp_path / "s", {"pooled": odd}).seal()
-    export_store(open_store(tmp_path / "s"), tmp_path / "f.csv", "csv")
-    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as stream:
-        header, *rows = csv.reader(stream)
-    assert header == ["clip_id", "movie_id", "pooled_0", "pooled_1", "pooled_2"]
-    assert [row[:2] for row in rows] == [
-        ["tt0000100-001", "tt0000100"],
-        ["tt0000100-002", "tt0000100"],
-    ]
-    back = np.array([row[2:] for row in rows]).astype(np.float32)
-    assert back.tobytes() == odd.tobytes()
-
-
-def test_csv_of_halves_comes_back_exactly(tmp_path: Path) -> None:
-    halves = np.array([[0.1257, 6e-8, 65504], [-1 / 3, 2049, 0]], dtype=np.float16)
-    plan_store(tmp_path / "s", 2, 2, arrays=[ArraySpec("clip", (3,), dtype="float16")])
-    fill_store(tmp_path / "s", {"clip": halves}).seal()
-    export_store(open_store(tmp_path / "s"), tmp_path / "f.csv", "csv")
-    # The float16 nearest to 0.1257 is 515 / 4096, the smallest above zero 2 ** -24.
-    assert "-001,tt0000100,0.125732421875,5.960464477539063e-08,65504.0\n" in (
-        (tmp_path / "f.csv").read_text("utf-8")
-    )
-    import_store(open_features("csv", tmp_path / "f.csv"), tmp_path / "back")
-    np.testing.assert_array_equal(open_store(tmp_path / "back")["clip"].values, halves)
-
-
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "pth"])
 def test_an_array_that_is_named_twice_is_written_once(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
@@ -203,7 +173,7 @@ def test_other_programs_read_what_is_written(tmp_path: Path, sealed: Path) -> No
         assert file["tt0000101-004"].attrs["movie_id"] == "tt0000101"
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy"])
 def test_what_failed_or_is_missing_is_left_out_and_told(
     tmp_path: Path, format: str
 ) -> None:
@@ -252,13 +222,11 @@ def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> N
 
 @pytest.mark.parametrize("name", ["features.xlsx", "features.ODS"])
 def test_a_name_that_promises_a_spreadsheet_is_refused(
-    tmp_path: Path, sealed: Path, name: str
+    tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(FixUsage, match="files are not written, only CSV") as caught:
-        export_store(open_store(sealed), tmp_path / name, "csv", arrays=["clip"])
-    assert str(caught.value.hint).startswith("features.csv")
-    with pytest.raises(FixUsage, match="files are not written, only CSV"):
         write_new(tmp_path / name, b"a,b\n")
+    assert caught.value.hint == "features.csv"
     assert not list(tmp_path.glob("features*"))
 
 
@@ -298,7 +266,7 @@ def test_nothing_is_replaced_and_nothing_half_is_left(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "pth"])
 def test_force_replaces_an_export_and_no_other_folder(
     tmp_path: Path, sealed: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,9 +298,7 @@ def test_force_replaces_an_export_and_no_other_folder(
         assert sorted(out.rglob("*")) == first
         assert not (out / "pooled").exists()
     export_store(store, out, format, arrays=arrays, force=True)
-    names = {path.name for path in tmp_path.iterdir()} - {
-        "out.json" if format == "csv" else ""
-    }
+    names = {path.name for path in tmp_path.iterdir()}
     assert names == {"data", "out", "s"}
 
 
@@ -361,11 +327,8 @@ def test_a_kill_at_any_instant_leaves_the_old_export_or_the_new_one(
 
 def test_formats_that_hold_one_array(tmp_path: Path, sealed: Path) -> None:
     store = open_store(sealed)
-    assert export_store(store, tmp_path / "f.csv", "csv").arrays == ["pooled"]
     with pytest.raises(FixUsage, match="one array"):
-        export_store(store, tmp_path / "g.csv", "csv", arrays=["clip", "pooled"])
-    with pytest.raises(FixUsage, match="one vector"):
-        export_store(store, tmp_path / "g.csv", "csv", arrays=["frames"])
+        export_store(store, tmp_path / "g", "pth", arrays=["clip", "pooled"])
     with pytest.raises(FixUsage, match="unknown format"):
         export_store(store, tmp_path / "g", "pickle")
 
@@ -418,12 +381,10 @@ def kept(format: str, path: Path) -> dict[str, Any]:
             return json.loads(file.attrs["obygaze_provenance"])
     if format == "npz":
         return json.loads(str(np.load(path)["obygaze_provenance"]))
-    if format == "csv":
-        return json.loads(path.with_name(f"{path.name}.json").read_bytes())
     return json.loads((path / ".obygaze-export.json").read_bytes())["provenance"]
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "pth"])
 def test_licence_recipe_and_fingerprint_are_kept(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
@@ -439,7 +400,7 @@ def test_licence_recipe_and_fingerprint_are_kept(
     export_store(store, tmp_path / "out", format, force=True)
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "pth"])
 def test_labels_are_written_on_request(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
@@ -462,8 +423,7 @@ def test_labels_are_written_on_request(
         words = zip(arrays["level"].tolist(), arrays["concepts"].tolist(), strict=True)
         found = dict(zip(arrays["clip_id"].tolist(), words, strict=True))
     else:
-        table = out if format == "csv" else out / "labels.csv"
-        with table.open(encoding="utf-8", newline="") as stream:
+        with (out / "labels.csv").open(encoding="utf-8", newline="") as stream:
             found = {
                 row["clip_id"]: (row["level"], row["concepts"])
                 for row in csv.DictReader(stream)
@@ -500,20 +460,12 @@ def awkward(tmp_path: Path) -> Store:
     return open_store(tmp_path / "s")
 
 
-@pytest.mark.parametrize("for_spreadsheets", [False, True])
-@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
-def test_any_id_comes_back(
-    tmp_path: Path, awkward: Store, format: str, for_spreadsheets: bool
-) -> None:
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "pth"])
+def test_any_id_comes_back(tmp_path: Path, awkward: Store, format: str) -> None:
     if format == "pth":
         pytest.importorskip("torch")
-    options: dict[str, Any] = {"for_spreadsheets": True} if for_spreadsheets else {}
     clips = [Clip(clip, "m", level="S", concepts=("=Look",)) for clip in AWKWARD]
     labels = Manifest("m", Header("m", {"=Look": "visual"}), tuple(clips))
-    if for_spreadsheets and format in ("hdf5", "npz"):
-        with pytest.raises(FixUsage, match="no table for spreadsheets"):
-            export_store(awkward, tmp_path / "out", format, labels=labels, **options)
-        return
     export_store(
         awkward,
         tmp_path / "out",
@@ -521,7 +473,6 @@ def test_any_id_comes_back(
         arrays=["clip"],
         labels=labels,
         force=True,
-        **options,
     )
     export_store(  # it is known as an export
         awkward,
@@ -530,7 +481,6 @@ def test_any_id_comes_back(
         arrays=["clip"],
         labels=labels,
         force=True,
-        **options,
     )
     source = open_features(format, [tmp_path / "out"])
     import_store(source, tmp_path / "again")
@@ -540,11 +490,8 @@ def test_any_id_comes_back(
     assert films == dict(zip(AWKWARD, AWKWARD[::-1], strict=True))
     values = again.matrix("clip", clips=AWKWARD).values
     np.testing.assert_array_equal(values, awkward.matrix("clip").values)
-    if format in ("csv", "npy", "pth"):
-        table = tmp_path / "out" if format == "csv" else tmp_path / "out" / "labels.csv"
-        text = table.read_text(encoding="utf-8")
-        assert text.startswith("# for spreadsheets: ") == for_spreadsheets
-        assert ("\n'=1+2," in text) == for_spreadsheets
+    if format in ("npy", "pth"):
+        table = tmp_path / "out" / "labels.csv"
         rows = read_table(table, required=("clip_id",)).rows
         assert [row["clip_id"] for row in rows] == AWKWARD
         assert {row["concepts"] for row in rows} == {"=Look"}
@@ -685,7 +632,7 @@ def foreign_files(folder: Path, format: str) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "pack"])
 def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
@@ -698,15 +645,12 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     def write(path: Path) -> int:
         if format == "pack":
             return call_obygaze("store", "pack", sealed, "-o", path, "--force").code
-        array = [] if format != "csv" else ["--array", "clip"]
-        return call_obygaze(
-            "store", "export", format, sealed, path, "--force", *array
-        ).code
+        return call_obygaze("store", "export", format, sealed, path, "--force").code
 
     write(tmp_path / "own")
     own = (tmp_path / "own").read_bytes()
     others = foreign_files(tmp_path / "foreign", format)
-    for other in ("hdf5", "npz", "csv"):
+    for other in ("hdf5", "npz"):
         if other != format:
             export_store(store, tmp_path / f"{other}.export", other, arrays=["clip"])
             others.append(tmp_path / f"{other}.export")
@@ -723,14 +667,3 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     (tmp_path / "own").write_bytes(own + b"")
     assert write(tmp_path / "own") == 0
     assert (tmp_path / "own").read_bytes() == own or format == "hdf5"
-
-
-def test_force_leaves_a_foreign_file_beside_a_table(
-    tmp_path: Path, sealed: Path
-) -> None:
-    (tmp_path / "x.csv.json").write_text('{"mine": 1}', "utf-8")
-    store = open_store(sealed)
-    for force in (False, True):
-        with pytest.raises(AlreadyThere, match=r"other contents|provenance"):
-            export_store(store, tmp_path / "x.csv", "csv", arrays=["clip"], force=force)
-        assert (tmp_path / "x.csv.json").read_text("utf-8") == '{"mine": 1}'

@@ -77,19 +77,19 @@ def test_a_store_is_exported_as_by_the_command(workspace: Path) -> None:
     csv_table.read(workspace / "toy.csv").save("of-toy", workspace=workspace)
     made = export_store(
         "toy",
-        workspace / "made.csv",
-        "csv",
+        workspace / "made.npz",
+        "npz",
         arrays=["pooled"],
         labels="of-toy",
         workspace=workspace,
     )
-    words = ("csv", "toy", workspace / "typed.csv", "--array", "pooled")
+    words = ("npz", "toy", workspace / "typed.npz", "--array", "pooled")
     words = (*words, "--with-labels", "of-toy")
     typed = call_obygaze("-C", workspace, "store", "export", *words).ok()
-    assert typed.stdout == f"{made}\n".replace("made.csv", "typed.csv")
-    assert made.path.read_bytes() == (workspace / "typed.csv").read_bytes()
+    assert typed.stdout == f"{made}\n".replace("made.npz", "typed.npz")
+    assert made.path.read_bytes() == (workspace / "typed.npz").read_bytes()
     store = open_store(workspace / "stores" / "toy")
     with pytest.raises(AlreadyThere):
-        export_store(store, made.path, "csv", arrays=["clip"])
+        export_store(store, made.path, "npz", arrays=["clip"])
     with pytest.raises(FixUsage, match="folder of the workspace"):
         export_store("toy", workspace / "stores", "npy", workspace=workspace)

@@ -26,15 +26,6 @@ WITHOUT = ["qR-sT_3"]
 MESSAGE = "1 of 3 clips has no film"
 
 
-def csv_files(folder: Path) -> FeatureSource:
-    rows = "".join(f"{clip},{film},1,2\n" for clip, film in WITH_FILM.items())
-    (folder / "a.csv").write_text(f"clip_id,movie_id,x_0,x_1\n{rows}", encoding="utf-8")
-    (folder / "b.csv").write_text(
-        f"clip_id,x_0,x_1\n{WITHOUT[0]},1,2\n", encoding="utf-8"
-    )
-    return open_features("csv", [folder / "a.csv", folder / "b.csv"])
-
-
 def npz_files(folder: Path) -> FeatureSource:
     films = list(WITH_FILM.values())
     np.savez(
@@ -71,7 +62,6 @@ def pth_folder(folder: Path) -> FeatureSource:
 
 
 SOURCES = {
-    "csv": csv_files,
     "npz": npz_files,
     "hdf5": hdf5_file,
     "npy": npy_folder,
@@ -92,10 +82,11 @@ def test_films_of_some_clips_only_are_refused(
 
 
 def test_an_empty_cell_is_a_clip_without_a_film(tmp_path: Path) -> None:
-    path = tmp_path / "f.csv"
-    path.write_text("clip_id,movie_id,x_0\na-1,film,1\na-2,,2\n", encoding="utf-8")
+    path = tmp_path / "f.npz"
+    films = ["film", ""]
+    np.savez(path, clip_id=["a-1", "a-2"], movie_id=films, x=np.stack([V, V]))
     with pytest.raises(FixInput, match="1 of 2 clips has no film: a-2"):
-        import_store(open_features("csv", path), tmp_path / "s")
+        import_store(open_features("npz", path), tmp_path / "s")
 
 
 @pytest.mark.parametrize("open_source", SOURCES.values(), ids=list(SOURCES))

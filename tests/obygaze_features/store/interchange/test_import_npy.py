@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.importing import import_features, import_store
@@ -118,94 +118,10 @@ def test_the_array_is_that_of_most_files_not_of_the_first(
     assert list(done.failed) == ["m-0"]
 
 
-def matrix_folder(tmp_path: Path, ids: str = "ids.txt") -> Path:
-    """Three clips of two films, as the rows of one file, and their ids beside it."""
-    folder = tmp_path / "f"
-    put(folder / "features.npy", np.stack([V, 2 * V, 3 * V]))
-    names = ["heat-2", "alien-1", "heat-1"]
-    if ids == "ids.txt":
-        (folder / ids).write_text("\n".join(names) + "\n", "utf-8")
-    elif ids == "ids.csv":
-        films = ["b", "a", "b"]
-        rows = [f"{film};{clip}" for film, clip in zip(films, names, strict=True)]
-        (folder / ids).write_text("\n".join(["movie_id;clip_id", *rows]), "utf-8")
-    elif ids == "ids.npy":
-        put(folder / ids, np.array(names))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("ids", "films"),
-    [
-        ("ids.txt", ["alien", "heat", "heat"]),
-        ("ids.csv", ["a", "b", "b"]),
-        ("ids.npy", ["alien", "heat", "heat"]),
-    ],
-)
-@pytest.mark.parametrize("source", ["f", "f/features.npy"])
-def test_rows_of_a_matrix_are_clips_with_a_file_of_ids(
-    tmp_path: Path, ids: str, films: list[str], source: str
-) -> None:
-    folder = matrix_folder(tmp_path, ids)
-    call_obygaze(
-        *("-C", tmp_path, "store", "import", "npy", tmp_path / source),
-        *("--ids", folder / ids, "-o", "s"),
-    ).ok()
-    store = open_store(tmp_path / "stores" / "s")
-    assert store.clip_ids.tolist() == ["alien-1", "heat-1", "heat-2"]
-    assert store.movie_ids.tolist() == films
-    assert store.matrix("clip").values.tolist() == [[2, 4], [3, 6], [1, 2]]
-
-
-@pytest.mark.parametrize("ids", ["ids.txt", "ids.csv", "ids.npy"])
-def test_a_matrix_beside_its_ids_is_not_one_clip(tmp_path: Path, ids: str) -> None:
-    folder = matrix_folder(tmp_path, ids)
-    refused = call_obygaze("-C", tmp_path, "store", "import", "npy", folder, "-o", "s")
-    assert refused.code == 1
-    assert f"features.npy has 3 rows, and {ids} an id for each" in refused.stderr
-    assert f"--ids {folder / ids}" in refused.stderr
-    assert not (tmp_path / "stores" / "s").exists()
-
-
-def test_one_file_with_many_rows_is_said_to_be_one_clip(tmp_path: Path) -> None:
-    folder = matrix_folder(tmp_path, "none")
-    done = call_obygaze("-C", tmp_path, "store", "import", "npy", folder, "-o", "s")
-    assert (
-        "features.npy, of shape [3, 2], was taken for one clip of 3 vectors"
-        in done.ok().stderr
-    )
-    assert "--ids FILE" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a\nb\n", "no array of floats has a row for each of the 2 ids"),
-        ("a\nb\na\n", "1 clip id more than once in the files: a"),
-    ],
-)
-def test_ids_that_do_not_fit_are_an_error(
-    tmp_path: Path, text: str, problem: str
-) -> None:
-    folder = matrix_folder(tmp_path)
-    (folder / "ids.txt").write_text(text, "utf-8")
-    refused = call_obygaze(
-        *("-C", tmp_path, "store", "import", "npy", folder, "-o", "s"),
-        *("--ids", folder / "ids.txt"),
-    )
-    assert refused.code == 1
-    assert problem in refused.stderr
-    assert "--id-key" not in refused.stderr
-
-
-def test_options_of_ids_name_each_other(tmp_path: Path) -> None:
-    folder = matrix_folder(tmp_path)
-    with pytest.raises(FixUsage) as of_npy:
-        open_features("npy", folder, id_key="names")
-    assert of_npy.value.hint == "--ids FILE, if the rows of a file are clips"
-    with pytest.raises(FixUsage) as of_npz:
-        open_features("npz", folder, ids=folder / "ids.txt")
-    assert of_npz.value.hint == "--id-key names the ids"
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    put(tmp_path / "x.npy", np.stack([V, V]))
+    with pytest.raises(FixInput, match=r"one \.npy file a clip, got a file"):
+        open_features("npy", [tmp_path / "x.npy"])
 
 
 @pytest.mark.parametrize(
@@ -222,31 +138,17 @@ def test_rows_that_cannot_be_used_have_a_hint_of_their_own(
     tmp_path: Path, rows: np.ndarray, hint: str
 ) -> None:
     """All of them were told that whole numbers can be stored."""
-    put(tmp_path / "x.npy", rows)
-    (tmp_path / "ids.txt").write_text("a-1\na-2\na-3\n")
+    np.savez(tmp_path / "x.npz", clip_id=["a-1", "a-2", "a-3"], x=rows)
     with pytest.raises(FixInput) as raised:
-        open_features("npy", [tmp_path / "x.npy"], ids=tmp_path / "ids.txt")
+        open_features("npz", [tmp_path / "x.npz"])
     assert hint in raised.value.hint
-
-
-def test_a_single_file_of_rows_is_the_array_clip(tmp_path: Path) -> None:
-    put(tmp_path / "i3d.npy", np.stack([V, V]))
-    (tmp_path / "ids.txt").write_text("a-1\na-2\n")
-    words = ("-C", tmp_path, "store", "import", "npy", tmp_path / "i3d.npy", "-o", "s")
-    without = call_obygaze(*words)
-    assert without.code == 1
-    assert "Try: --ids FILE, if its rows are clips" in without.stderr
-    call_obygaze(*words, "--ids", tmp_path / "ids.txt").ok()
-    store = open_store(tmp_path / "stores" / "s")
-    assert store.feature_arrays == ("clip",)
 
 
 def test_numbers_too_large_for_float32_make_no_store(tmp_path: Path) -> None:
     """A store with none of the clips was sealed, and --dtype was not named."""
-    put(tmp_path / "x.npy", np.array([[1e300, 1.0], [2e300, 1.0]]))
-    (tmp_path / "ids.txt").write_text("a-1\na-2\n")
-    words = ("-C", tmp_path, "store", "import", "npy", tmp_path / "x.npy", "-o", "s")
-    words += ("--ids", tmp_path / "ids.txt")
+    values = np.array([[1e300, 1.0], [2e300, 1.0]])
+    np.savez(tmp_path / "x.npz", clip_id=["a-1", "a-2"], x=values)
+    words = ("-C", tmp_path, "store", "import", "npz", tmp_path / "x.npz", "-o", "s")
     refused = call_obygaze(*words)
     assert refused.code == 1
     assert "no clip has usable features" in refused.stderr

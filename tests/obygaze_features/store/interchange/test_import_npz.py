@@ -442,13 +442,8 @@ def test_the_list_of_an_earlier_store_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "t.missing.csv").exists()
 
 
-def test_a_table_in_place_of_an_archive_is_imported_as_csv(tmp_path: Path) -> None:
+def test_a_table_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("clip_id,x_0\na-1,0.5\n")
-    for words in (
-        ("import", "npz", tmp_path / "x.csv", "-o", "s"),
-        ("info", tmp_path / "x.csv"),
-    ):
-        refused = call_obygaze("-C", tmp_path, "store", *words)
-        assert refused.code == 4
-        assert "download" not in refused.stderr
-        assert "store import" in refused.stderr
+    refused = call_obygaze("-C", tmp_path, "store", "info", tmp_path / "x.csv")
+    assert refused.code == 4
+    assert "store import" in refused.stderr

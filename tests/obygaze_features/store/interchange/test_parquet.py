@@ -276,7 +276,7 @@ def test_no_licence_holds_for_features_and_labels_of_two(
     assert front["license_name"] == f"features: CC0-1.0, labels: {shown}"
 
 
-def test_errors_of_exports(tmp_path: Path, store: Store) -> None:
+def test_errors_of_exports(tmp_path: Path) -> None:
     tokens = (ArraySpec("tokens", (3, 2)),)
     of_tokens = a_store(tmp_path / "t", arrays=tokens)
     with pytest.raises(FixUsage, match="no array has one vector a clip") as error:
@@ -285,14 +285,6 @@ def test_errors_of_exports(tmp_path: Path, store: Store) -> None:
     titles = a_store(tmp_path / "u", arrays=(ArraySpec("title", (2,)),))
     with pytest.raises(FixUsage, match="'title' and the title of clips would be one"):
         export_store(titles, tmp_path / "out", "parquet")
-    with pytest.raises(FixUsage, match="no table for spreadsheets"):
-        export_store(
-            store,
-            tmp_path / "out",
-            "parquet",
-            labels=a_manifest(),
-            for_spreadsheets=True,
-        )
     assert not (tmp_path / "out").exists()
 
 

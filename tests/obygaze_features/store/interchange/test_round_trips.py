@@ -50,7 +50,6 @@ AWKWARD = (
         "a.npy",
         "a.pth",
         "a.h5",
-        "a.csv.json",
     ),
     *(
         "007",
@@ -135,17 +134,15 @@ def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
         np.testing.assert_array_equal(second.matrix(name, clips=clips).values, values)
 
 
-# The format, the array that is exported (None: all), its name in the import, and options.
+# The format, the array that is exported (None: all), its name in the import.
 TRIPS = [
-    ("hdf5", None, {"clip": "clip", "frames": "frames"}, {}),
-    ("hdf5", "clip", {"clip": "clip"}, {}),
-    ("npz", None, {"clip": "clip", "frames": "frames"}, {}),
-    ("npy", None, {"clip": "clip", "frames": "frames"}, {}),
-    ("csv", "clip", {"clip": "clip"}, {}),
-    ("csv", "clip", {"clip": "clip"}, {"for_spreadsheets": True}),
-    ("pth", "frames", {"frames": "tokens"}, {}),
-    ("parquet", None, {"clip": "clip"}, {}),
-    ("parquet", "frames", {"frames": "frames"}, {}),
+    ("hdf5", None, {"clip": "clip", "frames": "frames"}),
+    ("hdf5", "clip", {"clip": "clip"}),
+    ("npz", None, {"clip": "clip", "frames": "frames"}),
+    ("npy", None, {"clip": "clip", "frames": "frames"}),
+    ("pth", "frames", {"frames": "tokens"}),
+    ("parquet", None, {"clip": "clip"}),
+    ("parquet", "frames", {"frames": "frames"}),
 ]
 
 
@@ -158,10 +155,10 @@ def test_any_ids_there_and_back(
     pytest.importorskip("pyarrow")
     root = tmp_path_factory.mktemp("trips")
     store = stored(root / "s", films)
-    for number, (format, array, names, options) in enumerate(TRIPS):
+    for number, (format, array, names) in enumerate(TRIPS):
         out, again = root / f"out-{number}", root / f"again-{number}"
         arrays = None if array is None else [array]
-        export_store(store, out, format, arrays=arrays, **options)
+        export_store(store, out, format, arrays=arrays)
         source = open_features(format, [out])
         import_store(source, again)
         source.close()
@@ -196,24 +193,19 @@ def test_any_ids_in_tables(
         refused={},
     )
     store = stored(root / "s", films)
-    for for_spreadsheets in (False, True):
-        table = root / f"predictions-{for_spreadsheets}.csv"
-        table.write_text(
-            predicted.to_csv(for_spreadsheets=for_spreadsheets), encoding="utf-8"
-        )
-        rows = read_table(table, required=("clip_id", "p:S", "margin:=Look")).rows
-        found = {
-            row["clip_id"]: (float(row["p:S"]), float(row["margin:=Look"]))
-            for row in rows
-        }
-        assert found == {clip: (i, i) for i, clip in enumerate(films)}
-        joined = join(labels, table, {"p": "p:S"}).manifest
-        expected = {clip: str(float(i)) for i, clip in enumerate(films)}
-        assert {clip.clip_id: clip.extra["p"] for clip in joined} == expected
-        folder = root / f"out-{for_spreadsheets}"
-        options = {"labels": labels, "for_spreadsheets": for_spreadsheets}
-        export_store(store, folder, "npy", arrays=["clip"], **options)
-        rows = read_table(folder / "labels.csv", required=("clip_id", "movie_id")).rows
-        assert {row["clip_id"]: row["movie_id"] for row in rows} == films
-        assert {(row["level"], row["concepts"]) for row in rows} == {("S", "=Look")}
+    table = root / "predictions.csv"
+    table.write_text(predicted.to_csv(), encoding="utf-8")
+    rows = read_table(table, required=("clip_id", "p:S", "margin:=Look")).rows
+    found = {
+        row["clip_id"]: (float(row["p:S"]), float(row["margin:=Look"])) for row in rows
+    }
+    assert found == {clip: (i, i) for i, clip in enumerate(films)}
+    joined = join(labels, table, {"p": "p:S"}).manifest
+    expected = {clip: str(float(i)) for i, clip in enumerate(films)}
+    assert {clip.clip_id: clip.extra["p"] for clip in joined} == expected
+    folder = root / "out"
+    export_store(store, folder, "npy", arrays=["clip"], labels=labels)
+    rows = read_table(folder / "labels.csv", required=("clip_id", "movie_id")).rows
+    assert {row["clip_id"]: row["movie_id"] for row in rows} == films
+    assert {(row["level"], row["concepts"]) for row in rows} == {("S", "=Look")}
     shutil.rmtree(root)

@@ -96,8 +96,8 @@ def test_what_is_stated_is_in_every_form_that_shows_a_licence(
     assert "licence      CC-BY-4.0\ncitation     Doe, J. (2026). Films." in describe(
         store
     )
-    export_store(store, tmp_path / "a.csv", "csv")
-    facts = json.loads((tmp_path / "a.csv.json").read_bytes())
+    export_store(store, tmp_path / "a.npz", "npz")
+    facts = json.loads(str(np.load(tmp_path / "a.npz")["obygaze_provenance"]))
     assert (facts["licence"], facts["citation"]) == ("CC-BY-4.0", DOE)
     subset(store, tmp_path / "part", arrays=["clip"])
     assert open_store(tmp_path / "part").plan.terms == ("CC-BY-4.0", DOE)

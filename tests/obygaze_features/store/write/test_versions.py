@@ -710,7 +710,6 @@ def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monke
         ("parquet", "features"),
         ("npz", "f.npz"),
         ("npy", "arrays"),
-        ("csv", "values.csv"),
     ):
         export_store(store, tmp_path / name, format)
     columns = {"clip_id": [CLIPS[0], CLIPS[9]], "score": [0.5, 0.25]}
@@ -736,7 +735,6 @@ def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monke
         ("export", "features"): 5,
         ("export", "f.npz"): 5,
         ("export", "arrays"): 5,
-        ("table", "values.csv"): 5,
         ("table", "predicted.xlsx"): 1,
         ("table", "predicted.parquet"): 1,
         ("table", "predicted.json"): 1,
