@@ -303,11 +303,10 @@ class TestOnDisk:
         )
         before = (tmp_path / "a" / "results.json").read_bytes()
         write_report([tmp_path / "a"])
-        (tmp_path / "a" / "audits").mkdir()
-        (tmp_path / "a" / "audits" / "mine.json").write_text("years")
+        (tmp_path / "a" / "figures" / "mine.json").write_text("years")
         (tmp_path / "a" / "notes.txt").write_text("mine")
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
-        assert (tmp_path / "a" / "audits" / "mine.json").read_text() == "years"
+        assert (tmp_path / "a" / "figures" / "mine.json").read_text() == "years"
         with pytest.raises(AlreadyThere, match="another run has this name"):
             run_protocol(other, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "results.json").read_bytes() == before
@@ -319,10 +318,10 @@ class TestOnDisk:
         files = {"notes.txt", "predictions.csv", "results.json", "run.json"}
         assert {path.name for path in (tmp_path / "a").iterdir()} == {*files, earlier}
         assert {path.name for path in (tmp_path / "a" / earlier).iterdir()} == {
-            *("audits", "figures", "report.html", "report.md", "tables")
+            *("figures", "report.html", "report.md", "tables")
         }
         assert (
-            tmp_path / "a" / earlier / "audits" / "mine.json"
+            tmp_path / "a" / earlier / "figures" / "mine.json"
         ).read_text() == "years"
 
     def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(
