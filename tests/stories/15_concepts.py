@@ -1,0 +1,344 @@
+"""Story 15: I ask which concepts a model uses, correct them, look where they are, remove them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.ndimage import label
+from scipy.special import logit
+from sklearn.svm import SVC
+from support.cli import call_obygaze
+
+import obygaze as og
+from stories.films import (
+    CONCEPTS,
+    Row,
+    features_of,
+    import_features,
+    labelled_clips,
+)
+from stories.promises import fails_today, not_yet
+from stories.results import scores_of, the_result
+from stories.workspace import Workspace
+
+QUICK = "--set report.replicates=200 --jobs 1"
+ONE_TASK = f"""--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]' {QUICK}"""
+
+# How tolerant the paper's code is to clips on the wrong side of a concept's border.
+PUBLISHED_C = {"Look": 0.05, "Body": 0.05, "Posture": 0.01, "Clothing": 0.01}
+
+# A corner of each film, by row and column of a grid of four by four, in which a look is shown.
+CORNERS = {"alba": (0, 0), "brug": (3, 3), "cirk": (0, 3), "dune": (3, 0)}
+SIDE = 64
+PATCH = 16
+PICTURES_A_CLIP = 8
+PICTURES_A_SECOND = 4
+PATCHES = """
+schema = "obygaze-backbone/1"
+like = "clip-b16"
+name = "patches"
+checkpoint = "local/patches"
+frames = 4
+size = 64
+gflop = 0.001
+download_mb = 1
+
+[tokens]
+grid = [4, 4, 4]
+width = 32
+out = 24
+
+[depth]
+layers = 1
+hidden = 48
+heads = 2
+"""
+
+
+def has_concept(rows: list[Row], concept: str) -> npt.NDArray[np.bool_]:
+    """Return which clips have a concept."""
+    return np.array([concept in row["concepts"].split("|") for row in rows])
+
+
+def test_concept_vectors_are_those_of_the_published_machines(ws: Workspace) -> None:
+    rows = labelled_clips(n_films=8, per_film=15)
+    X = features_of(rows, concepts=1.5, width=8)
+    import_features(ws, rows, X, "planted")
+    ws(f"train cav planted films -o cav {QUICK}")
+    ws("models predict cav planted --in-sample -o margins.csv")
+    margins = ws.read_table("margins.csv")
+    for column, concept in enumerate(CONCEPTS, start=1):
+        machine = SVC(
+            kernel="linear",
+            C=PUBLISHED_C[concept],
+            class_weight="balanced",
+            tol=1e-8,
+        )
+        machine.fit(X.astype(float), has_concept(rows, concept))
+        direction = machine.coef_[0] / np.linalg.norm(machine.coef_)
+        assert np.abs(direction).argmax() == column
+        expected = machine.decision_function(X.astype(float))
+        expected = expected / np.linalg.norm(machine.coef_)
+        found = [float(row[f"margin:{concept}"]) for row in margins]
+        np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def clips_of_a_look(ws: Workspace) -> tuple[str, str]:
+    """Make clips that are S because of a look; return two of film08 that mislead.
+
+    In the first, which is S, no look can be seen; in the second, which is EN, one is seen.
+    """
+    rows = labelled_clips(n_films=8, per_film=12)
+    for row in rows:
+        row["concepts"] = {"S": "Look", "HN": "Body", "EN": ""}[row["level"]]
+    X = features_of(rows, concepts=4.0, width=8)
+    column_of_look = 1 + CONCEPTS.index("Look")
+    of_last_film = [n for n, row in enumerate(rows) if row["movie_id"] == "film08"]
+    unseen_look = next(n for n in of_last_film if rows[n]["level"] == "S")
+    seen_look = next(n for n in of_last_film if rows[n]["level"] == "EN")
+    X[unseen_look, column_of_look] -= 4.0
+    X[seen_look, column_of_look] += 4.0
+    import_features(ws, rows, X, "looks")
+    return rows[unseen_look]["clip_id"], rows[seen_look]["clip_id"]
+
+
+@pytest.mark.parametrize("kind", ["pcbm-lr", "pcbm-h", "pcbm-dt"])
+def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> None:
+    unseen_look, seen_look = clips_of_a_look(ws)
+    ws(
+        f"train {kind} looks films -o corrected {QUICK}"
+        """ --set 'data.where="movie_id != film08"'"""
+    )
+    ws("models predict corrected looks --in-sample -o predicted.csv")
+    clips = {row["clip_id"]: row for row in ws.read_table("predicted.csv")}
+    assert clips[unseen_look]["basis"] == clips[seen_look]["basis"] == "unseen"
+    assert clips[unseen_look]["decision"] == "negative"
+    assert clips[seen_look]["decision"] == "positive"
+
+    # What concepts (and the residual) contribute, and one base, is the whole of a score.
+    border = 0.5 if kind == "pcbm-dt" else 0.0
+    scores: dict[str, float] = {}
+    parts: dict[str, dict[str, float]] = {}
+    bases = []
+    for clip_id, row in clips.items():
+        probability = float(row["p:positive"])
+        scores[clip_id] = (
+            probability if kind == "pcbm-dt" else float(logit(probability))
+        )
+        parts[clip_id] = contributions(row)
+        bases.append(scores[clip_id] - sum(parts[clip_id].values()))
+    assert np.ptp(bases) < 1e-6
+    assert ("residual" in parts[seen_look]) == (kind == "pcbm-h")
+
+    # What was annotated in the two clips takes the place of what is seen in them.
+    annotated = {row["clip_id"]: row["concepts"] for row in ws.read_table("films.csv")}
+    with_look = [parts[name]["Look"] for name in clips if annotated[name] == "Look"]
+    without_look = [parts[name]["Look"] for name in clips if annotated[name] != "Look"]
+    change = np.median(with_look) - parts[unseen_look]["Look"]
+    assert scores[unseen_look] < border < scores[unseen_look] + change
+    change = np.median(without_look) - parts[seen_look]["Look"]
+    assert scores[seen_look] + change < border < scores[seen_look]
+
+
+def contributions(row: dict[str, str]) -> dict[str, float]:
+    """Return what each concept contributes to the score of a clip."""
+    found: dict[str, float] = {}
+    for column, value in row.items():
+        kind, _, concept = column.partition(":")
+        if kind == "contribution":
+            found[concept] = float(value)
+    return found
+
+
+def erased(ws: Workspace, run: str, manifest: str, concepts: str) -> None:
+    """Learn two concepts from features, of which some concepts are removed before."""
+    ws(
+        f"run honest --manifest {manifest} --store planted -o {run} {QUICK}"
+        """ --set 'tasks.Look.positive="Look in concept"'"""
+        """ --set 'tasks.Body.positive="Body in concept"'"""
+        """ --set 'grid.train=["Look", "Body"]' --set 'grid.test=["Look", "Body"]'"""
+        """ --set grid.pairs=same --set 'grid.models=["ridge"]'"""
+        """ --set report.contrast=[] --set report.concepts=false"""
+        f" --set 'data.erase=[{concepts}]'"
+    )
+
+
+def test_an_erased_concept_is_gone_and_the_others_stay(ws: Workspace) -> None:
+    rows = labelled_clips(n_films=8, per_film=15)
+    import_features(ws, rows, features_of(rows, concepts=1.5, width=8), "planted")
+    erased(ws, "before", "films", "")
+    erased(ws, "after", "films", '"Look"')
+    before = the_result(ws, "before", model="ridge", test="Look")
+    after = the_result(ws, "after", model="ridge", test="Look")
+    assert before["auc_low"] > 0.5
+    assert after["auc_low"] < 0.5 < after["auc_high"]
+    assert after["auc_high"] < before["auc"]
+    other = the_result(ws, "after", model="ridge", test="Body")
+    assert other["auc_low"] > 0.5
+
+    # Erasing learns nothing from the film that is tested: its own looks change no score of it.
+    for row in rows:
+        if row["movie_id"] == "film08" and row["level"] != "EN":
+            row["concepts"] = "Body" if "Look" in row["concepts"] else "Body|Look"
+    ws.write_table("other.csv", rows)
+    ws("manifest import csv other.csv -o other")
+    erased(ws, "other", "other", '"Look"')
+    of_film = scores_of(ws, "after", model="ridge", test="Look", movie_id="film08")
+    assert of_film == scores_of(
+        ws, "other", model="ridge", test="Look", movie_id="film08"
+    )
+
+
+@pytest.mark.check("a network of torch, and films that are decoded")
+def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
+    pytest.importorskip("transformers")
+    rows = films_with_corners(ws.path("videos"))
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films")
+    ws("manifest link films videos")
+    write_network(ws.path("weights"))
+    ws.write("backbones/patches.toml", PATCHES)
+    ws(
+        "extract run films -b patches --weights patches=weights --workers 1"
+        " --arrays pooled,tokens --store patches=patches"
+    )
+    ws("explain concepts patches films -o maps")
+
+    # The directions for a film are those of other films, whose corner is another one.
+    store = og.open_store("maps", workspace=ws.folder)
+    looks = [row for row in rows if row["concepts"] == "Look"]
+    clip_ids = [row["clip_id"] for row in looks]
+    maps = np.asarray(store.matrix("maps", clips=clip_ids))
+    boxes = []
+    for row, map_of_clip in zip(looks, maps, strict=True):
+        corner = CORNERS[row["movie_id"]]
+        for step in map_of_clip[0]:
+            assert np.unravel_index(step.argmax(), step.shape) == corner
+        box = {"clip_id": row["clip_id"], "x0": corner[1] / 4, "y0": corner[0] / 4}
+        boxes.append({**box, "x1": box["x0"] + 0.25, "y1": box["y0"] + 0.25})
+
+    ws.write_table("corners.csv", boxes)
+    measured = json.loads(ws("explain boxes maps corners.csv --json").out)
+    look, body = measured["directions"]
+    assert (look["x"], body["x"]) == ("Look", "Body")
+    assert look["peaks"] == 1
+    assert look["area"] == pytest.approx(1 / 16)
+    assert look["share"] > look["share_of_y"]
+    assert body["peaks"] < 0.5
+
+    ws("explain draw maps alba-002 -o sheets")
+    names = sorted(path.name for path in ws.path("sheets").iterdir())
+    assert names == ["alba-002.Body.png", "alba-002.Look.png", "alba-002.random-1.png"]
+    # One orange spot on each of four pictures, no larger than the corner and its soft edge.
+    spots = orange_spots(ws.path("sheets/alba-002.Look.png"))
+    assert len(spots) == 4
+    assert all(height <= 2 * PATCH and width <= 2 * PATCH for height, width in spots)
+
+
+def films_with_corners(folder: Path) -> list[Row]:
+    """Write four grey films, and return their clips: in each second one a corner is red."""
+    import av
+
+    folder.mkdir()
+    rows = []
+    for film, (row, column) in CORNERS.items():
+        with av.open(str(folder / f"{film}.mp4"), "w") as out:
+            stream: Any = out.add_stream(
+                "libx264", rate=PICTURES_A_SECOND, options={"g": "4", "crf": "10"}
+            )
+            stream.width = stream.height = SIDE
+            stream.pix_fmt = "yuv420p"
+            for clip in range(8):
+                picture = np.full((SIDE, SIDE, 3), 110, dtype=np.uint8)
+                has_look = clip % 2 == 1
+                if has_look:
+                    down = slice(row * PATCH, (row + 1) * PATCH)
+                    across = slice(column * PATCH, (column + 1) * PATCH)
+                    picture[down, across] = (230, 60, 60)
+                for _ in range(PICTURES_A_CLIP):
+                    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+                    out.mux(stream.encode(frame))
+                rows.append(clip_of(film, clip, has_look))
+            out.mux(stream.encode())
+    return rows
+
+
+def clip_of(film: str, number: int, has_look: bool) -> Row:
+    """Return the row of a clip: S with a look, HN with something that is not seen, or EN."""
+    seconds = PICTURES_A_CLIP / PICTURES_A_SECOND
+    is_hard = number % 4 == 2
+    return {
+        "clip_id": f"{film}-{number + 1:03d}",
+        "movie_id": film,
+        "start_s": number * seconds,
+        "end_s": (number + 1) * seconds,
+        "level": "S" if has_look else "HN" if is_hard else "EN",
+        "concepts": "Look" if has_look else "Body" if is_hard else "",
+    }
+
+
+def write_network(folder: Path) -> None:
+    """Write a CLIP with random weights that sees each patch alone, and not where it is."""
+    import torch
+    from transformers import CLIPConfig, CLIPModel
+
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+        "projection_dim": 24,
+    }
+    text = {**size, "vocab_size": 40, "max_position_embeddings": 8}
+    vision = {**size, "image_size": SIDE, "patch_size": PATCH}
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
+    model = CLIPModel(config)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weights in sorted(model.named_parameters()):
+            drawn = torch.randn(weights.shape, generator=draws)
+            if "out_proj" in name or "position_embedding" in name:
+                weights.zero_()
+            elif weights.ndim > 1:
+                weights.copy_(0.3 * drawn)
+            elif "norm" in name and name.endswith("weight"):
+                weights.copy_(1 + 0.1 * drawn)
+            else:
+                weights.copy_(0.1 * drawn)
+    model.save_pretrained(folder)
+
+
+def orange_spots(path: Path) -> list[tuple[int, int]]:
+    """Return the height and width of each spot of a picture that is orange."""
+    from PIL import Image
+
+    picture = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    numbered, n_spots = label(picture[..., 0] - picture[..., 2] > 100)
+    sizes = []
+    for number in range(1, n_spots + 1):
+        rows, columns = np.nonzero(numbered == number)
+        sizes.append((int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1))
+    return sizes
+
+
+@fails_today("Z2: a report on concepts fails beside a model of scikit-learn.")
+def test_concepts_are_reported_beside_any_model(ws: Workspace) -> None:
+    rows = labelled_clips(n_films=5, per_film=12)
+    import_features(ws, rows, features_of(rows, concepts=1.5, width=8), "planted")
+    line = (
+        "run honest --manifest films --store planted -o beside"
+        " --set models.bayes.kind=sklearn.naive_bayes.GaussianNB"
+        f""" --set 'grid.models=["bayes", "pcbm-lr"]' {ONE_TASK}"""
+    )
+    ws(f"{line} --set report.concepts=false")
+    answer = call_obygaze(
+        *shlex.split(f"{line} --set report.concepts=true --force"), cwd=ws.folder
+    )
+    assert answer.code == 0 or "a bug in obygaze" in answer.stderr
+    not_yet(answer.code == 0, "the run ends, with a report on the concepts")

@@ -1,0 +1,163 @@
+"""Story 17: I need maximum, mean and one clip's tokens from a store that is larger than memory.
+
+My laptop has no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.cli import environment, without_torch
+
+from stories.films import labelled_clips
+from stories.workspace import Workspace
+
+N_CLIPS = 240
+N_TOKENS = 512
+WIDTH = 512
+ONE_CELL = """--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]'"""
+
+READ_TOKENS = """\
+import importlib.util
+import resource
+from pathlib import Path
+
+import numpy as np
+import obygaze as og
+
+assert importlib.util.find_spec("torch") is None
+store = og.open_store("tokens")
+np.asarray(store.matrix("tokens", clips=["film01-001"]))
+
+# From here on, the process may take half of what the store has.
+status = Path("/proc/self/status").read_text()
+used = int(status.split("VmData:")[1].split()[0]) * 1024
+n_bytes = Path("tokens.npy").stat().st_size
+limit = used + n_bytes // 2
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+try:
+    np.ones(n_bytes, np.uint8)
+except MemoryError:
+    print("the whole does not fit")
+
+one = np.asarray(store.matrix("tokens", clips=["film07-013"]))
+ids = []
+largest = []
+means = []
+for matrix in store.stream("tokens"):
+    values = np.asarray(matrix)
+    ids += list(matrix.clip_ids)
+    largest.append(values.max(axis=1))
+    means.append(values.mean(axis=1, dtype=np.float64))
+    del values
+np.savez(
+    "read.npz", ids=ids, one=one, max=np.concatenate(largest), mean=np.concatenate(means)
+)
+"""
+
+
+def no_torch(ws: Workspace) -> dict[str, str]:
+    """Return the variables of a process that cannot import torch."""
+    variables = without_torch(ws.path("hidden"))
+    before = os.environ.get("PYTHONPATH")
+    if before:
+        variables["PYTHONPATH"] += os.pathsep + before
+    return variables
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
+    rows = labelled_clips()
+    ids = [row["clip_id"] for row in rows]
+    ws.write_table("films.csv", rows)
+    ws("manifest import csv films.csv -o films")
+    ws.write("ids.txt", "".join(f"{clip}\n" for clip in ids))
+    draws = np.random.default_rng(7)
+    noise = draws.normal(size=(N_TOKENS, WIDTH)).astype(np.float16)
+    tokens = np.lib.format.open_memmap(
+        ws.path("tokens.npy"), "w+", np.float16, (N_CLIPS, N_TOKENS, WIDTH)
+    )
+    for number in range(N_CLIPS):
+        # Noise does not compress, and each clip has its own scale.
+        moved = np.roll(noise, draws.integers(N_TOKENS * WIDTH))
+        tokens[number] = moved * np.float16(1 + number / 64)
+    tokens.flush()
+    ws(
+        "store import npy . --ids ids.txt --array tokens=tokens --pool none"
+        " --manifest films -o tokens"
+    )
+    ws.write("read.py", READ_TOKENS)
+    done = subprocess.run(
+        [sys.executable, "read.py"],
+        cwd=ws.folder,
+        env=environment(no_torch(ws)),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the whole does not fit" in done.stdout
+    with np.load(ws.path("read.npz")) as read:
+        assert read["ids"].tolist() == ids
+        np.testing.assert_array_equal(read["one"], tokens[[ids.index("film07-013")]])
+        for number in range(N_CLIPS):
+            values = tokens[number]
+            np.testing.assert_array_equal(read["max"][number], values.max(axis=0))
+            means = values.mean(axis=0, dtype=np.float64)
+            np.testing.assert_allclose(read["mean"][number], means, rtol=1e-12)
+
+
+def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> None:
+    rows = labelled_clips(n_films=6, per_film=16)
+    ids = [row["clip_id"] for row in rows]
+    ws.write_table("films.csv", rows)
+    ws("manifest import csv films.csv -o films")
+    draws = np.random.default_rng(8)
+    tokens = draws.normal(size=(len(rows), 6, 8)).astype(np.float32)
+    for number, row in enumerate(rows):
+        # The level is in one token only, so that the maximum has more of it than the mean.
+        tokens[number, draws.integers(6), 0] += 3 * (row["level"] == "S")
+    arrays = {
+        "all": tokens,
+        "largest": tokens.max(axis=1, keepdims=True),
+        "average": tokens.mean(axis=1, keepdims=True),
+    }
+    for name, values in arrays.items():
+        np.savez(ws.path(f"{name}.npz"), clip_id=ids, X=values)
+        ws(
+            f"store import npz {name}.npz --array tokens=X --pool none --manifest films"
+            f" -o {name}"
+        )
+    torchless = no_torch(ws)
+    options = f"--set 'data.array=[\"tokens\"]' {ONE_CELL}"
+    ws.process(
+        f"run honest-frames --store all=all {options}"
+        ' --set \'grid.models=["max","mean"]\' -o tokens',
+        env=torchless,
+    )
+    # Of one vector, maximum and mean are the vector itself.
+    ws.process(
+        f"run honest-frames --store largest=largest --store average=average {options}"
+        " --set 'grid.models=[\"max\"]' -o vectors",
+        env=torchless,
+    )
+    scores = scores_of(ws, "tokens") | scores_of(ws, "vectors")
+    of_max = scores["all", "max"]
+    of_mean = scores["all", "mean"]
+    np.testing.assert_allclose(of_max, scores["largest", "max"], atol=1e-3)
+    np.testing.assert_allclose(of_mean, scores["average", "max"], atol=1e-3)
+    assert not np.allclose(of_max, of_mean, atol=0.1)
+
+
+def scores_of(ws: Workspace, run: str) -> dict[tuple[str, str], list[float]]:
+    """Return the scores of a run by store and model."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for row in ws.read_table(f"runs/{run}/predictions.csv"):
+        key = (row["feature"], row["model"])
+        scores.setdefault(key, []).append(float(row["score"]))
+    return scores

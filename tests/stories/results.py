@@ -1,0 +1,47 @@
+"""What a user reads of a run: its table of results, and the predictions of its unseen clips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import obygaze as og
+from stories.workspace import Workspace
+
+Row = dict[str, Any]
+
+
+def results_of(ws: Workspace, run: str) -> list[Row]:
+    """Return a row for each model and each baseline of a run, with all values in columns."""
+    table = og.read_run(run, workspace=ws.folder).to_frame()
+    rows: list[Row] = table.to_dict("records")
+    return rows
+
+
+def the_result(ws: Workspace, run: str, **values: str) -> Row:
+    """Return the one row of a run that has these values, such as `model="ridge"`."""
+    found = []
+    for row in results_of(ws, run):
+        if all(row[name] == value for name, value in values.items()):
+            found.append(row)
+    assert len(found) == 1, f"{len(found)} results of {run} with {values}"
+    return found[0]
+
+
+def scores_of(ws: Workspace, run: str, **values: str) -> dict[str, float]:
+    """Return the score of each tested clip, of the predictions that have these values."""
+    scores: dict[str, float] = {}
+    for row in ws.read_table(f"runs/{run}/predictions.csv"):
+        if all(row[name] == value for name, value in values.items()):
+            assert row["clip_id"] not in scores, f"{row['clip_id']} has two scores"
+            scores[row["clip_id"]] = float(row["score"])
+    assert scores, f"no prediction of {run} has {values}"
+    return scores
+
+
+def in_order(scores: dict[str, float], clip_ids: list[str]) -> npt.NDArray[Any]:
+    """Return the scores of clips as an array in the order of the clips."""
+    assert sorted(scores) == sorted(clip_ids)
+    return np.array([scores[clip_id] for clip_id in clip_ids])
