@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits.gender import gender_score as gender_score
     from obygaze.extensions.audits.levels import audit_levels as audit_levels
     from obygaze.extensions.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze.extensions.audits.mediaeval_affect import (
-        write_affect_run as write_affect_run,
-    )
     from obygaze.extensions.audits.mediaeval_runs import (
         read_affect_run as read_affect_run,
     )
@@ -53,7 +50,6 @@ if not TYPE_CHECKING:
         "obygaze.extensions.audits.gender": ("audit_gender_score", "gender_score"),
         "obygaze.extensions.audits.levels": ("audit_levels",),
         "obygaze.extensions.audits.mediaeval": ("audit_mediaeval",),
-        "obygaze.extensions.audits.mediaeval_affect": ("write_affect_run",),
         "obygaze.extensions.audits.mediaeval_runs": (
             "read_affect_run",
             "read_qrels",

@@ -25,7 +25,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.report.findings import Finding
-from obygaze_models.zoo.mediaeval_file import find_facts
+from obygaze_models.zoo.mediaeval_file import facts_path
 
 # The column of a manifest with the classes of each subtask.
 COLUMNS = {
@@ -273,8 +273,8 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
 
 def _uses_external_data(run: Path) -> bool | None:
     """Return the field `external_data` of the JSON file beside a run; None without a file."""
-    path = find_facts(run)
-    if path is None:
+    path = facts_path(run)
+    if not path.is_file():
         return None
     answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
     if not isinstance(answer, bool):

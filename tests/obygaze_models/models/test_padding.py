@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze.extensions.audits.pixels import _rows
 from support.experiments import films
 from support.stores import fill_store, plan_store, some_ids
 
-from obygaze.extensions.audits.pixels import _rows
 from obygaze_features.store import ArraySpec, Store, open_store
 from obygaze_features.store.remote.fetch import pull
 from obygaze_models.models.bottleneck import Bottleneck

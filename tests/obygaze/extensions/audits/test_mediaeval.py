@@ -22,7 +22,7 @@ from obygaze.extensions.audits.mediaeval_runs import (
     score_ranking,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_models.zoo.mediaeval_file import facts_path, find_facts
+from obygaze_models.zoo.mediaeval_file import facts_path
 
 documents = st.lists(
     st.tuples(
@@ -239,18 +239,3 @@ def test_the_facts_beside_runs_with_dots_in_their_names_are_two_files() -> None:
         facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")
     ]
     assert paths == ["v1.2.json", "v1.3.json", "run.json", "a.b.json"]
-
-
-def test_the_facts_that_an_earlier_version_wrote_beside_a_run_are_found(
-    tmp_path: Path,
-) -> None:
-    run = write(tmp_path, "v1.2", "violence Q0 a 1 0.5 x\n")
-    assert find_facts(run) is None
-    earlier = write(tmp_path, "v1.json", '{"external_data": true}')
-    assert find_facts(run) == earlier
-    # Where there is a run v1, v1.json is of that one.
-    write(tmp_path, "v1.txt", "violence Q0 a 1 0.5 x\n")
-    assert find_facts(run) is None
-    assert find_facts(tmp_path / "v1.txt") == earlier
-    own = write(tmp_path, "v1.2.json", '{"external_data": false}')
-    assert find_facts(run) == own
