@@ -130,7 +130,7 @@ def _directions_of_texts(store: Store, text: PathLike) -> Directions:
         read_text_table,
     )
 
-    texts = read_text_table(store, os.fspath(text))
+    texts = read_text_table(os.fspath(text))
     check_spaces(store, ARRAY, texts)
     directions = {}
     for name, group in attribute_vectors(texts).items():
