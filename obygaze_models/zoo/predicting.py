@@ -328,8 +328,8 @@ def predict(
         obygaze models predict my-ridge new-clips --same-recipe
     """
     if affect is not None:
-        if model is not None:
-            raise FixUsage("--affect has scores of its own and takes no model")
+        if model is not None or clips is not None or manifest is not None:
+            raise FixUsage("--affect has clips and scores of its own, without a model")
         return _given_affect(Path(affect))
     if model is None or store is None:
         raise FixUsage("expected a model and a store, or --affect TABLE")

@@ -103,7 +103,7 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
 
 def test_a_table_of_scores_takes_no_model(tmp_path: Path) -> None:
     table = write(tmp_path / "s.csv", SCORES)
-    with pytest.raises(FixUsage, match="takes no model"):
+    with pytest.raises(FixUsage, match="without a model"):
         predict("violence", "features", affect=table)
     assert call_obygaze("models", "predict").code == 2
     with pytest.raises(FixUsage, match="expected a model and a store"):
