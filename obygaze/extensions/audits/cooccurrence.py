@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.gender import cut_shares
@@ -199,10 +200,9 @@ def count_pairs(
     counted = []
     for thing, inside in by_label(texts).items():
         words_of_texts = [bare_words(text.text, longest) for text in inside]
-        first, second = (
-            np.array([not words.isdisjoint(listed) for words in words_of_texts])
-            for listed in genders.values()
-        )
+        list_of_first, list_of_second = genders.values()
+        first = _has_any(words_of_texts, list_of_first)
+        second = _has_any(words_of_texts, list_of_second)
         n_first = int(first.sum())
         n_second = int(second.sum())
         share = None
@@ -217,6 +217,13 @@ def count_pairs(
         counts = dict(zip(genders, (n_first, n_second), strict=True))
         counted.append(CoOccurrence(thing, counts, share, interval, printed))
     return counted
+
+
+def _has_any(
+    words_of_texts: Sequence[set[str]], listed: frozenset[str]
+) -> NDArray[np.bool_]:
+    """Return whether each text has a word of a list."""
+    return np.array([not words.isdisjoint(listed) for words in words_of_texts])
 
 
 command = audit_command(audit_cooc, "cooc")

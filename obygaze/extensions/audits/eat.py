@@ -1,7 +1,7 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -217,13 +217,14 @@ def audit_eat(
     groups_of_store = read_store_vectors(
         opened, clips, x, y, attributes, text=text, drop_missing=drop_missing
     )
-    return EatAudit(
+    audit = EatAudit(
         run_tests(*groups_of_store, **draws),
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
-        "" if clips is None else clips.name,
-        "" if clips is None else clips.header.view,
     )
+    if clips is None:
+        return audit
+    return replace(audit, manifest=clips.name, view=clips.header.view)
 
 
 def _prompts_of(
