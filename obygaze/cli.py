@@ -88,7 +88,7 @@ COMMANDS: CommandTable = {
     ),
     "models": (
         "obygaze_models.zoo.commands:models",
-        "Inspect, verify, use and share saved models.",
+        "Inspect, use and share saved models.",
         "Experiments",
     ),
     "erase": (

@@ -1,7 +1,6 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and its texts."""
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
@@ -23,19 +21,16 @@ from obygaze_models.evaluation.permutation import Floats
 
 Selection = str | Path | Sequence[str]
 View = Literal["raw", "visual", "as_published"]
-# The bound of the logit scale in the training of CLIP, which its checkpoints reach.
-CLIP_SCALE = 100.0
-_PAIR = re.compile(r"A(?P<tag>(_.+)?)")
+ARRAY = "clip"
 
 
 @dataclass(frozen=True)
 class VectorGroup:
-    """A group of items or an attribute: its vectors, and the film and name of each of them."""
+    """A group of items or an attribute: its vectors, and the film of each of them."""
 
     name: str
     vectors: ArrayLike
     blocks: ArrayLike | None = None
-    labels: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         n_rows = len(np.atleast_2d(np.asarray(self.vectors)))
@@ -45,49 +40,19 @@ class VectorGroup:
 
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
-Groups = tuple[VectorGroup, VectorGroup | None, Pairs]
+Groups = tuple[VectorGroup, VectorGroup, Pairs]
 
 
-def read_vectors(
-    source: str | Path | Mapping[str, ArrayLike], *, single: bool = False
-) -> Groups:
-    """Return the groups X and Y and the attribute pairs (A, B), (A_name, B_name) of an npz file.
-
-    With `single` the items are W (or X), and Y is ignored.
-    """
+def read_vectors(source: str | Path | Mapping[str, ArrayLike]) -> Groups:
+    """Return the groups X and Y and the attributes A and B of an npz file."""
     if isinstance(source, Mapping):
         where = "arrays"
         arrays = {name: np.asarray(array) for name, array in source.items()}
     else:
         where = str(source)
         arrays = dict(read_arrays(Path(source)))
-    if single:
-        x = _group(arrays, _name_of_items(arrays), where)
-        y = None
-    else:
-        x = _group(arrays, "X", where)
-        y = _group(arrays, "Y", where)
-    pairs: Pairs = []
-    for tag in _tags_of_pairs(arrays):
-        a = _group(arrays, f"A{tag}", where)
-        b = _group(arrays, f"B{tag}", where)
-        pairs.append((a, b))
-    return x, y, pairs
-
-
-def _name_of_items(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return the name of the array with the items of a test of one group."""
-    for name in ("W", "w"):
-        if name in arrays:
-            return name
-    return "X"
-
-
-def _tags_of_pairs(arrays: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Return what follows A and B in the names of the pairs; without any, the pair is A and B."""
-    matches = [_PAIR.fullmatch(name) for name in arrays]
-    tags = [match["tag"] for match in matches if match]
-    return tags or [""]
+    x, y, a, b = (_group(arrays, name, where) for name in "XYAB")
+    return x, y, [(a, b)]
 
 
 def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorGroup:
@@ -108,30 +73,23 @@ def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorG
 
 def read_store_vectors(
     store: Store | str | Path,
-    manifest: Manifest | str | Path | None,
+    manifest: Manifest | None,
     x: Selection,
-    y: Selection | None,
+    y: Selection,
     attributes: Sequence[tuple[str, str]],
     *,
-    text: str | Path | None = None,
-    array: str = "clip",
-    view: str | None = None,
+    text: str | Path,
     drop_missing: bool = False,
-    assume_space: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
-    labels = None if manifest is None else read_manifest(manifest)
-    if labels is not None:
-        labels = labels.view(view or labels.usual_view)
-    texts = read_text_table(store, text)
-    check_spaces(store, array, texts, assume=assume_space)
+    texts = read_text_table(text)
+    check_spaces(store, ARRAY, texts)
     missing: Literal["drop", "error"] = "drop" if drop_missing else "error"
-    selections = [x] if y is None else [x, y]
     groups: list[VectorGroup] = []
-    for name, ids in select_groups(selections, labels):
+    for name, ids in select_groups((x, y), manifest):
         try:
-            found = store.matrix(array, clips=ids, missing=missing)
+            found = store.matrix(ARRAY, clips=ids, missing=missing)
         except NotFound as error:
             error.hint = "--drop-missing to leave them out, or extract them again"
             raise
@@ -140,18 +98,24 @@ def read_store_vectors(
                 f"the store has no clip of the group {name!r}", where=store.location
             )
         values = np.asarray(found.values, dtype=np.float64)
-        films = store.movie_ids[found.rows]
-        groups.append(VectorGroup(name, values, films, found.clip_ids.tolist()))
-    pairs = text_pairs(texts, attributes)
-    if y is None:
-        return groups[0], None, pairs
-    return groups[0], groups[1], pairs
+        groups.append(VectorGroup(name, values, store.movie_ids[found.rows]))
+    return groups[0], groups[1], text_pairs(texts, attributes)
+
+
+def in_view(
+    manifest: Manifest | str | Path,
+    view: View | None,
+    workspace: str | Path | None = None,
+) -> Manifest:
+    """Return a manifest in a view, by default in the view of protocols."""
+    manifest = read_manifest(manifest, workspace=workspace)
+    return manifest.view(view or manifest.usual_view)
 
 
 def select_groups(
-    selections: Sequence[Selection], manifest: Manifest | None
+    selections: tuple[Selection, Selection], manifest: Manifest | None
 ) -> list[tuple[str, list[str]]]:
-    """Return a name and the clip ids of each selection; no clip may be in two of them.
+    """Return a name and the clip ids of two selections; no clip may be in both of them.
 
     A selection is an expression over the manifest, a table with a column clip_id, or ids.
     """
@@ -178,10 +142,8 @@ def select_groups(
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
         groups.append((name, list(dict.fromkeys(ids))))
-    if len(groups) == 1:
-        return groups
-    sets = [set(ids) for _, ids in groups]
-    both = sorted(set.intersection(*sets))
+    (_, ids_x), (_, ids_y) = groups
+    both = sorted({*ids_x} & {*ids_y})
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
@@ -190,14 +152,8 @@ def select_groups(
     return groups
 
 
-def read_text_table(store: Store, path: str | Path | None) -> TextTable:
-    """Return the texts of an npz file; without one, the texts of the store."""
-    if path is None:
-        texts = store.text()
-        if texts is None:
-            hint = "obygaze extract text --help, or --text FILE.npz"
-            raise NotFound("this store has no texts", where=store.location, hint=hint)
-        return texts
+def read_text_table(path: str | Path) -> TextTable:
+    """Return the texts of an npz file."""
     arrays = read_arrays(Path(path))
     missing = [name for name in ("embeddings", "attribute") if name not in arrays]
     if missing:
@@ -216,13 +172,8 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
     return TextTable(embeddings=arrays["embeddings"], space_id=space_id, **words)
 
 
-def check_spaces(
-    store: Store, array: str, texts: TextTable, *, assume: bool = False
-) -> None:
-    """Raise an error unless the texts are in the embedding space of an array.
-
-    With `assume`, a space that is not named is assumed to be the same.
-    """
+def check_spaces(store: Store, array: str, texts: TextTable) -> None:
+    """Raise an error unless the texts are in the embedding space of an array."""
     shape = store.plan.array(array).tail_shape
     space = space_of_array(store.recipe, array)
     if space is not None and texts.space_id:
@@ -233,18 +184,16 @@ def check_spaces(
                 hint="obygaze extract text with the backbone of the store",
                 details=[f"clips: {space}", f"texts: {texts.space_id}"],
             )
-    elif not assume:
+    else:
         unnamed = "the store's recipe" if space is None else "the text file"
         raise Mismatch(
             f"{unnamed} does not name the embedding space of its vectors",
             where=store.location,
-            hint="--assume-space, if clips and texts are from the same checkpoint",
+            hint="vectors of one checkpoint, in an npz file: audit eat --vectors",
         )
     if len(shape) != 1:
         what = f"array {array!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
-        raise FixInput(
-            what, where=store.location, hint="another --array: obygaze store info"
-        )
+        raise FixInput(what, where=store.location)
     if texts.embeddings.shape[1] != shape[0]:
         widths = f"{texts.embeddings.shape[1]} dimensions, the clips {shape[0]}"
         raise Mismatch(f"the texts have {widths}", where=store.location)
@@ -273,51 +222,6 @@ def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
     for name in dict.fromkeys(texts.attribute):
         groups[name] = VectorGroup(name, texts.embeddings[words == name])
     return groups
-
-
-def store_word_probabilities(
-    store: Store | str | Path,
-    clip_ids: Sequence[str],
-    *,
-    text: str | Path | None = None,
-    array: str = "clip",
-    logit_scale: float | None = None,
-    assume_space: bool = False,
-) -> tuple[list[dict[str, float]], float]:
-    """Return the probability of each attribute of the texts for each clip, and the logit scale.
-
-    Without a `logit_scale` it is 100, to which CLIP was trained; other models need theirs.
-    """
-    store = open_store(store)
-    texts = read_text_table(store, text)
-    check_spaces(store, array, texts, assume=assume_space)
-    family = store.recipe.to_json().get("backbone", {}).get("family")
-    scale = logit_scale or (CLIP_SCALE if family == "clip" else None)
-    if scale is None:
-        what = f"the logit scale of {family or 'this'} models is not known"
-        raise FixUsage(
-            what, hint="--logit-scale: exp of the checkpoint's tensor logit_scale"
-        )
-    words = attribute_vectors(texts)
-    found = store.matrix(array, clips=list(dict.fromkeys(clip_ids)))
-    chances = word_probabilities(
-        found.values, [word.vectors for word in words.values()], scale
-    )
-    rows = dict(zip(found.clip_ids.tolist(), chances.tolist(), strict=True))
-    return [dict(zip(words, rows[clip], strict=True)) for clip in clip_ids], scale
-
-
-def word_probabilities(
-    clips: ArrayLike, words: Sequence[ArrayLike], logit_scale: float
-) -> Floats:
-    """Return the probability of each word for each clip, as CLIP classifies without training.
-
-    The softmax over the words of the logit scale times the cosine of clip and word. The vector of
-    a word is the mean of the unit vectors of its texts.
-    """
-    means = [unit_rows(vectors, "the texts").mean(axis=0) for vectors in words]
-    cosines = unit_rows(clips, "the clips") @ unit_rows(np.stack(means), "the words").T
-    return np.asarray(softmax(logit_scale * cosines, axis=1))
 
 
 def unit_rows(vectors: ArrayLike, name: str) -> Floats:

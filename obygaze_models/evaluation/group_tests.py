@@ -62,7 +62,6 @@ class GroupTest:
     films: FilmShare | None
     tail: Tail
     p_holm: float = 1.0
-    store: str = ""
 
     @property
     def verdict(self) -> PValue:
@@ -99,8 +98,6 @@ class GroupTest:
         }
         for name in ("x", "y", "a", "b", "tail"):
             document[name] = getattr(self, name)
-        if self.store:
-            document["store"] = self.store
         document["verdict"] = "blocked" if self.within else "unblocked"
         document["p_holm"] = self.p_holm
         document["blocks"] = asdict(self.films) if self.films else None
@@ -119,11 +116,7 @@ class GroupTest:
         across = self.p_across
         within = self.p
         if films is None:
-            return (
-                "Items are treated as independent: no films were given."
-                if self.y
-                else ""
-            )
+            return "Items are treated as independent: no films were given."
         if self.within is None:
             return (
                 "No film has items of both groups, so this p-value cannot separate a difference "

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
     from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
+    from obygaze_models.zoo.mediaeval_file import write_affect_run as write_affect_run
     from obygaze_models.zoo.mediaeval_file import write_run_file as write_run_file
     from obygaze_models.zoo.overview import list_models as list_models
     from obygaze_models.zoo.overview import show_model as show_model
-    from obygaze_models.zoo.overview import verify_models as verify_models
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel
@@ -30,8 +30,8 @@ else:
             "TrainingClips",
             "TrainingData",
         ),
-        "obygaze_models.zoo.mediaeval_file": ("write_run_file",),
-        "obygaze_models.zoo.overview": ("list_models", "show_model", "verify_models"),
+        "obygaze_models.zoo.mediaeval_file": ("write_affect_run", "write_run_file"),
+        "obygaze_models.zoo.overview": ("list_models", "show_model"),
         "obygaze_models.zoo.predicting": ("Predicted", "predict"),
         "obygaze_models.zoo.saving": (
             "SavedModel",

@@ -23,10 +23,9 @@ COMMANDS = {
         f"{_HERE}.overview:show_model",
         "Show the card of a model: its facts and its metrics.",
     ),
-    "verify": (f"{_HERE}.overview:verify_models", "Check the files of a model."),
 }
 
 
 @click.group(cls=FunctionGroup, table=COMMANDS)
 def models() -> None:
-    """Inspect, verify, use and share saved models."""
+    """Inspect, use and share saved models."""

@@ -1,14 +1,21 @@
-"""Scores as a run of MediaEval 2015 violence: TREC lines, and a JSON file with its facts."""
+"""Runs of MediaEval 2015, scores of violence or classes of affect, and a JSON file of facts beside.
+
+Affect has three classes, which the files of the task derive from scores on [-1, 1]: below -.15 is
+negative, above .15 positive, and the bounds themselves are neutral.
+"""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import pretty_json, write_all_new
+from obygaze_features.manifest.tables import TableRow, read_table
 
+AFFECT = ("valence", "arousal")
+BOUND = 0.15
 RUN_ENDINGS = {".csv", ".run", ".trec", ".tsv", ".txt"}
 # The clips of the task; official files name them with their file ending.
 _OFFICIAL_CLIP = re.compile(r"(ACCEDE|MEDIAEVAL)[0-9]{5}")
@@ -21,6 +28,77 @@ def official_name(clip_id: str) -> str:
     ('ACCEDE00286.mp4', 'tt0108160-001')
     """
     return f"{clip_id}.mp4" if _OFFICIAL_CLIP.fullmatch(clip_id) else clip_id
+
+
+def affect_class(score: float) -> int:
+    """Return the class of a score on [-1, 1], as in the files of the task.
+
+    >>> [affect_class(score) for score in (-0.16, -0.15, 0.0, 0.15, 0.16)]
+    [-1, 0, 0, 0, 1]
+    """
+    if score < -BOUND:
+        return -1
+    if score > BOUND:
+        return 1
+    return 0
+
+
+def read_affect_scores(path: Path) -> dict[str, tuple[float, float]]:
+    """Return valence and arousal of each clip of a table.
+
+    Args:
+        path: A table with the columns clip_id, valence and arousal, numbers on [-1, 1].
+    """
+    scores: dict[str, tuple[float, float]] = {}
+    for row in read_table(path, required=("clip_id", *AFFECT), delimiter=None).rows:
+        clip = row["clip_id"]
+        if clip in scores:
+            where = f"{path}:{row.line}"
+            raise FixInput(f"{clip!r} has more than one row", where=where)
+        valence = _score(row, "valence", path)
+        arousal = _score(row, "arousal", path)
+        scores[clip] = valence, arousal
+    return scores
+
+
+def _score(row: TableRow, column: str, path: Path) -> float:
+    try:
+        score = float(row[column])
+    except ValueError:
+        score = math.nan
+    if not -1 <= score <= 1:
+        raise FixInput(
+            f"{column} must be a number from -1 to 1, got {row[column]!r}",
+            where=f"{path}:{row.line}",
+            hint="ranking values (0 to 9,799) and probabilities are on another scale",
+        )
+    return score
+
+
+def write_affect_run(
+    path: Path,
+    scores: Mapping[str, tuple[float, float]],
+    *,
+    external_data: bool,
+    force: bool = False,
+) -> tuple[Path, Path]:
+    """Write a run of induced affect and a JSON file beside it; return both paths.
+
+    A line has the name of a clip, its class of valence and its class of arousal.
+
+    Args:
+        path: The file of the run.
+        scores: Valence and arousal of each clip, on [-1, 1]; -1, 0 and 1 are classes.
+        external_data: Whether data from outside the task were used.
+        force: Replace files that exist.
+    """
+    _check_run(path, scores)
+    lines = []
+    for name in sorted(scores):
+        valence, arousal = scores[name]
+        lines.append(f"{name} {affect_class(valence)} {affect_class(arousal)}\n")
+    facts = {"subtask": "affect", "external_data": external_data, "tag": "obygaze"}
+    return _write(path, lines, facts, force=force)
 
 
 def write_run_file(
@@ -42,17 +120,7 @@ def write_run_file(
         about: Further fields of the JSON file.
         force: Replace files that exist.
     """
-    if not scores:
-        raise FixInput("a run needs at least one clip, got none", where=str(path))
-    if path.suffix == ".json":
-        raise FixUsage(
-            f"a run must not be a .json file, got {path.name!r}", hint="run.txt"
-        )
-    for name in (*scores, tag):
-        if name.split() != [name]:
-            raise FixInput(
-                f"{name!r} cannot be written to a run file: names must not have blanks"
-            )
+    _check_run(path, [*scores, tag] if scores else [])
     # In the order of trec_eval, so that ranks and scores agree.
     order = sorted(
         scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
@@ -64,14 +132,36 @@ def write_run_file(
                 f"the score of {name} must be a finite number, got {scores[name]}"
             )
         lines.append(f"violence Q0 {name} {rank} {float(scores[name])!r} {tag}\n")
-    beside = facts_path(path)
-    document = {
+    facts = {
         "subtask": "violence",
         "external_data": external_data,
         "tag": tag,
         **(about or {}),
     }
-    files = {path: "".join(lines).encode("utf-8"), beside: pretty_json(document)}
+    return _write(path, lines, facts, force=force)
+
+
+def _check_run(path: Path, names: Iterable[str]) -> None:
+    """Raise an error unless a run can be written to a path, with these names in its lines."""
+    names = list(names)
+    if not names:
+        raise FixInput("a run needs at least one clip, got none", where=str(path))
+    if path.suffix == ".json":
+        raise FixUsage(
+            f"a run must not be a .json file, got {path.name!r}", hint="run.txt"
+        )
+    for name in names:
+        if name.split() != [name]:
+            raise FixInput(
+                f"{name!r} cannot be written to a run file: names must not have blanks"
+            )
+
+
+def _write(
+    path: Path, lines: Iterable[str], facts: Mapping[str, Any], *, force: bool
+) -> tuple[Path, Path]:
+    beside = facts_path(path)
+    files = {path: "".join(lines).encode("utf-8"), beside: pretty_json(facts)}
     write_all_new(files, force=force)
     return path, beside
 

@@ -1,23 +1,21 @@
-"""List, show and verify the models of a workspace."""
+"""List and show the models of a workspace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
-from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.zoo.info import ModelInfo, TrainingClips, card_text
 from obygaze_models.zoo.saving import (
     MODEL_FILE,
-    TRUST,
     SavedModel,
+    check_arrays,
     read_clips,
     read_document,
-    verify_folder,
 )
 
 
@@ -124,7 +122,8 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
-    No code of the model is needed: a model of own code is shown where the code is not there.
+    No code of the model is run. Arrays and training clips that are not what model.json says are an
+    error.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -138,51 +137,5 @@ def show_model(
         return ModelCard(model.folder, model.info, model.clips)
     folder = Workspace.of(workspace).existing("models", model)
     document = read_document(folder)
+    check_arrays(folder, document)
     return ModelCard(folder, document.info, read_clips(folder, document))
-
-
-@dataclass(frozen=True)
-class VerifiedModels:
-    """Models whose files are all as model.json says."""
-
-    models: Sequence[SavedModel]
-    folders: Sequence[str] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the names of the models."""
-        return {"whole": [model.info.name for model in self.models]}
-
-    def __str__(self) -> str:
-        lines = []
-        for folder, model in zip(self.folders, self.models, strict=True):
-            info = model.info
-            line = f"{folder}: valid, {info.summary}"
-            if folder != info.name:
-                line += f", saved as {info.name}"
-            lines.append(line)
-        return "\n".join(lines)
-
-
-def verify_models(
-    *models: PathLike,
-    trust: Annotated[Sequence[str], TRUST] = (),
-    workspace: PathLike | None = None,
-) -> VerifiedModels:
-    """Check the files of a model.
-
-    Sizes, checksums, and whether the arrays fit the estimator. No code of the model is run.
-
-    Args:
-        models: Names of models of the workspace, or their folders.
-        trust: As for `load_model`.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models verify films-pcbm
-        obygaze models verify films-pcbm films-mlp --json
-    """
-    trust_code(trust)
-    resolved_workspace = Workspace.of(workspace)
-    folders = [resolved_workspace.existing("models", model) for model in models]
-    verified = [verify_folder(folder) for folder in folders]
-    return VerifiedModels(verified, [folder.name for folder in folders])

@@ -32,7 +32,13 @@ from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_features.store.format.recipe import ERASED
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
-from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
+from obygaze_models.zoo.mediaeval_file import (
+    AFFECT,
+    official_name,
+    read_affect_scores,
+    write_affect_run,
+    write_run_file,
+)
 from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
 
 Floats = NDArray[np.float64]
@@ -40,6 +46,7 @@ OUT_OF_FOLD = "out-of-fold"
 UNSEEN = "unseen"
 FILM_SEEN = "film-seen"
 IN_SAMPLE = "in-sample"
+GIVEN = "given"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +60,8 @@ class Predicted:
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
     - `film-seen`: the model was not trained on the clip, but on others of its film;
-    - `in-sample`: the model was trained on the clip, and the score is its own.
+    - `in-sample`: the model was trained on the clip, and the score is its own;
+    - `given`: the score is that of a table, not of a model.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
@@ -125,7 +133,8 @@ class Predicted:
         Args:
             output: Write the table to this file, with films and times: .csv, .xlsx, .parquet or
                 .json.
-            mediaeval: Write the scores as a run of MediaEval 2015, violence.
+            mediaeval: Write a run of MediaEval 2015: the scores of a model of two classes as
+                violence, those of --affect as classes of valence and arousal.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the
                 task.
             force: Replace the output if it exists.
@@ -150,17 +159,21 @@ class Predicted:
     def _write_run(
         self, path: Path, *, external_data: bool, force: bool
     ) -> tuple[Path, Path]:
-        """Write the scores of the positive class as a run, as `audit mediaeval` reads it."""
+        """Write a run of violence or of induced affect, as `audit mediaeval` reads it."""
+        names = [official_name(clip) for clip in self.clip_ids]
         model = self.model
         if model is None:
-            raise FixUsage("a run of MediaEval needs the predictions of a saved model")
+            of_clips = [(valence, arousal) for valence, arousal in self.scores.tolist()]
+            affect = dict(zip(names, of_clips, strict=True))
+            return write_affect_run(
+                path, affect, external_data=external_data, force=force
+            )
         if len(model.classes) != 2:
             raise FixUsage(
                 f"--mediaeval needs a model of two classes, {model.name} has"
                 f" {len(model.classes)}",
-                hint="a model of the task violence; docs/guide/audits.md says how to train it",
+                hint="a model of the task violence, or --affect TABLE for valence and arousal",
             )
-        names = map(official_name, self.clip_ids)
         scores = dict(zip(names, self.scores[:, -1].tolist(), strict=True))
         return write_run_file(
             path,
@@ -245,14 +258,15 @@ class PredictedFiles:
 
 
 def predict(
-    model: PathLike | SavedModel,
-    store: PathLike | Store,
+    model: PathLike | SavedModel | None = None,
+    store: PathLike | Store | None = None,
     clips: Annotated[
         PathLike | Iterable[str | Clip] | None,
         replace(CLIPS, shown_default="all"),
     ] = None,
     *,
     manifest: PathLike | Manifest | None = None,
+    affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
     in_sample: bool = False,
     same_recipe: bool = False,
     trust: Annotated[Sequence[str], TRUST] = (),
@@ -276,6 +290,9 @@ def predict(
         clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
+        affect: Take scores of valence and arousal from a table (clip_id, valence, arousal; from -1
+            to 1), in place of a model. --mediaeval writes them as classes: below -0.15 negative,
+            above 0.15 positive, else neutral.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
         same_recipe: Take imported features for those that the model was trained on, which were
@@ -295,9 +312,16 @@ def predict(
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
+        obygaze models predict --affect scores.csv --mediaeval run2.txt
         obygaze models predict films-ridge whole.descriptors --manifest films
         obygaze models predict my-ridge new-clips --same-recipe
     """
+    if affect is not None:
+        if model is not None or clips is not None or manifest is not None:
+            raise FixUsage("--affect has clips and scores of its own, without a model")
+        return _given_affect(Path(affect))
+    if model is None or store is None:
+        raise FixUsage("expected a model and a store, or --affect TABLE")
     saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
     listed: list[str | Clip] | None = None
@@ -322,6 +346,23 @@ def predict(
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
     films = film_columns(predicted.clip_ids, movie_ids, rows)
     return replace(predicted, films=films)
+
+
+def _given_affect(path: Path) -> Predicted:
+    """Return the scores of a table of valence and arousal."""
+    affect = read_affect_scores(path)
+    return Predicted(
+        clip_ids=list(affect),
+        basis=[GIVEN] * len(affect),
+        classes=AFFECT,
+        scores=np.array(list(affect.values())).reshape(-1, len(AFFECT)),
+        are_probabilities=False,
+        decisions=[],
+        margins={},
+        contributions={},
+        absent={},
+        refused={},
+    )
 
 
 def _row_of(manifest: Manifest, clip: str | Clip) -> Clip:

@@ -262,15 +262,20 @@ def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
     return read_training_clips(table, str(folder / CLIPS_FILE))
 
 
-def verify_folder(folder: Path) -> SavedModel:
-    """Load the model in a folder and check its card and croissant.json, which people may edit."""
+def check_arrays(folder: Path, document: ModelDocument) -> None:
+    """Raise an error unless the arrays of a model are those that model.json lists."""
+    _read_checked(folder, ARRAYS_FILE, document.arrays)
+
+
+def _check_copy(folder: Path) -> None:
+    """Raise an error unless a copied model loads, and its card and croissant.json are unchanged."""
     document = read_document(folder)
     for name, mark in (
         (CARD_FILE, document.card),
         (CROISSANT_FILE, document.croissant),
     ):
         _read_checked(folder, name, mark)
-    return load_folder(folder)
+    load_folder(folder)
 
 
 def push_model(
@@ -358,7 +363,7 @@ def pull_model(
         _fetch(files, MODEL_FILE, draft)  # it lists the other files
         for file in files_of(draft)[:-1]:
             _fetch(files, file, draft)
-        verify_folder(draft)
+        _check_copy(draft)
     return load_folder(folder)
 
 

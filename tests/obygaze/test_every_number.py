@@ -83,11 +83,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit annotations": ["made-up", "--x", "level == S", "--y", "level == EN"],
     "audit captions": ["captions.csv", "--group", "g"],
-    "audit cooc": ["captions.csv", "--things", "things.toml"],
     "audit eat": ["--vectors", "vectors.npz"],
-    "audit gender-score": ["scores.csv"],
-    "audit levels": ["made-up"],
-    "audit reliability": ["ratings.csv", "--raters", "ada,ben"],
 }
 TEXT_NUMBERS = {
     "manifest import segments": ["--fps"],

@@ -47,7 +47,7 @@ PATH = [
     ["report", "first", "-o", r"pages\report.html"],
     ["compare", "first", "ridge"],
     ["models", "ls"],
-    ["models", "verify", "ridge"],
+    ["models", "show", "ridge"],
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],

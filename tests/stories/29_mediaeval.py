@@ -203,12 +203,12 @@ def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
     scores["valence"][:4] = [-0.15, -0.1501, 0.15, 0.1501]
     rows = []
     for number, one in enumerate(test_excerpts):
-        row = {"name": f"{one.name}.mp4"}
+        row = {"clip_id": f"{one.name}.mp4"}
         row |= {target: float(scores[target][number]) for target in scores}
         rows.append(row)
     # The run does not have the last four clips, which count as wrong.
     ws.write_table("scores.csv", rows[:-4])
-    ws("audit affect-run scores.csv -o affect.txt --no-external-data")
+    ws("models predict --affect scores.csv --mediaeval affect.txt --no-external-data")
 
     classes = {}
     for target, values in scores.items():
@@ -218,7 +218,7 @@ def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
     for number, line in enumerate(lines):
         valence = classes["valence"][number]
         arousal = classes["arousal"][number]
-        assert line == f"{rows[number]['name']} {valence} {arousal}"
+        assert line == f"{rows[number]['clip_id']} {valence} {arousal}"
     assert json.loads(ws.read("affect.json"))["external_data"] is False
 
     answer = ws(

@@ -1581,9 +1581,9 @@ def write_affect_run(ws: TypingWorkspace, scores: Sequence[float]) -> list[int]:
     rows = []
     for number, score in enumerate(scores):
         name = f"ACCEDE{number:05d}.mp4"
-        rows.append({"name": name, "valence": score, "arousal": score})
+        rows.append({"clip_id": name, "valence": score, "arousal": score})
     ws.write_table("scores.csv", rows)
-    ws("audit affect-run scores.csv -o affect.txt --force")
+    ws("models predict --affect scores.csv --mediaeval affect.txt --force")
     classes = []
     for line in ws.read("affect.txt").splitlines():
         _, valence, arousal = line.split()

@@ -631,10 +631,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
 
 
 def _read_model(files: Tree, folder: Path) -> None:
-    from obygaze_models.zoo import verify_models
+    from obygaze_models.zoo import load_model
     from obygaze_models.zoo.info import card_text
 
-    model = verify_models(written(files, folder)).models[0]
+    model = load_model(written(files, folder))
     card_text(model.info, model.clips)
     _ = repr(model)
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     )
     from obygaze.extensions.audits.captions import audit_captions as audit_captions
     from obygaze.extensions.audits.cooccurrence import audit_cooc as audit_cooc
-    from obygaze.extensions.audits.cooccurrence import (
-        bias_amplification as bias_amplification,
-    )
     from obygaze.extensions.audits.eat import audit_eat as audit_eat
     from obygaze.extensions.audits.gender import (
         audit_gender_score as audit_gender_score,
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits.gender import gender_score as gender_score
     from obygaze.extensions.audits.levels import audit_levels as audit_levels
     from obygaze.extensions.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze.extensions.audits.mediaeval_affect import (
-        write_affect_run as write_affect_run,
-    )
     from obygaze.extensions.audits.mediaeval_runs import (
         read_affect_run as read_affect_run,
     )
@@ -41,12 +35,11 @@ if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.extensions.audits.annotations": ("audit_annotations",),
         "obygaze.extensions.audits.captions": ("audit_captions",),
-        "obygaze.extensions.audits.cooccurrence": ("audit_cooc", "bias_amplification"),
+        "obygaze.extensions.audits.cooccurrence": ("audit_cooc",),
         "obygaze.extensions.audits.eat": ("audit_eat",),
         "obygaze.extensions.audits.gender": ("audit_gender_score", "gender_score"),
         "obygaze.extensions.audits.levels": ("audit_levels",),
         "obygaze.extensions.audits.mediaeval": ("audit_mediaeval",),
-        "obygaze.extensions.audits.mediaeval_affect": ("write_affect_run",),
         "obygaze.extensions.audits.mediaeval_runs": (
             "read_affect_run",
             "read_qrels",

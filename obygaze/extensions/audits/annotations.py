@@ -17,13 +17,14 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import (
     Audit,
     Finding,
+    Interval,
     audit_command,
     ratio_interval,
 )
 from obygaze.extensions.audits.texts import CONCEPTS, column_names
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
-from obygaze_features.manifest import Clip, Manifest, read_manifest
+from obygaze_features.manifest import Clip, Manifest
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -32,9 +33,7 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.text_vectors import Selection, View, select_groups
-
-Interval = list[float | None]
+from obygaze_models.text_vectors import Selection, View, in_view, select_groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +139,6 @@ def audit_annotations(
     y: Annotated[Selection, Option(metavar="CLIPS")],
     view: View | None = None,
     min_count: Annotated[int, Option(least=0)] = 0,
-    seed: Annotated[int, Option(least=0)] = 0,
     workspace: str | Path | None = None,
 ) -> AnnotationAudit:
     """Test which values of a column go with a level, such as emotions or concepts.
@@ -155,10 +153,8 @@ def audit_annotations(
             are corrected together.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
-        view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
-            protocols: "visual" where clips have visual concepts, else "raw".
+        view: The view of the manifest, by default that of protocols.
         min_count: Leave out values that fewer clips of both groups have.
-        seed: The seed of the bootstrap.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -170,8 +166,7 @@ def audit_annotations(
             --x 'level == S' --y 'level == EN' --figure figures/emotions
         obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
-    manifest = read_manifest(manifest, workspace=workspace)
-    manifest = manifest.view(view or manifest.usual_view)
+    manifest = in_view(manifest, view, workspace)
     columns = column_names(column)
     if not columns:
         raise FixInput("expected a column, got none", hint="--column emotions")
@@ -196,8 +191,8 @@ def audit_annotations(
         has_y = np.array([value in cell for cell in cells_y])
         labels = (name_x, name_y, value, "")
         tests.append(compare_groups(labels, has_x, has_y, films))
-        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x, seed=seed)
-        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y, seed=seed)
+        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x)
+        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y)
         intervals.append((in_x, in_y))
     n_empty = sum(not cell for cell in [*cells_x, *cells_y])
     return AnnotationAudit(

@@ -15,11 +15,11 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import (
     Audit,
     Finding,
+    Interval,
     audit_command,
     ratio_interval,
 )
 from obygaze.extensions.audits.texts import (
-    NAMES,
     GroupNames,
     LabelledText,
     TextSource,
@@ -60,7 +60,7 @@ class WordRate:
     captions_with_hit: int
     occurrences_per_1000: float
     captions_with_hit_per_1000: float
-    ci: list[float | None]
+    ci: Interval
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,7 @@ def audit_captions(
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
     min_occurrences: Annotated[int, Option(least=0)] = 0,
-    names: str = NAMES,
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
-    seed: Annotated[int, Option(least=0)] = 0,
     workspace: str | Path | None = None,
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
@@ -200,17 +198,15 @@ def audit_captions(
     exchanging clusters that have the same values of the others.
 
     Args:
-        source: A CSV table, a manifest or its name, a folder of .txt files with one caption per
-            line, or rows.
+        source: A CSV table, a manifest or its name, rows, or a folder of .txt files with one
+            caption per line, which are named as those of Wolfe et al. (2023).
         text: The column of the captions.
         group: The columns whose values are the groups.
         cluster: The columns of what is described; by default each caption is its own cluster.
         words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
         min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
             (2023) use 100.
-        names: How the files of a folder are named; each field becomes a column.
         permutations: How many permutations are drawn if they are too many to count.
-        seed: The seed of all random draws.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -231,7 +227,6 @@ def audit_captions(
         groups,
         columns=groups.columns,
         cluster=column_names(cluster),
-        names=names,
         workspace=workspace,
     )
     rare_words = _rare_words(captions, lists, min_occurrences)
@@ -246,12 +241,10 @@ def audit_captions(
             where=source_name(source),
             hint="--min-occurrences, or --words with other lists",
         )
-    rates = word_rates(captions, frequent, seed=seed)
-    tests = contrasts(captions, frequent, permutations=permutations, seed=seed)
+    rates = word_rates(captions, frequent)
+    tests = contrasts(captions, frequent, permutations=permutations)
     if len(groups.columns) > 1 and len(groups.cells_of) > 2:
-        tests = crossed_contrasts(
-            captions, frequent, groups, permutations=permutations, seed=seed
-        )
+        tests = crossed_contrasts(captions, frequent, groups, permutations=permutations)
     return CaptionAudit(
         source_name(source),
         len(captions),
@@ -283,9 +276,7 @@ def _rare_words(
     return rare_words
 
 
-def word_rates(
-    captions: Sequence[LabelledText], lists: WordLists, *, seed: int = 0
-) -> list[WordRate]:
+def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[WordRate]:
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
     rates = []
     for group, inside in by_label(captions).items():
@@ -295,7 +286,7 @@ def word_rates(
             hits = _occurrences(inside, words)
             n_hits = sum(hit > 0 for hit in hits)
             per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
-            ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
+            ci = ratio_interval(hits, [1] * n, clusters, scale=1000)
             counts = (n, len(set(clusters)), sum(hits), n_hits)
             rates.append(WordRate(group, name, *counts, *per_1000, ci))
     return rates
@@ -306,7 +297,6 @@ def contrasts(
     lists: WordLists,
     *,
     permutations: int = 1_000_000,
-    seed: int = 0,
 ) -> list[GroupContrast]:
     """Return the test of each list between two groups; none for one group, or for more than two.
 
@@ -334,7 +324,6 @@ def contrasts(
                 [True, False] * len(pairs),
                 list(chain.from_iterable((pair, pair) for pair in pairs)),
                 permutations=permutations,
-                seed=seed,
             )
             test = GroupContrast(
                 title,
@@ -353,7 +342,6 @@ def contrasts(
                 [groups_of[cluster] == {first} for cluster in clusters],
                 None,
                 permutations=permutations,
-                seed=seed,
             )
             test = GroupContrast(title, first, second, p, p_holm=1.0)
         tests.append(test)
@@ -366,7 +354,6 @@ def crossed_contrasts(
     groups: GroupNames,
     *,
     permutations: int = 1_000_000,
-    seed: int = 0,
 ) -> list[GroupContrast]:
     """Return the tests of each list and column of crossed groups, corrected together.
 
@@ -396,7 +383,6 @@ def crossed_contrasts(
                     is_first,
                     blocks,
                     permutations=permutations,
-                    seed=seed,
                 )
                 test = GroupContrast(
                     title,

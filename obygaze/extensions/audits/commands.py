@@ -38,10 +38,6 @@ AUDITS = {
         f"{HERE}.mediaeval:command",
         "Score the runs of a team in MediaEval 2015 and check them against the rules of the task.",
     ),
-    "affect-run": (
-        f"{HERE}.mediaeval_affect:command",
-        "Write a run of MediaEval 2015, induced affect, from scores or classes of each clip.",
-    ),
 }
 
 

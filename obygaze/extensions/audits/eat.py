@@ -1,6 +1,6 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ from obygaze.extensions.audits.reliability import cronbach_alpha
 from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
-from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest import Manifest
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import (
     TAILS,
@@ -29,12 +29,12 @@ from obygaze_models.text_vectors import (
     Selection,
     VectorGroup,
     View,
+    in_view,
     read_store_vectors,
     read_vectors,
     unit_rows,
 )
 
-NAMES = ("store", "x", "y", "a", "b")
 HEADERS = (
     "X",
     "Y",
@@ -57,17 +57,15 @@ class PromptReliability:
     None where the sums of the cosines of all items are equal.
     """
 
-    store: str
     attribute: str
     n_texts: int
     n_items: int
     cronbach: float | None
 
     def __str__(self) -> str:
-        where = f"{self.store}: " if self.store else ""
         alpha = "not defined" if self.cronbach is None else f"{self.cronbach:.3f}"
         return (
-            f"{where}Cronbach's alpha of the {self.n_texts} texts of {self.attribute}, by their "
+            f"Cronbach's alpha of the {self.n_texts} texts of {self.attribute}, by their "
             f"cosines to {self.n_items} items: {alpha}."
         )
 
@@ -103,11 +101,7 @@ class EatAudit(Audit):
         if self.manifest:
             view = self.view.replace("_", " ")
             title += f", clips of {self.manifest}, {view} view"
-        headers: tuple[str, ...] = HEADERS
-        rows = [_row_of(test) for test in self.tests]
-        if any(test.store for test in self.tests):
-            headers = ("store", *HEADERS)
-            rows = [(test.store, *_row_of(test)) for test in self.tests]
+        rows = tuple(_row_of(test) for test in self.tests)
         sentences = summary(self.tests, _sentence)
         first = self.tests[0]
         normal = first.verdict.normal
@@ -116,20 +110,15 @@ class EatAudit(Audit):
             p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
         sentences += map(str, self.prompts)
-        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
+        return Finding(title, HEADERS, rows, sentences=tuple(sentences))
 
     def plot(self) -> Plot:
         """Return the effect size of each test, the smallest p first."""
-        varying = []
-        for name in NAMES:
-            values = {getattr(test, name) for test in self.tests}
-            if len(values) > 1:
-                varying.append(name)
         points = []
         for test in sorted(self.tests, key=lambda test: test.p):
             if test.effect_size is None:
                 continue
-            label = " / ".join(getattr(test, name) for name in varying) or test.x
+            label = f"{test.a} / {test.b}" if len(self.tests) > 1 else test.x
             note = p_equals(test.p)
             if len(self.tests) > 1:
                 note += f", Holm {p_text(test.p_holm)}"
@@ -145,19 +134,16 @@ class EatAudit(Audit):
 def _row_of(test: GroupTest) -> tuple[object, ...]:
     """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
     sizes = (len(test.s_x), len(test.s_y))
-    names = (test.x, test.y or None, test.a, test.b)
+    names = (test.x, test.y, test.a, test.b)
     return (*names, *sizes, test.effect_size, *test.p_cells())
 
 
 def _sentence(test: GroupTest) -> str:
     d = test.effect_size
-    groups = f"{test.x} against {test.y}" if test.y else test.x
+    groups = f"{test.x} against {test.y}"
     size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
     p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
-    groups = f"{test.store}: {groups}" if test.store else groups
-    return (
-        f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
-    )
+    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
 
 
 def audit_eat(
@@ -167,22 +153,12 @@ def audit_eat(
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
     x: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
     y: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
-    stores: Annotated[
-        Sequence[Store | str | Path], Option("--store", metavar="STORE")
-    ] = (),
-    groups: Annotated[
-        Sequence[tuple[Selection, Selection]], Option(metavar="X Y")
-    ] = (),
     attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
     text: str | Path | None = None,
-    array: str = "clip",
     view: View | None = None,
-    single: bool = False,
     tail: Tail = "two_sided",
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
-    seed: Annotated[int, Option(least=0)] = 0,
     drop_missing: bool = False,
-    assume_space: bool = False,
     workspace: str | Path | None = None,
 ) -> EatAudit:
     """Test whether one group of clips is closer to some words than another group.
@@ -197,19 +173,12 @@ def audit_eat(
         vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
-        stores: Further stores, in which the same groups are tested.
-        groups: Further pairs of groups, each like `x` and `y`.
         attributes: Pairs of attributes of the texts; by default the only two.
-        text: An npz file of text vectors; by default the texts of the store.
-        array: The array of the store to read.
-        view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
-            protocols: "visual" where clips have visual concepts, else "raw".
-        single: Test each item of `x` alone: is it closer to A than to B?
+        text: The npz file of text vectors that `extract text` wrote.
+        view: The view of the manifest, by default that of protocols.
         tail: The p-value to report and correct: "two_sided", "greater" or "less".
         permutations: How many permutations are drawn if they are too many to count.
-        seed: The seed of these draws.
         drop_missing: Leave out clips that the store does not have.
-        assume_space: Assume one embedding space if the store or the texts do not name theirs.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -217,7 +186,7 @@ def audit_eat(
 
     Commands:
         obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
-            --attributes happiness sadness --attributes happiness anger --figure figures/eat
+            --text texts.npz --attributes happiness sadness --attributes happiness anger
         obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
         obygaze audit eat --vectors vectors.npz --json
     """
@@ -228,130 +197,70 @@ def audit_eat(
         raise FixUsage(
             f"expected a store or a file of vectors (--vectors), got {sources}"
         )
-    draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
+    draws: dict[str, Any] = {"tail": tail, "permutations": permutations}
     if vectors is not None:
-        selections: dict[str, object] = {
-            "x": x,
-            "y": y,
-            "store": stores,
-            "groups": groups,
-            "attributes": attributes,
-            "text": text,
-            "view": view,
-        }
-        _check_vectors_alone(selections)
+        selections = {"x": x, "y": y, "attributes": attributes, "text": text}
+        for name, value in selections.items():
+            if value:
+                raise FixUsage(
+                    f"--{name} is for a store; a file of vectors has its own groups"
+                )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        groups_of_arrays = read_vectors(vectors, single=single)
+        groups_of_arrays = read_vectors(vectors)
         tests_of_arrays = run_tests(*groups_of_arrays, **draws)
         return EatAudit(tests_of_arrays, source, _prompts_of(*groups_of_arrays))
-    if store is None or x is None or (y is None) != single:
-        raise FixUsage("with a store, expected --x and --y, or --single and only --x")
-    if single and groups:
-        raise FixUsage(
-            "--groups is for two groups; --single tests the items of --x alone"
-        )
-    opened = [open_store(named, workspace=workspace) for named in (store, *stores)]
-    clips = None if manifest is None else read_manifest(manifest, workspace=workspace)
-    options: dict[str, Any] = {
-        "text": text,
-        "array": array,
-        "view": view,
-        "drop_missing": drop_missing,
-        "assume_space": assume_space,
-    }
-    tests: list[GroupTest] = []
-    prompts: list[PromptReliability] = []
-    names = _store_labels(opened)
-    for name, opened_store in zip(names, opened, strict=True):
-        shown_name = name if stores else ""
-        for first, second in [(x, y), *groups]:
-            groups_read = read_store_vectors(
-                opened_store, clips, first, second, attributes, **options
-            )
-            for test in run_tests(*groups_read, **draws):
-                tests.append(replace(test, store=shown_name))
-            for attribute in _prompts_of(*groups_read):
-                prompts.append(replace(attribute, store=shown_name))
-    # Corrected together: stores, groups and attributes are one family of tests.
-    manifest_name = ""
-    chosen_view = ""
-    if clips is not None:
-        manifest_name = clips.name
-        chosen_view = view or clips.usual_view
-    return EatAudit(
-        with_holm(tests), ", ".join(names), tuple(prompts), manifest_name, chosen_view
+    if store is None or x is None or y is None or text is None:
+        raise FixUsage("with a store, expected --x, --y and --text")
+    opened = open_store(store, workspace=workspace)
+    clips = None if manifest is None else in_view(manifest, view, workspace)
+    groups_of_store = read_store_vectors(
+        opened, clips, x, y, attributes, text=text, drop_missing=drop_missing
     )
+    audit = EatAudit(
+        run_tests(*groups_of_store, **draws),
+        Path(opened.location).name,
+        _prompts_of(*groups_of_store),
+    )
+    if clips is None:
+        return audit
+    return replace(audit, manifest=clips.name, view=clips.header.view)
 
 
 def _prompts_of(
-    x: VectorGroup,
-    y: VectorGroup | None,
-    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    x: VectorGroup, y: VectorGroup, pairs: Sequence[tuple[VectorGroup, VectorGroup]]
 ) -> tuple[PromptReliability, ...]:
     """Return Cronbach's alpha of each attribute of several texts, over the items of the groups."""
-    groups = [x] if y is None else [x, y]
-    items = [
-        unit_rows(np.atleast_2d(np.asarray(group.vectors)), group.name)
-        for group in groups
-    ]
+    items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)
     attributes = {group.name: group for group in chain.from_iterable(pairs)}
     prompts = []
     for name, group in attributes.items():
         cosines = rows @ unit_rows(group.vectors, name).T
         n_items, n_texts = cosines.shape
-        if n_texts > 1 and n_items > 1:
+        if n_texts > 1:
             alpha = cronbach_alpha(cosines)
-            prompts.append(PromptReliability("", name, n_texts, n_items, alpha))
+            prompts.append(PromptReliability(name, n_texts, n_items, alpha))
     return tuple(prompts)
-
-
-def _check_vectors_alone(selections: Mapping[str, object]) -> None:
-    """Raise an error if a file of vectors is combined with a selection from a store."""
-    for name, value in selections.items():
-        if value:
-            raise FixUsage(
-                f"--{name} is for a store; a file of vectors has its own groups"
-            )
-
-
-def _store_labels(stores: Sequence[Store]) -> list[str]:
-    """Return the last part of the path of each store, and as many before it as tell them apart."""
-    parts_of = [Path(store.location).parts for store in stores]
-    labels = []
-    for parts in parts_of:
-        n_parts = 1
-        others = [other for other in parts_of if other != parts]
-        while n_parts < len(parts) and any(
-            other[-n_parts:] == parts[-n_parts:] for other in others
-        ):
-            n_parts += 1
-        labels.append(str(Path(*parts[-n_parts:])))
-    return labels
 
 
 def run_tests(
     x: VectorGroup,
-    y: VectorGroup | None,
+    y: VectorGroup,
     pairs: Sequence[tuple[VectorGroup, VectorGroup]],
     **draws: Any,
 ) -> tuple[GroupTest, ...]:
     """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
 
-    Without `y` each item of `x` is tested alone: is it closer to the first attribute? `draws` are
-    the settings of `compare_groups`: tail, permutations, seed.
+    `draws` are the settings of `compare_groups`: tail, permutations.
     """
-    if not pairs:
-        raise FixInput("expected at least one pair of attributes, got none")
-    groups = [x] if y is None else [x, y]
-    _check_widths([*groups, *chain.from_iterable(pairs)])
-    blocks = None if y is None else _blocks_of(x, y)
-    name_y = "" if y is None else y.name
+    _check_widths([x, y, *chain.from_iterable(pairs)])
+    films = _films_of(x, y)
     tests = []
     for a, b in pairs:
-        for name, s_x, s_y in _associations(x, y, a, b):
-            names = (name, name_y, a.name, b.name)
-            tests.append(compare_groups(names, s_x, s_y, blocks, **draws))
+        names = (x.name, y.name, a.name, b.name)
+        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
+        s_y = association(y.vectors, a.vectors, b.vectors, name="Y")
+        tests.append(compare_groups(names, s_x, s_y, films, **draws))
     return with_holm(tests)
 
 
@@ -367,31 +276,13 @@ def _check_widths(groups: Sequence[VectorGroup]) -> None:
         )
 
 
-def _blocks_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
+def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
     """Return the films of the vectors of both groups, the first group first; None without films."""
     if (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")
     if x.blocks is None or y.blocks is None:
         return None
     return np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
-
-
-def _associations(
-    x: VectorGroup, y: VectorGroup | None, a: VectorGroup, b: VectorGroup
-) -> Iterator[tuple[str, Floats, Floats]]:
-    """Yield the values that each test compares: of two groups, or of one item to two attributes."""
-    if y is not None:
-        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
-        yield x.name, s_x, association(y.vectors, a.vectors, b.vectors, name="Y")
-        return
-    rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
-    to_a = unit_rows(a.vectors, "A")
-    to_b = unit_rows(b.vectors, "B")
-    numbered = [x.name]
-    if len(rows) > 1:
-        numbered = [f"{x.name} {i}" for i in range(len(rows))]
-    for name, row in zip(x.labels or numbered, rows, strict=True):
-        yield name, to_a @ row, to_b @ row
 
 
 def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:

@@ -6,32 +6,22 @@ what is seen.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.store import Store, open_store
-from obygaze_models.text_vectors import store_word_probabilities
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
 MASK = "[MASK]"
 SCORE_COLUMNS = ("lm", "sim", "prob")
 ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
-OBJECT_HEADERS = (
-    "object",
-    "captions",
-    "mean score man",
-    "mean score woman",
-    "% to man",
-)
 
 
 @dataclass(frozen=True)
@@ -66,8 +56,6 @@ class GenderAudit(Audit):
 
     rows: tuple[GenderScore | GenderEstimate, ...]
     source: str = ""
-    objects: tuple[str, ...] = ()
-    context: Mapping[str, Any] | None = None
 
     @property
     def estimates(self) -> tuple[GenderEstimate, ...]:
@@ -90,13 +78,7 @@ class GenderAudit(Audit):
             genders = [row.gender for row in self.estimates]
             counts = {name: genders.count(name) for name in ("man", "woman")}
             printed = list(cut_shares(**counts))
-        document: dict[str, Any] = {}
-        if self.context:
-            document["context"] = dict(self.context)
-        if self.objects:
-            document["by_object"] = self.by_object()
         return {
-            **document,
             **_mean_scores(self.estimates),
             "rows": [
                 {"ratio_to_man": None, "ratio_to_woman": None, **asdict(row)}
@@ -110,18 +92,8 @@ class GenderAudit(Audit):
             "n": len(self.rows),
         }
 
-    def by_object(self) -> dict[str, dict[str, Any]]:
-        """Return the means of both wordings over all captions of each object, in their order."""
-        rows: dict[str, list[GenderEstimate]] = {}
-        for name, row in zip(self.objects, self.estimates, strict=True):
-            rows.setdefault(name, []).append(row)
-        return {
-            name: {"n": len(same_object), **_mean_scores(same_object)}
-            for name, same_object in sorted(rows.items())
-        }
-
     def finding(self) -> Finding:
-        """Return one row per caption, or per object if they are known; sentences with the means."""
+        """Return one row per caption, and sentences with the means."""
         summary = self.to_json()
         sentences = [
             f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."
@@ -132,21 +104,12 @@ class GenderAudit(Audit):
         if self.estimates:
             sentences += _sentences_of_estimates(summary)
         headers, rows = self._table()
-        if self.context:
-            sentences.append(
-                f"P(c) is the softmax over {len(self.context['words'])} words of "
-                f"{self.context['logit_scale']:g} times the cosine of clip and word."
-            )
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """Return the headers and rows for a reader: by object, by caption, or by number."""
+        """Return the headers and rows for a reader: by caption, or by number."""
         rows: list[tuple[object, ...]] = []
-        if self.objects:
-            for name, means in self.by_object().items():
-                rows.append((name, *means.values()))
-            return OBJECT_HEADERS, rows
         if self.estimates:
             for row in self.estimates:
                 shares = (row.ratio_to_man, row.ratio_to_woman)
@@ -157,21 +120,15 @@ class GenderAudit(Audit):
         return ("row", "score", "note"), rows
 
     def plot(self) -> Plot:
-        """Return the share of 'man' in the scores of each caption or object; else the scores."""
-        shares = [(row.caption, row.ratio_to_man) for row in self.estimates]
-        if self.objects:
-            shares = [
-                (name, means["ratio_of_means_to_man"])
-                for name, means in self.by_object().items()
-            ]
-        if not shares:
+        """Return the share of 'man' in the scores of each caption; else the scores."""
+        if not self.estimates:
             rows = [Point(f"row {i}", row.score) for i, row in enumerate(self.rows, 1)]
             return Plot("Gender scores", rows, "score")
-        points = [
-            Point(name, share, (), f"{share:.1f} %")
-            for name, share in shares
-            if share is not None
-        ]
+        points = []
+        for row in self.estimates:
+            share = row.ratio_to_man
+            if share is not None:
+                points.append(Point(row.caption, share, (), f"{share:.1f} %"))
         points.sort(key=lambda point: -point.value)
         title = "Share of 'man' in the two scores, in percent"
         return Plot(title, points, "woman  ←  →  man", 50)
@@ -207,99 +164,36 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
     return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
 
 
-def audit_gender_score(
-    captions: str | Path,
-    *,
-    by: Annotated[str | None, Option(metavar="COLUMN")] = None,
-    store: Store | str | Path | None = None,
-    text: str | Path | None = None,
-    array: str = "clip",
-    logit_scale: float | None = None,
-    assume_space: bool = False,
-    workspace: str | Path | None = None,
-) -> GenderAudit:
+def audit_gender_score(captions: str | Path) -> GenderAudit:
     """Score how strongly each caption of a table leans to a gender.
-
-    With a store, the probability of the visual word (the column visual) is computed from the vector
-    of the clip (clip_id): the softmax, over the attributes of the texts, of the logit scale times
-    the cosine of clip and word. The column prob is then not used.
 
     Args:
         captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
             lm_woman, sim_woman, prob for captions in both wordings.
-        by: The column of the object that a caption is about: means of both wordings for each.
-        store: The store that has the vectors of the clips, or its name, path or URL.
-        text: An npz file of text vectors; by default the texts of the store.
-        array: The array of the store to read.
-        logit_scale: The factor of the model's cosines; by default that of CLIP, 100.
-        assume_space: Assume one embedding space if the store or the texts do not name theirs.
-        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_gender_score("captions.csv")
 
     Commands:
         obygaze audit gender-score captions.csv
-        obygaze audit gender-score captions.csv --store obygaze12.clip-b16 --text objects.npz
-        obygaze audit gender-score captions.csv --by visual --json
     """
     path = Path(captions)
     violations = Violations(path)
-    required = ("prob",) if store is None else ("clip_id", "visual")
-    read = read_table(path, required=required, violations=violations)
-    _check_columns(read.columns, by, violations)
-    lines = read.rows
-    context = None
-    if store is not None and lines:
-        chances, scale = store_word_probabilities(
-            open_store(store, workspace=workspace),
-            [row["clip_id"] for row in lines],
-            logit_scale=logit_scale,
-            text=text,
-            array=array,
-            assume_space=assume_space,
-        )
-        prob = _visual_probabilities(lines, chances, violations)
-        context = {"logit_scale": scale, "words": list(chances[0]), "prob": prob}
-        lines = tuple(
-            replace(row, cells={**row.cells, "prob": repr(p)})
-            for row, p in zip(lines, prob, strict=True)
-        )
-    rows = [_score_row(row) for row in lines]
+    read = read_table(path, required=("prob",), violations=violations)
+    _check_columns(read.columns, violations)
+    rows = [_score_row(row) for row in read.rows]
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
         raise FixInput(
             "the table has no captions (no row after the header)", where=str(path)
         )
-    objects: tuple[str, ...] = ()
-    if by is not None:
-        objects = tuple(row[by] for row in read.rows)
-    scored = tuple(row for row in rows if row is not None)
-    return GenderAudit(scored, path.name, objects, context)
+    return GenderAudit(tuple(row for row in rows if row is not None), path.name)
 
 
-def _visual_probabilities(
-    lines: Sequence[TableRow],
-    chances: Sequence[Mapping[str, float]],
-    violations: Violations,
-) -> list[float]:
-    """Return the probability of the visual word of each caption; all words must be known."""
-    for row in lines:
-        if row["visual"] not in chances[0]:
-            row.add("visual", f"the texts have no attribute {row['visual']!r}")
-    violations.raise_if_any("the texts do not have every visual word")
-    return [chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)]
-
-
-def _check_columns(
-    columns: Sequence[str], by: str | None, violations: Violations
-) -> None:
+def _check_columns(columns: Sequence[str], violations: Violations) -> None:
     """Raise an error if a table has the columns of neither form."""
-    form = ESTIMATE_COLUMNS if by or "lm_man" in columns else SCORE_COLUMNS
-    wanted = [name for name in form if name != "prob"]
-    if by:
-        wanted.append(by)
-    missing = [name for name in wanted if name not in columns]
+    form = ESTIMATE_COLUMNS if "lm_man" in columns else SCORE_COLUMNS
+    missing = [name for name in form if name != "prob" and name not in columns]
     # Without a header, the table itself is already a violation.
     if columns and missing:
         scores = ", ".join(SCORE_COLUMNS)

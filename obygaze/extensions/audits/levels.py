@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,18 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import (
     Audit,
     Finding,
+    Interval,
     audit_command,
     ratio_interval,
 )
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.options import Option
-from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import sign_flip
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.text_vectors import View
+from obygaze_models.text_vectors import View, in_view
 
 ALL = "all annotators"
 ALPHA = 0.05
@@ -37,8 +37,6 @@ ALPHA = 0.05
 STEPS = (("HN", "NS"), ("NS", "S"))
 # As in comparisons of models: of fewer films, a sign-flip test says little.
 LEAST_FILMS = 6
-
-Interval = list[float | None]
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,6 @@ class LevelAudit(Audit):
     source: str
     view: str
     unit: str
-    column: str
     annotators: tuple[AnnotatorLevels, ...]
     p: float | None
 
@@ -192,9 +189,7 @@ class LevelAudit(Audit):
 def audit_levels(
     manifest: Manifest | str | Path,
     *,
-    column: str = "annotator",
     view: View | None = None,
-    seed: Annotated[int, Option(least=0)] = 0,
     workspace: str | Path | None = None,
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator.
@@ -205,10 +200,7 @@ def audit_levels(
 
     Args:
         manifest: The manifest, or its name or path.
-        column: The column that names the annotators, or other groups.
-        view: The view of the manifest, "raw", "visual" or "as_published". The default is that of
-            protocols: "visual" where clips have visual concepts, else "raw".
-        seed: The seed of the bootstrap.
+        view: The view of the manifest, by default that of protocols.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -219,14 +211,7 @@ def audit_levels(
         obygaze audit levels mobygaze --view visual --figure figures/levels
         obygaze audit levels mobygaze --json -o levels.json
     """
-    manifest = read_manifest(manifest, workspace=workspace)
-    manifest = manifest.view(view or manifest.usual_view)
-    if column != "annotator" and column not in manifest.columns:
-        names = ", ".join(manifest.columns) or "no columns"
-        hint = "name one of these, or add columns with obygaze manifest join"
-        raise NotFound(
-            f"no column {column!r}; found {names}", where=manifest.name, hint=hint
-        )
+    manifest = in_view(manifest, view, workspace)
     clips = [clip for clip in manifest if clip.level in LEVELS[1:]]
     if not clips:
         raise FixInput(
@@ -236,12 +221,12 @@ def audit_levels(
         )
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
-        name = clip.extra.get(column, "")
+        name = clip.extra.get("annotator", "")
         if name:
             clips_of.setdefault(name, []).append(clip)
-    annotators = [_levels_of(ALL, clips, seed)]
+    annotators = [_levels_of(ALL, clips)]
     for name in sorted(clips_of):
-        annotators.append(_levels_of(name, clips_of[name], seed))
+        annotators.append(_levels_of(name, clips_of[name]))
     p_values = []
     for annotator in annotators[1:] or annotators:
         p_values += [step.p for step in annotator.steps]
@@ -250,27 +235,24 @@ def audit_levels(
         source=manifest.name,
         view=manifest.header.view,
         unit=manifest.header.unit,
-        column=column,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
     )
 
 
-def _levels_of(name: str, clips: Sequence[Clip], seed: int) -> AnnotatorLevels:
+def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
     counts: dict[str, dict[str, list[int]]] = {level: {} for level in LEVELS[1:]}
     for clip in clips:
         if clip.level is not None:
             by_film = counts[clip.level]
             by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
-    levels = [_level_mean(level, by_film, seed) for level, by_film in counts.items()]
-    steps = [_step(lower, higher, counts, seed) for lower, higher in STEPS]
+    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
+    steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))
 
 
-def _level_mean(
-    level: str, by_film: Mapping[str, Sequence[int]], seed: int
-) -> LevelMean:
+def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
     numbers: list[int] = []
     films: list[str] = []
     for film, of_film in by_film.items():
@@ -278,7 +260,7 @@ def _level_mean(
         films += [film] * len(of_film)
     if not numbers:
         return LevelMean(level, 0, 0, None, [None, None])
-    interval = ratio_interval(numbers, np.ones(len(numbers)), films, seed=seed)
+    interval = ratio_interval(numbers, np.ones(len(numbers)), films)
     return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
 
 
@@ -286,7 +268,6 @@ def _step(
     lower: str,
     higher: str,
     counts: Mapping[str, Mapping[str, Sequence[int]]],
-    seed: int,
 ) -> Step:
     """Return how much the number of concepts rises from one level to the next within films."""
     films = sorted(counts[lower].keys() & counts[higher].keys())
@@ -297,25 +278,25 @@ def _step(
         return Step(lower, higher, None, [None, None], 0, 0, None)
     p = None
     if len(films) >= LEAST_FILMS:
-        p, _ = sign_flip(differences, seed=seed, greater=True)
+        p, _ = sign_flip(differences, greater=True)
     return Step(
         lower=lower,
         higher=higher,
         difference=float(differences.mean()),
-        interval=_interval_of_mean(differences, seed),
+        interval=_interval_of_mean(differences),
         n_films=len(films),
         n_rising=int((differences > 0).sum()),
         p=p,
     )
 
 
-def _interval_of_mean(values: NDArray[np.float64], seed: int) -> Interval:
+def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
     """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
 
     def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"mean": weights @ values / weights.sum(axis=1)}
 
-    interval, _ = resample(mean, np.arange(len(values)), seed=seed)["mean"]
+    interval, _ = resample(mean, np.arange(len(values)))["mean"]
     return [*interval.ends]
 
 

@@ -8,25 +8,27 @@ is beside it, counts this as disagreement.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, Finding, audit_command
+from obygaze.extensions.audits.result import (
+    Audit,
+    Finding,
+    Interval,
+    audit_command,
+)
 from obygaze.extensions.audits.texts import (
     TextSource,
     column_names,
-    read_cells,
+    read_records,
     source_name,
 )
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.options import Option
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.bootstrap import resample
 
 Floats = NDArray[np.float64]
-Interval = list[float | None]
 HEADERS = ("rater", "mean", "sd", "correlation with the others", "alpha without")
 
 
@@ -111,7 +113,6 @@ def audit_reliability(
     *,
     raters: str | Sequence[str],
     cluster: str | Sequence[str] | None = None,
-    seed: Annotated[int, Option(least=0)] = 0,
     workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
     """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
@@ -123,7 +124,6 @@ def audit_reliability(
         source: A CSV table, a manifest or its name, or rows.
         raters: The columns of the raters, or of the prompts.
         cluster: The columns of the film or image; by default each item is its own cluster.
-        seed: The seed of the bootstrap.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -141,24 +141,18 @@ def audit_reliability(
     rows: list[list[float]] = []
     clusters: list[str] = []
     n_incomplete = 0
-    for cells, where in read_cells(source, workspace=workspace):
-        missing = [
-            name for name in (*names, *column_names(cluster)) if name not in cells
-        ]
-        if missing:
-            raise NotFound(
-                f"no column {missing[0]!r}; found {', '.join(cells)}",
-                where=where,
-                hint="--raters, --cluster",
-            )
-        numbers = [_number(cells[name], name, where) for name in names]
+    cluster_columns = column_names(cluster)
+    needed = (*names, *cluster_columns)
+    for record in read_records(
+        source, needed, hint="--raters, --cluster", workspace=workspace
+    ):
+        numbers = [_number(record.cells[name], name, record.where) for name in names]
         rated = [number for number in numbers if number is not None]
         if len(rated) < len(names):
             n_incomplete += 1
             continue
         rows.append(rated)
-        cluster_cells = [cells[column] for column in column_names(cluster)]
-        clusters.append("\0".join(cluster_cells) if cluster else where)
+        clusters.append(record.cluster(cluster_columns))
     if len(rows) < 2:
         raise FixInput(
             f"expected at least two items that all raters have rated, got {len(rows)}",
@@ -170,7 +164,6 @@ def audit_reliability(
         clusters,
         source=source_name(source),
         n_incomplete=n_incomplete,
-        seed=seed,
     )
 
 
@@ -181,7 +174,6 @@ def reliability_of(
     *,
     source: str = "rows",
     n_incomplete: int = 0,
-    seed: int = 0,
 ) -> ReliabilityAudit:
     """Return both alphas of a table of numbers, a row for each item, a column for each rater."""
     table = np.asarray(ratings, dtype=np.float64)
@@ -194,7 +186,7 @@ def reliability_of(
     def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
         return _alphas(centred, weights[:, codes])
 
-    intervals = resample(alphas_of_clusters, names_of_clusters, seed=seed)
+    intervals = resample(alphas_of_clusters, names_of_clusters)
     # Sums of equal numbers differ by rounding.
     smallest = 1e-12 * float(np.abs(table).max())
     raters = []

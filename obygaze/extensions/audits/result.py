@@ -107,14 +107,12 @@ def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
     return command_of(function, name, then=Audit.write)
 
 
+Interval = list[float | None]
+
+
 def ratio_interval(
-    top: ArrayLike,
-    bottom: ArrayLike,
-    clusters: Sequence[str],
-    *,
-    scale: int = 1,
-    seed: int = 0,
-) -> list[float | None]:
+    top: ArrayLike, bottom: ArrayLike, clusters: Sequence[str], *, scale: int = 1
+) -> Interval:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
     An end that cannot be computed is None.
@@ -127,7 +125,7 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    interval, _ = resample(ratio, names, seed=seed)["ratio"]
+    interval, _ = resample(ratio, names)["ratio"]
     most = scale if np.all(tops <= bottoms) else math.inf
     ends = np.clip((interval.low, interval.high), 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Table, read_toml
@@ -20,8 +21,25 @@ TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
 SHIPPED = ("emotions", "gender")
 CONCEPTS = "concepts"
 OWN = ("clip_id", "movie_id", "level", CONCEPTS)
+# The files of the captions that Wolfe et al. (2023) published.
 NAMES = "{image}_{face}_{group}_{copy}"
-_FIELD = re.compile(r"\{(\w+)\}")
+_FILE_NAME = re.compile(
+    "(?P<image>[^_]+)_(?P<face>[^_]+)_(?P<group>[^_]+)_(?P<copy>[^_]+)"
+)
+
+
+class Record(NamedTuple):
+    """The cells of a row of a source by column, and where it was read."""
+
+    cells: Mapping[str, str]
+    where: str
+
+    def cluster(self, columns: Sequence[str]) -> str:
+        """Return the name of the film or image; without columns each row is its own cluster."""
+        if not columns:
+            return self.where
+        # Cells have no NUL, so that other cells are never the same text.
+        return "\0".join(self.cells[column] for column in columns)
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,6 @@ def read_texts(
     *,
     columns: Sequence[str] = (),
     cluster: Sequence[str] = (),
-    names: str = NAMES,
     workspace: str | Path | None = None,
 ) -> list[LabelledText]:
     """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
@@ -51,21 +68,15 @@ def read_texts(
         labels: Returns the labels of a text from its cells.
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
-        names: How the files of a folder are named; each field becomes a column.
         workspace: Where the name of a manifest is looked up.
     """
+    needed = (text, *columns, *cluster)
+    hint = "--text COLUMN, and --group or --cluster"
     texts = []
-    for cells, where in _records(source, names, workspace):
-        for column in (text, *columns, *cluster):
-            if column not in cells:
-                message = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
-                raise NotFound(
-                    message, where=where, hint="--text COLUMN, and --group or --cluster"
-                )
-        cluster_name = where
-        if cluster:  # cells have no NUL, so that other cells are never the same text
-            cluster_name = "\0".join(cells[column] for column in cluster)
-        texts.append(LabelledText(cells[text], labels(cells), cluster_name))
+    for record in read_records(source, needed, hint=hint, workspace=workspace):
+        cells = record.cells
+        labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
+        texts.append(labelled)
     if not any(labelled.text.strip() for labelled in texts):
         raise FixInput(
             f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
@@ -73,20 +84,32 @@ def read_texts(
     return texts
 
 
+def read_records(
+    source: TextSource,
+    columns: Sequence[str],
+    *,
+    hint: str,
+    workspace: str | Path | None = None,
+) -> Iterator[Record]:
+    """Yield each row of a CSV table, a manifest, a folder or rows; a missing column is an error."""
+    for record in _records(source, workspace):
+        for column in columns:
+            if column not in record.cells:
+                found = ", ".join(record.cells)
+                message = (
+                    f"no column {column!r}{near(column, record.cells)}; found {found}"
+                )
+                raise NotFound(message, where=record.where, hint=hint)
+        yield record
+
+
 def has_column(
     source: TextSource, name: object, *, workspace: str | Path | None = None
 ) -> bool:
     """Return whether the first row of a source has a column of a name."""
-    for cells, _ in _records(source, NAMES, workspace):
-        return name in cells
+    for record in _records(source, workspace):
+        return name in record.cells
     return False
-
-
-def read_cells(
-    source: TextSource, *, workspace: str | Path | None = None
-) -> Iterator[tuple[Mapping[str, str], str]]:
-    """Yield the cells of each row of a CSV table, a manifest or rows, and where it was read."""
-    return _records(source, NAMES, workspace)
 
 
 class GroupNames:
@@ -129,18 +152,15 @@ def split_cell(cell: str) -> frozenset[str]:
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
-def _records(
-    source: TextSource, names: str, workspace: str | Path | None
-) -> Iterator[tuple[Mapping[str, str], str]]:
-    """Yield the cells of each text by column, and where it was read."""
+def _records(source: TextSource, workspace: str | Path | None) -> Iterator[Record]:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
-            yield from _of_folder(path, names)
+            yield from _of_folder(path)
             return
         if is_table(path):
             table = read_table(path, required=(), delimiter=None)
-            yield from ((row.cells, f"{path}:{row.line}") for row in table.rows)
+            yield from (Record(row.cells, f"{path}:{row.line}") for row in table.rows)
             return
         source = read_manifest(source, workspace=workspace)
     if isinstance(source, Manifest):
@@ -149,10 +169,10 @@ def _records(
             for name in OWN:
                 cells_of_clip[name] = getattr(clip, name)
             cells_of_clip[CONCEPTS] = "|".join(clip.concepts)
-            yield cells_of_clip, clip.clip_id
+            yield Record(cells_of_clip, clip.clip_id)
         return
     for number, cells in enumerate(source, start=1):
-        yield cells, f"row {number}"
+        yield Record(cells, f"row {number}")
 
 
 def is_table(path: Path) -> bool:
@@ -169,17 +189,17 @@ def source_name(source: TextSource) -> str:
     return source.name if isinstance(source, Manifest) else "rows"
 
 
-def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
-    pattern = _pattern_of(names)
+def _of_folder(folder: Path) -> Iterator[Record]:
+    """Yield the captions of the .txt files of a folder; their names have the other columns."""
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() != ".txt" or not path.is_file():
             continue
-        match = pattern.fullmatch(path.stem)
+        match = _FILE_NAME.fullmatch(path.stem)
         if match is None:
             raise FixInput(
-                f"{path.name} does not match the pattern {names}",
+                f"{path.name} does not match the pattern {NAMES}",
                 where=str(folder),
-                hint="--names PATTERN",
+                hint="a CSV table with a row for each caption",
             )
         try:
             # A byte order mark would be a part of the first word.
@@ -193,24 +213,7 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
             if not line.strip():
                 continue
             cells = {**match.groupdict(), "file": path.stem, "caption": line}
-            yield cells, f"{path}:{number}"
-
-
-def _pattern_of(names: str) -> re.Pattern[str]:
-    """Return the expression for the file names that `names` describes.
-
-    A field has no underscore, so that each file name can be read in one way only.
-    """
-    fields = _FIELD.findall(names)
-    if not fields or len(set(fields)) < len(fields):
-        raise FixInput(
-            f"names must have fields, each only once, got {names!r}",
-            hint="'{image}_{group}'",
-        )
-    expression = ""
-    for i, part in enumerate(_FIELD.split(names)):
-        expression += f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part)
-    return re.compile(expression)
+            yield Record(cells, f"{path}:{number}")
 
 
 def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -78,8 +78,7 @@ def audit_boxes(
     perhaps frame. Shares are tested against those of random directions, within films.
 
     Args:
-        maps: A store of maps. Where it has no random directions, shares are tested against the
-            area of the boxes.
+        maps: A store of maps.
         boxes: The file. A box without a frame, which is a number from 0, is on all frames.
         workspace: The workspace, if it is not the current one.
 
@@ -162,16 +161,12 @@ def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
     peaks = boxed.peaks
     area = boxed.area
     is_random = np.char.startswith(names, RANDOM)
-    label = "area of the boxes"
-    null = area
-    if is_random.any():
-        label = "random directions"
-        null = shares[is_random].mean(axis=0)
+    null = shares[is_random].mean(axis=0)
     films = np.tile(boxed.films, 2)
     regions = ("the boxes", "the rest of the frame")
     tests = [
         compare_groups(
-            (str(name), label, *regions),
+            (str(name), "random directions", *regions),
             shares_of_direction,
             null,
             films,

@@ -25,7 +25,7 @@ COMMANDS = {
     ),
     "model": (
         f"{_HERE}.saliency:write_saliency",
-        "Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.",
+        "Compute where CLIP or X-CLIP looks for a text: Grad-CAM.",
     ),
 }
 

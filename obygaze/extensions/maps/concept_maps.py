@@ -1,8 +1,8 @@
 """Concept maps: where in a picture and when in a clip a direction is found, from stored tokens.
 
 A direction is the normal of a concept vector or of a linear model, fitted on one vector for each
-clip. Its projection on each spatial token of a clip is a map; so is the attention of each query of
-an attentive probe. The direction that is used for a film was found on other films.
+clip. Its projection on each spatial token of a clip is a map. Directions for a film were fitted
+without this film.
 """
 
 from __future__ import annotations
@@ -18,26 +18,24 @@ from numpy.typing import NDArray
 
 from obygaze.extensions.maps.written import WrittenMaps, new_folder_of
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.maps import (
-    RANDOM,
     Directions,
     grid_of,
     random_directions,
     write_maps,
 )
 from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
-from obygaze_models.protocols.reading import load_protocol
 
 if TYPE_CHECKING:
     from obygaze_models.protocols import Inputs
 
 TOKENS = "tokens"
-ATTENTION = "attention"
+NOT_LINEAR = ("mlp",)
 
 
 def write_concept_maps(
@@ -46,20 +44,17 @@ def write_concept_maps(
     manifest: PathLike | Manifest,
     model: Annotated[str, Option("--model", metavar="MODEL")] = "cav",
     task: Annotated[str, Option("--task")] = DEFAULT_TASK,
-    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     *,
-    n_random: Annotated[int, PYTHON_ONLY] = 20,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 
-    The directions that are used for a film were found on other films. MODEL is cav (every concept),
-    linear, ridge, svm, a bottleneck, whose concepts are shown, or attention: the weights that an
-    attentive probe gives each token. Needs no film and no weights.
+    For each film, the directions are those that were fitted without this film. MODEL is cav (every
+    concept), linear, ridge, svm, or a bottleneck, whose concepts are shown. Needs no film and no
+    weights.
 
     A map is the projection on the direction, of length 1, of each token less the mean of the clips.
-    Of attention it is the weight of each token for a query, times the number of tokens. A clip
-    without maps has the reason.
+    A clip without maps has the reason.
 
     Args:
         path: The new store.
@@ -67,14 +62,11 @@ def write_concept_maps(
         manifest: The clips and their labels.
         model: The model whose directions are projected.
         task: What a model other than cav learns.
-        changes: As for `train`.
-        n_random: The number of random directions, the null.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
         obygaze explain concepts films.clip-b16 films --model ridge -o ridge-maps
-        obygaze explain concepts films.clip-b16 films --model attention -o attention-maps
     """
     folder = new_folder_of(path, workspace)
     clips = read_manifest(manifest, workspace=workspace)
@@ -84,8 +76,6 @@ def write_concept_maps(
         clips,
         model,
         task,
-        changes,
-        n_random,
     )
     return WrittenMaps.at(folder)
 
@@ -96,36 +86,23 @@ def _write(
     manifest: Manifest,
     model: str,
     task: str,
-    changes: Sequence[str],
-    n_random: int,
 ) -> None:
     """Fit the directions of each film on the others, and write the store of their maps."""
     from obygaze_models.models.common import with_padding
     from obygaze_models.protocols import gather, training_protocol
 
-    models_with_direction = [
-        name for name in (*trainable(), ATTENTION) if name != "mlp"
-    ]
+    models_with_direction = [name for name in trainable() if name not in NOT_LINEAR]
     if model not in models_with_direction:
         problem = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
         raise FixUsage(problem, hint=f"one of {', '.join(models_with_direction)}")
-    if model == ATTENTION:
-        only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
-        only += [f'grid.models=["{ATTENTION}"]', f'data.array=["{TOKENS}"]']
-        protocol = load_protocol("honest-frames", [*only, *changes])
-    else:
-        protocol = training_protocol(model, task, manifest, changes)
-    if not protocol.splits.are_grouped:
-        raise FixUsage(
-            "directions must be found on other films: splits.kind must be one by film"
-        )
+    protocol = training_protocol(model, task, manifest)
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     (features,) = inputs.features
     array = features.origin["array"]
     X = features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(
-            f"{array} is not as wide as a token", hint="data.array=['pooled']"
+            f"{array} is not as wide as a token", hint="a store with the array pooled"
         )
     directions_of_film = directions_by_film(inputs)
     groups = inputs.table.column(protocol.splits.group).tolist()
@@ -135,15 +112,10 @@ def _write(
     names = common_names(directions_of_film, n_clips)
     if not names:
         raise FixInput("no direction could be found", where=store.location)
-    random = random_directions(X.shape[1], n_random)
+    random = random_directions(X.shape[1])
     clips = present[np.argsort(store.select(clips=present).rows)].tolist()
     origin = X.mean(axis=0, dtype=np.float64)
     grid = grid_of(store)
-    show = partial(project, origin=origin, grid=grid)
-    method = "projection"
-    if model == ATTENTION:
-        show = partial(attention_maps, grid=grid)
-        method = ATTENTION
 
     def results_of_clips() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
@@ -157,11 +129,11 @@ def _write(
                     continue
                 named = {name: of_film[name] for name in names}
                 is_padding = np.isnan(tokens).all(axis=(1, 2))
-                maps = show(tokens, {**named, **random})
+                maps = project(tokens, {**named, **random}, origin, grid)
                 maps[:, is_padding] = 0
                 yield maps
 
-    facts = {"method": method, "model": model, "run": inputs.identity}
+    facts = {"method": "projection", "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, results_of_clips())
 
 
@@ -215,12 +187,7 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
-    """Return the directions of a linear probe, by its name, of concepts, or of queries."""
-    from obygaze_models.models.frames import FrameProbe
-
-    if isinstance(estimator, FrameProbe):
-        queries = estimator.query_ / estimator.scale_
-        return {f"query {i}": query for i, query in enumerate(queries, start=1)}
+    """Return the directions of a linear probe, by its name, or of concepts."""
     source = getattr(estimator, "bank_", estimator)
     names = map(str, getattr(source, "concepts_", [name]))
     return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))
@@ -238,29 +205,6 @@ def project(
     margins = (
         tokens.astype(np.float32) - origin.astype(np.float32)
     ) @ vectors.T.astype(np.float32)
-    return _on_patches(margins, grid)
-
-
-def attention_maps(
-    tokens: NDArray[Any], directions: Directions, grid: tuple[int, int, int]
-) -> NDArray[np.float32]:
-    """Return how much each query attends to each place of a clip; 1 is what equal weights would be.
-
-    Random directions are made as long as the queries are on average.
-    """
-    from obygaze_models.models.frames import attend
-
-    vectors = np.stack(list(directions.values()))
-    lengths = np.linalg.norm(vectors, axis=1)
-    is_random = np.char.startswith(list(directions), RANDOM)
-    vectors[is_random] *= (lengths[~is_random].mean() / lengths[is_random])[:, None]
-    flat = tokens.reshape(1, -1, tokens.shape[-1]).astype(np.float32)
-    weights = attend(flat, vectors)[0].reshape(*tokens.shape[:2], -1)
-    n_tokens = int((~np.isnan(flat[0, :, 0])).sum())
-    return _on_patches(weights * n_tokens, grid)
-
-
-def _on_patches(values: NDArray[Any], grid: tuple[int, int, int]) -> NDArray[Any]:
-    """Return values [step, token, direction] as maps; tokens before the patches are left out."""
-    patches = values[:, values.shape[1] - grid[1] * grid[2] :]
+    # Tokens before the patches are left out.
+    patches = margins[:, margins.shape[1] - grid[1] * grid[2] :]
     return np.moveaxis(patches, -1, 0).reshape(-1, *grid)

@@ -347,12 +347,11 @@ def _compared(
         compared = [
             replace(item, p_holm=p) for item, p in zip(compared, corrected, strict=True)
         ]
-    if random:
-        maps = (_grid(means[0][random].mean(0)), _grid(means[1][random].mean(0)))
-        of_random = None
-        if shares is not None:
-            of_random = _means_of_groups(shares[random].mean(axis=0), n_first)
-        compared.append(ComparedDirection(AT_RANDOM, maps, of_random))
+    maps = (_grid(means[0][random].mean(0)), _grid(means[1][random].mean(0)))
+    of_random = None
+    if shares is not None:
+        of_random = _means_of_groups(shares[random].mean(axis=0), n_first)
+    compared.append(ComparedDirection(AT_RANDOM, maps, of_random))
     return compared
 
 

@@ -239,8 +239,6 @@ def test_a_pipeline_of_a_file_is_trained_saved_and_used(
     trusted = ("--trust", "own.py:reduced_forest", "--trust", TREE)
     table = call_obygaze(*words, *trusted).ok().stdout.splitlines()
     assert len(table) == 1 + len(FILMS)
-    call_obygaze("-C", here, "models", "verify", "own", *trusted).ok()
-    untrusting(monkeypatch)
     call_obygaze("-C", here, "models", "show", "own").ok()
 
 

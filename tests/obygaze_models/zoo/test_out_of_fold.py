@@ -427,7 +427,7 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     two = call_obygaze(*here, "models", "predict", "mine", "all", *listed).ok()
     assert two.stdout.splitlines() == done.stdout.splitlines()[:3]
     none = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", "")
-    assert none.code == 2 and "--clips must be ids" in none.stderr
+    assert none.code == 2 and "must be ids" in none.stderr
     out = workspace / "explained.csv"
     asked = call_obygaze(
         *here, "models", "predict", "mine", "all", "--in-sample", "-o", out

@@ -54,7 +54,7 @@ from obygaze_models.zoo.info import (
     TrainingData,
     card_text,
 )
-from obygaze_models.zoo.overview import list_models, show_model, verify_models
+from obygaze_models.zoo.overview import list_models, show_model
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
     check_target,
@@ -386,17 +386,12 @@ def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None
     assert load_model(saved).created_by == document["created_by"]
 
 
-def test_an_edited_card_loads_and_is_found_by_verify(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_an_edited_card_loads(saved: Path) -> None:
     card = saved / "README.md"
     card.write_text(
         card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8"
     )
     assert load_model(saved).info.classes == ("HN", "S")
-    with pytest.raises(Corrupt, match="checksum"):
-        verify_models(saved)
-    assert call_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
 
 
 def test_a_model_that_lacks_a_key_is_refused(saved: Path) -> None:
@@ -540,14 +535,10 @@ def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
 
 
 @pytest.mark.parametrize("name", ["README.md", "croissant.json"])
-def test_pull_refuses_what_verify_refuses(
-    saved: Path, tmp_path: Path, name: str
-) -> None:
+def test_pull_refuses_an_edited_card(saved: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs" / name).open("a") as stream:
         stream.write("Trained on every film.\n")
-    with pytest.raises(Corrupt):
-        verify_models(tmp_path / "theirs")
     with pytest.raises(Corrupt, match="bytes, got"):
         pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
@@ -576,10 +567,6 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     listed = call_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
     assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
     assert (
-        "toy: valid, logistic for HN_S"
-        in call_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
-    )
-    assert (
         "HN against S"
         in call_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
     )
@@ -593,17 +580,9 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
     _tamper(saved, "flipped")
-    done = call_obygaze("-C", tmp_path, "models", "verify", "toy")
+    done = call_obygaze("-C", tmp_path, "models", "show", "toy")
     assert done.code == 4
     assert "model.safetensors" in done.stderr
-
-
-def test_verify_names_the_folder_that_was_asked_for(
-    saved: Path, tmp_path: Path
-) -> None:
-    saved.rename(saved.with_name("copy"))
-    done = call_obygaze("-C", tmp_path, "models", "verify", "copy").ok()
-    assert done.stdout == "copy: valid, logistic for HN_S, saved as toy\n"
 
 
 def test_functions_take_names_folders_and_loaded_models(
@@ -616,7 +595,6 @@ def test_functions_take_names_folders_and_loaded_models(
     assert load_model(saved).info == model.info
     card = show_model(model)
     assert card.to_json() == json.loads((saved / "model.json").read_text("utf-8"))
-    assert str(verify_models("toy", saved, workspace=tmp_path)).count("valid") == 2
     pushed = push_model("toy", str(tmp_path / "there"), workspace=tmp_path)
     assert str(pushed).startswith(f"toy is at {tmp_path / 'there'} (")
     theirs = pull_model(str(tmp_path / "there"), workspace=tmp_path)

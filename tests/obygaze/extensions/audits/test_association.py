@@ -15,9 +15,13 @@ from scipy import stats
 from obygaze.extensions.audits.eat import association, run_tests
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import permutation
-from obygaze_models.evaluation.group_tests import GroupTest, effect_size
+from obygaze_models.evaluation.group_tests import (
+    GroupTest,
+    compare_groups,
+    effect_size,
+)
 from obygaze_models.evaluation.permutation import permutation_p
-from obygaze_models.text_vectors import VectorGroup
+from obygaze_models.text_vectors import VectorGroup, unit_rows
 
 # Two groups of four on the axes: four ties with the observed split at each step.
 X = [[1, 0], [1, 0], [0, 1], [1, 1]]
@@ -253,8 +257,11 @@ def test_published_cases() -> None:
             expected["p_normal_closed_form"], rel=1e-6
         )
     for case in cases["sc_weat"]:
-        pair = (VectorGroup("A", case["A"]), VectorGroup("B", case["B"]))
-        result = run_tests(VectorGroup("w", case["w"]), None, [pair])[0]
+        # One item alone: its cosines to A against those to B.
+        item = unit_rows([case["w"]], "w")[0]
+        to_a = unit_rows(case["A"], "A") @ item
+        to_b = unit_rows(case["B"], "B") @ item
+        result = compare_groups(("w", "", "A", "B"), to_a, to_b)
         assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
         assert result.across.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
     blocked = cases["blocked"]

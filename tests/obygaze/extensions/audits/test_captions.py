@@ -18,7 +18,6 @@ from obygaze.extensions.audits.captions import (
 )
 from obygaze.extensions.audits.cooccurrence import (
     audit_cooc,
-    bias_amplification,
     count_pairs,
 )
 from obygaze.extensions.audits.texts import (
@@ -154,22 +153,6 @@ def test_co_occurrence_by_hand() -> None:
     assert (tree.counts, tree.share) == ({"man": 1, "woman": 1}, 0.5)
     assert (umbrella.share, umbrella.printed) == (None, None)
     assert dog.printed == (0.75, 0.25)
-
-
-def test_amplification_by_hand() -> None:
-    data = {"cooking": (33, 67), "driving": (70, 30), "even": (5, 5), "unseen": (1, 1)}
-    predicted = {
-        "cooking": (16, 84),
-        "driving": (60, 40),
-        "even": (6, 4),
-        "other": (1, 1),
-    }
-    result = bias_amplification(data, predicted)
-    assert result.by_thing == pytest.approx(
-        {"cooking": 0.17, "driving": -0.1, "even": 0.1}
-    )
-    assert result.mean == pytest.approx(0.17 / 3)
-    assert bias_amplification({}, {}).mean is None
 
 
 def test_co_occurrence_needs_two_lists() -> None:
@@ -312,21 +295,6 @@ def test_things_of_several_words_and_of_a_column() -> None:
     }
     with pytest.raises(NotFound, match="no column and no word lists called 'object'"):
         audit_cooc(rows, things="object")
-
-
-def test_things_are_counted_in_each_crossed_group() -> None:
-    rows = [
-        {"caption": "a man", "objects": "bat", "race": "black", "class": "poor"},
-        {"caption": "a woman", "objects": "bat", "race": "black", "class": "rich"},
-        {"caption": "a woman", "objects": "bat", "race": "white", "class": "rich"},
-        {"caption": "a man", "objects": "bat", "race": "black", "class": "rich"},
-    ]
-    things = audit_cooc(rows, things="objects", group="race,class").things
-    assert {thing.thing: thing.counts for thing in things} == {
-        "bat, black poor": {"man": 1, "woman": 0},
-        "bat, black rich": {"man": 1, "woman": 1},
-        "bat, white rich": {"man": 0, "woman": 1},
-    }
 
 
 def crossed_captions(seed: int) -> list[dict[str, str]]:

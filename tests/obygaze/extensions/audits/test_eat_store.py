@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,17 @@ def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
     )
 
 
+def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
+    arrays: dict[str, Any] = {
+        "embeddings": table.embeddings,
+        "attribute": np.array(table.attribute),
+    }
+    np.savez(
+        path, **arrays, **({"space_id": np.array(table.space_id)} if space else {})
+    )
+    return str(path)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A store of two levels with texts, and its manifest: S leans to "up", EN to "down"."""
@@ -75,15 +85,16 @@ def place(tmp_path: Path) -> Path:
     store = tmp_path / "stores" / "toy"
     plan_store(store, N, recipe=recipe(), arrays=arrays)
     frames = np.repeat(values[:, None], 3, axis=1)
-    writer = fill_store(store, {"clip": values, "pooled": values, "frames": frames})
-    writer.add_text(texts())
-    writer.seal()
+    fill_store(store, {"clip": values, "pooled": values, "frames": frames}).seal()
+    npz(tmp_path / "texts.npz", texts())
     return tmp_path
 
 
 def eat(
     place: Path, *words: str, x: str = "level == S", y: str = "level == EN"
 ) -> Result:
+    if "--text" not in words:
+        words = (*words, "--text", str(place / "texts.npz"))
     return call_obygaze(
         "-C", place, "audit", "eat", "toy", *words, "--x", x, "--y", y, "--json"
     )
@@ -102,7 +113,7 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
     # Four films of five clips, 2 or 3 of them S: 10 ** 4 splits within films, one as far up.
     assert document["p_blocked"]["greater"] == 1 / 10**4
     assert document["blocks"]["n_shared"] == 4
-    # The store holds two attributes: they need not be named.
+    # The texts have two attributes: they need not be named.
     assert eat(place, "toy").ok().json()["effect_size"] == document["effect_size"]
 
 
@@ -132,52 +143,19 @@ def test_missing_clips_are_an_error_without_drop_missing(place: Path) -> None:
     assert document["n_x"] == 2
 
 
-def test_each_clip_alone(place: Path) -> None:
-    words = ("audit", "eat", "toy", "toy", "--single", "--x", "level == S", "--json")
-    document = call_obygaze("-C", place, *words).ok().json()
-    assert len(document["tests"]) == 10
-    assert {(test["n_x"], test["n_y"]) for test in document["tests"]} == {(2, 1)}
-
-
-def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
-    arrays: dict[str, Any] = {
-        "embeddings": table.embeddings,
-        "attribute": np.array(table.attribute),
-    }
-    np.savez(
-        path, **arrays, **({"space_id": np.array(table.space_id)} if space else {})
-    )
-    return str(path)
-
-
 def test_texts_of_another_space_are_refused(place: Path) -> None:
     other = npz(place / "o.npz", texts(space_id_of("toy/clip", "main", "00" * 32)))
     done = eat(place, "toy", "--text", other)
     assert (done.code, "different embedding spaces" in done.stderr) == (5, True)
-    # --assume-space does not help: both name their space.
-    assert eat(place, "toy", "--text", other, "--assume-space").code == 5
     pinned = npz(place / "p.npz", texts(space_id_of("toy/clip", "0123abc", HASH)))
     assert eat(place, "toy", "--text", pinned).code == 0
-
-
-def test_texts_without_space_need_assume_space(place: Path) -> None:
-    silent = npz(place / "s.npz", texts(), space=False)
-    done = eat(place, "toy", "--text", silent)
-    assert (done.code, "--assume-space" in done.stderr) == (5, True)
-    assert eat(place, "toy", "--text", silent, "--assume-space").code == 0
-    wide = npz(place / "w.npz", texts(width=3), space=False)
-    done = eat(place, "toy", "--text", wide, "--assume-space")
-    assert (done.code, "3 dimensions, the clips 2" in done.stderr) == (5, True)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--array", "pooled"), 5, "never compares its array 'pooled' with text"),
-        (("--array", "frames"), 1, "one vector per clip, got 2-dimensional"),
         (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
         (("--text", "none.npz"), 1, "no such file"),
-        (("--array", "none"), 1, "no array 'none'"),
         (("--vectors", "v.npz"), 2, "got both"),
     ],
 )
@@ -188,10 +166,16 @@ def test_what_cannot_be_compared(
     assert (done.code, message in done.stderr) == (code, True), done.stderr
 
 
-def test_store_without_texts_gives_a_hint(tmp_path: Path) -> None:
-    plan_store(tmp_path / "stores" / "toy", 4)
-    done = eat(tmp_path, x="a.csv", y="b.csv")
-    assert (done.code, "obygaze extract text" in done.stderr) == (1, True)
+def test_texts_without_a_space_and_of_another_width_are_refused(place: Path) -> None:
+    silent = npz(place / "s.npz", texts(), space=False)
+    done = eat(place, "toy", "--text", silent)
+    assert (done.code, "does not name the embedding space" in done.stderr) == (5, True)
+    wide = npz(place / "w.npz", texts(width=3))
+    done = eat(place, "toy", "--text", wide)
+    assert (done.code, "3 dimensions, the clips 2" in done.stderr) == (5, True)
+    words = ("audit", "eat", "toy", "toy", "--x", "level == S", "--y", "level == EN")
+    done = call_obygaze("-C", place, *words)
+    assert (done.code, "expected --x, --y and --text" in done.stderr) == (2, True)
 
 
 def test_spaces_are_compared_by_tensor_hash() -> None:
@@ -199,48 +183,6 @@ def test_spaces_are_compared_by_tensor_hash() -> None:
     assert not same_space("a@main#12", "a@main#13")
     assert same_space("lab-space", "lab-space")
     assert not same_space("lab-space", "a@main#12")
-
-
-def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:
-    shutil.copytree(place / "stores" / "toy", place / "stores" / "copy")
-    words = ("toy", "--store", "copy", "--groups", "level == EN", "level == S")
-    document = eat(place, *words).ok().json()
-    tests = document["tests"]
-    assert [(test["store"], test["x"]) for test in tests] == [
-        *(("toy", "level == S"), ("toy", "level == EN")),
-        *(("copy", "level == S"), ("copy", "level == EN")),
-    ]
-    alone = eat(place, "toy").ok().json()
-    assert "store" not in alone
-    # Each of the four tests has the p-value of the one alone, and Holm multiplies it by four.
-    p = alone["p_blocked"]["two_sided"]
-    for test in tests:
-        assert test["p_blocked"]["two_sided"] == p
-        assert test["p_holm"] == pytest.approx(4 * p)
-    figure = place / "f"
-    eat(place, *words, "--figure", str(figure)).ok()
-    svg = figure.with_suffix(".svg").read_text("utf-8")
-    assert ">copy / level == EN / level == S<" in svg
-    done = call_obygaze(
-        *("-C", place, "audit", "eat", "toy", "toy", "--single", "--x", "level == S"),
-        *("--groups", "level == EN", "level == S"),
-    )
-    assert (done.code, "--groups is for two groups" in done.stderr) == (2, True)
-
-
-def test_stores_of_one_name_are_told_apart_by_their_folders(place: Path) -> None:
-    for folder in ("a", "b"):
-        shutil.copytree(place / "stores" / "toy", place / folder / "films")
-    stores = [str(place / folder / "films") for folder in ("a", "b")]
-    words = ("audit", "eat", stores[0], "toy", "--store", stores[1], "--store", "toy")
-    groups = ("--x", "level == S", "--y", "level == EN")
-    document = call_obygaze("-C", place, *words, *groups, "--json").ok().json()
-    assert [test["store"] for test in document["tests"]] == [
-        "a/films",
-        "b/films",
-        "toy",
-    ]
-    assert document["source"] == "a/films, b/films, toy"
 
 
 def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
@@ -252,18 +194,13 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
     )
     words = ("--text", npz(place / "w.npz", table))
     words += ("--attributes", "anger", "none", "--attributes", "sadness", "none")
-    document = (
-        eat(place, "toy", *words, "--groups", "level == EN", "level == S").ok().json()
-    )
-    assert [(test["x"], test["a"]) for test in document["tests"]] == [
-        *(("level == S", "anger"), ("level == S", "sadness")),
-        *(("level == EN", "anger"), ("level == EN", "sadness")),
-    ]
+    document = eat(place, "toy", *words).ok().json()
+    assert [test["a"] for test in document["tests"]] == ["anger", "sadness"]
     store = open_store(str(place / "stores" / "toy"))
     clips = store.matrix("clip").values.astype(float)
     in_x = np.arange(N) % 2 == 1
     p_values = []
-    for test, wanted in zip(document["tests"], ("anger", "sadness") * 2, strict=True):
+    for test, wanted in zip(document["tests"], ("anger", "sadness"), strict=True):
         own = [vectors[[a == name for a in attributes]] for name in (wanted, "none")]
         cosines = [
             np.mean(
@@ -276,8 +213,7 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
             for one in own
         ]
         s = cosines[0] - cosines[1]
-        sign = 1 if test["x"] == "level == S" else -1
-        d = sign * (s[in_x].mean() - s[~in_x].mean()) / s.std(ddof=1)
+        d = (s[in_x].mean() - s[~in_x].mean()) / s.std(ddof=1)
         assert test["effect_size"] == pytest.approx(d, abs=1e-6)
         # All ways to choose the clips of S within each film.
         sums = np.zeros(1)

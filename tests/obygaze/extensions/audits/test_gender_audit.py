@@ -6,14 +6,8 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.stores import a_recipe, fill_store, plan_store, some_ids
-
-from obygaze_features.store import ArraySpec
-from obygaze_features.store.format.recipe import space_id_of
-from obygaze_models.text_vectors import word_probabilities
 
 ESTIMATION = "caption,lm_man,sim_man,lm_woman,sim_woman,prob\n"
 
@@ -152,132 +146,16 @@ def test_published_rows_by_the_command(tmp_path: Path) -> None:
     )
 
 
-def test_means_of_both_wordings_are_over_all_captions_and_by_object(
-    tmp_path: Path,
-) -> None:
+def test_means_of_both_wordings_are_over_all_captions(tmp_path: Path) -> None:
     # With prob = 1 the score is lm: man .5 .25 | .125, woman .25 .375 | .375.
     table = write(
         tmp_path / "t.csv",
-        "caption,visual,lm_man,sim_man,lm_woman,sim_woman,prob\n"
-        "a [MASK],dog,0.5,0,0.25,0,1\na [MASK],dog,0.25,0,0.375,0,1\n"
-        "a [MASK],cat,0.125,0,0.375,0,1\n",
+        ESTIMATION + "a [MASK],0.5,0,0.25,0,1\na [MASK],0.25,0,0.375,0,1\n"
+        "a [MASK],0.125,0,0.375,0,1\n",
     )
-    words = ("audit", "gender-score", table, "--by", "visual")
+    words = ("audit", "gender-score", table)
     document = call_obygaze(*words, "--json").ok().json()
-    assert document["by_object"] == {
-        "cat": {
-            "n": 1,
-            "mean_man": 0.125,
-            "mean_woman": 0.375,
-            "ratio_of_means_to_man": 25.0,
-        },
-        "dog": {
-            **{"n": 2, "mean_man": 0.375, "mean_woman": 0.3125},
-            "ratio_of_means_to_man": pytest.approx(100 * 0.375 / 0.6875),
-        },
-    }
     assert document["mean_man"] == pytest.approx(0.875 / 3)
     assert document["mean_woman"] == pytest.approx(1.0 / 3)
-    shown = call_obygaze(*words, "--figure", tmp_path / "f").ok().stdout
-    assert "Mean score of 'man' 0.292, of 'woman' 0.333" in shown and "\ncat" in shown
-    assert ">dog<" in (tmp_path / "f.svg").read_text("utf-8")
-    lost = call_obygaze("audit", "gender-score", table, "--by", "thing")
-    assert lost.code == 1 and "missing column thing" in lost.stderr
-
-
-# ---- the visual context ------------------------------------------------------------------------
-
-
-def test_probability_of_a_word_is_a_softmax_by_hand() -> None:
-    # Cosines of (3, 4) with dog and cat are .6 and .8; dog's two texts have their mean at (1, 0).
-    dog, cat = [[2.0, 2.0], [5.0, -5.0]], [[0.0, 7.0]]
-    (chances,) = word_probabilities([[3.0, 4.0]], [dog, cat], 10.0)
-    assert chances == pytest.approx([1 / (1 + np.exp(2)), 1 / (1 + np.exp(-2))])
-    # A scale of ln 3 / .2 makes the odds 3 to 1.
-    (chances,) = word_probabilities([[3.0, 4.0]], [dog, cat], np.log(3) / 0.2)
-    assert chances == pytest.approx([0.25, 0.75])
-
-
-def store_with_texts(place: Path, family: str = "clip") -> None:
-    """A store of four clips at 0, 30, 60 and 90 degrees; dog is at 0, cat at 90 degrees."""
-    backbone = {
-        "name": "toy",
-        "family": family,
-        "checkpoint": "toy/clip",
-        "revision": "main",
-    }
-    backbone["levels"] = {"clip": "frame-mean"}  # type: ignore[assignment]
-    recipe = a_recipe(backbone=backbone, weights={"tensors": "ef" * 32})
-    arrays = (ArraySpec("clip", (2,)),)
-    plan_store(place / "stores" / "toy", 4, recipe=recipe, arrays=arrays)
-    angles = np.radians([0, 30, 60, 90])
-    values = 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    fill_store(place / "stores" / "toy", {"clip": values}).seal()
-    np.savez(
-        place / "words.npz",
-        embeddings=np.array([[1, 0], [0, 2]], dtype=np.float32),
-        attribute=np.array(["dog", "cat"]),
-        space_id=np.array(space_id_of("toy/clip", "main", "ef" * 32)),
-    )
-
-
-def test_visual_probabilities_come_from_stored_vectors(tmp_path: Path) -> None:
-    store_with_texts(tmp_path)
-    clips, _ = some_ids(4)
-    rows = "".join(
-        f"{clips[i]},{word},0.25,0.5\n"
-        for i, word in ((1, "dog"), (3, "dog"), (1, "cat"))
-    )
-    table = write(tmp_path / "t.csv", "clip_id,visual,lm,sim\n" + rows)
-    words = ("-C", tmp_path, "audit", "gender-score", table, "--store", "toy")
-    words += ("--text", tmp_path / "words.npz")
-    document = call_obygaze(*words, "--logit-scale", "2", "--json").ok().json()
-    # Cosines (dog, cat) of the clip at 30 degrees are (cos 30, sin 30), of that at 90: (0, 1).
-    near = 1 / (1 + np.exp(2 * (0.5 - np.sqrt(3) / 2)))
-    expected = [near, 1 / (1 + np.exp(2)), 1 - near]
-    assert document["context"]["prob"] == pytest.approx(expected)
-    assert document["context"]["words"] == ["dog", "cat"]
-    scores = [0.25 ** ((0.5 / 1.5) ** (1 - p)) for p in expected]
-    assert [row["score"] for row in document["rows"]] == pytest.approx(scores)
     shown = call_obygaze(*words).ok().stdout
-    assert "P(c) is the softmax over 2 words of 100 times the cosine" in shown
-
-
-def test_visual_words_that_cannot_be_found_are_named(tmp_path: Path) -> None:
-    store_with_texts(tmp_path)
-    clips, _ = some_ids(4)
-    words = (
-        "-C",
-        tmp_path,
-        "audit",
-        "gender-score",
-        tmp_path / "t.csv",
-        "--store",
-        "toy",
-    )
-    words += ("--text", tmp_path / "words.npz")
-    for rows, message in (
-        (f"{clips[0]},horse,0.25,0.5\n", "the texts have no attribute 'horse'"),
-        ("tt9,dog,0.25,0.5\n", "tt9"),
-    ):
-        write(tmp_path / "t.csv", "clip_id,visual,lm,sim\n" + rows)
-        done = call_obygaze(*words)
-        assert (done.code, message in done.stderr) == (1, True), done.stderr
-    write(tmp_path / "t.csv", "visual,lm,sim\ndog,0.25,0.5\n")
-    done = call_obygaze(*words)
-    assert (done.code, "required column is missing" in done.stderr) == (1, True), (
-        done.stderr
-    )
-
-
-def test_logit_scale_of_other_models_must_be_given(tmp_path: Path) -> None:
-    store_with_texts(tmp_path, "siglip")
-    clips, _ = some_ids(4)
-    table = write(
-        tmp_path / "t.csv", f"clip_id,visual,lm,sim\n{clips[0]},dog,0.25,0.5\n"
-    )
-    words = ("-C", tmp_path, "audit", "gender-score", table, "--store", "toy")
-    words += ("--text", tmp_path / "words.npz")
-    done = call_obygaze(*words)
-    assert (done.code, "--logit-scale" in done.stderr) == (2, True), done.stderr
-    call_obygaze(*words, "--logit-scale", "5").ok()
+    assert "Mean score of 'man' 0.292, of 'woman' 0.333" in shown

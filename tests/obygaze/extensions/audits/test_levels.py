@@ -13,7 +13,7 @@ from support.data import real_data
 
 from obygaze.extensions.audits import audit_levels
 from obygaze.extensions.audits.levels import AnnotatorLevels, LevelAudit
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
 from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
 from obygaze_features.manifest.io import write_manifest
@@ -163,8 +163,6 @@ def test_every_annotator_of_mobygaze() -> None:
 
 def test_errors_and_the_command(tmp_path: Path) -> None:
     toy = manifest({"ada": ADA})
-    with pytest.raises(NotFound, match="no column 'decade'; found annotator"):
-        audit_levels(toy, column="decade")
     easy = Manifest("easy", toy.header, (Clip("a-1", "a", level="EN"),))
     with pytest.raises(FixInput, match="no clip has the level HN, NS or S"):
         audit_levels(easy)

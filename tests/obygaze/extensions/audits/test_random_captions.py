@@ -141,7 +141,7 @@ def test_a_folder_of_captions_is_counted_line_by_line(tmp_path: Path) -> None:
             lines = [pick(random, LINES + ODD_LINES[:3]) for _ in range(4)]
             mark = pick(random, ["", "\ufeff"])
             text = mark + end.join(lines) + pick(random, ["", end])
-            path = folder / f"im{number}_{group}{ending}"
+            path = folder / f"{number}_face_{group}_1{ending}"
             path.write_bytes(text.encode())
             kept = [line for line in lines if line.strip()]
             captions += [(line, (group,), str(number)) for line in kept]
@@ -149,7 +149,6 @@ def test_a_folder_of_captions_is_counted_line_by_line(tmp_path: Path) -> None:
             audit = audit_captions(
                 folder,
                 cluster="image",
-                names="{image}_{group}",
                 words=WORDS,
                 permutations=10,
             )
@@ -188,13 +187,13 @@ def test_clusters_whose_joined_cells_are_alike_stay_apart() -> None:
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x85", "\x1c"])
 def test_only_a_line_break_ends_a_caption(tmp_path: Path, mark: str) -> None:
-    (tmp_path / "im_man.txt").write_text(f"a happy{mark}day\nhappy\n", "utf-8")
-    audit = audit_captions(tmp_path, names="{image}_{group}", words=WORDS)
+    (tmp_path / "im_face_man_1.txt").write_text(f"a happy{mark}day\nhappy\n", "utf-8")
+    audit = audit_captions(tmp_path, words=WORDS)
     assert counted(audit)["man"][0] == 2
 
 
 def test_files_named_txt_in_capitals_are_read_too(tmp_path: Path) -> None:
-    (tmp_path / "im_man.txt").write_text("happy\n")
-    (tmp_path / "im_woman.TXT").write_text("happy\n")
-    audit = audit_captions(tmp_path, names="{image}_{group}", words=WORDS)
+    (tmp_path / "im_face_man_1.txt").write_text("happy\n")
+    (tmp_path / "im_face_woman_1.TXT").write_text("happy\n")
+    audit = audit_captions(tmp_path, words=WORDS)
     assert counted(audit) == {"man": (1, 1, 1), "woman": (1, 1, 1)}

@@ -9,7 +9,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze.extensions.audits.captions import audit_captions
-from obygaze.extensions.audits.cooccurrence import audit_cooc, bias_amplification
+from obygaze.extensions.audits.cooccurrence import audit_cooc
 from obygaze.extensions.audits.gender import cut_shares
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -107,7 +107,6 @@ def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
     write(folder / "odd.txt", "a face")
     done = call_obygaze(*words)
     assert (done.code, "odd.txt does not match the pattern" in done.stderr) == (1, True)
-    assert call_obygaze(*words, "--names", "{image}_{image}").code == 1
     done = call_obygaze("audit", "captions", folder, "--group", "film")
     assert (done.code, "no column 'film'" in done.stderr) == (1, True)
 
@@ -146,44 +145,25 @@ def test_the_posters_ratios_from_its_counts() -> None:
     assert printed == [float(cell) for row in rows for cell in row[2:]]
 
 
-def test_word_lists_as_things_and_amplification(tmp_path: Path) -> None:
+def test_word_lists_as_things(tmp_path: Path) -> None:
     things = write(
         tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n'
     )
-    data = [
+    texts = [
         "A man, a bike.",
         "his bicycle",
         "a woman and a bike",
         "her pan",
         "the pan of a man",
     ]
-    predicted = ["a man and a bike"] * 2 + ["a woman with a pan"] * 3
-    tables = [
-        write(
-            tmp_path / f"{name}.csv",
-            "caption\n" + "".join(f'"{text}"\n' for text in texts),
-        )
-        for name, texts in (("data", data), ("predicted", predicted))
-    ]
-    words = ("audit", "cooc", tables[0], "--things", things, "--compare", tables[1])
-    document = call_obygaze(*words, "--json").ok().json()
-    bike, pan = document["things"]
-    assert (bike["counts"], pan["counts"]) == (
-        {"man": 2, "woman": 1},
-        {"man": 1, "woman": 1},
-    )
-    # Bikes go from 2 / 3 to 1 for men; pans were even, and any lean of theirs is one.
-    assert document["amplification"]["by_thing"] == pytest.approx(
-        {"bike": 1 / 3, "pan": 1 / 2}
-    )
-    done = call_obygaze(
-        *words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv"
-    ).ok()
-    assert (
-        "The shares of predicted.csv are further from one half than those of data.csv"
-        in done.stdout
-    )
-    assert ", amplified " in (tmp_path / "f.svg").read_text("utf-8")
+    rows = "".join(f'"{text}"\n' for text in texts)
+    table = write(tmp_path / "t.csv", "caption\n" + rows)
+    words = ("audit", "cooc", table, "--things", things)
+    bike, pan = call_obygaze(*words, "--json").ok().json()["things"]
+    assert bike["counts"] == {"man": 2, "woman": 1}
+    assert pan["counts"] == {"man": 1, "woman": 1}
+    call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv").ok()
+    assert ">bike<" in (tmp_path / "f.svg").read_text("utf-8")
 
 
 def test_texts_without_gendered_words_are_reported(tmp_path: Path) -> None:
@@ -191,12 +171,6 @@ def test_texts_without_gendered_words_are_reported(tmp_path: Path) -> None:
     done = call_obygaze("audit", "cooc", table, "--figure", tmp_path / "f").ok()
     assert "No text with a thing has a word of man or woman" in done.stdout
     assert "share of man" in (tmp_path / "f.svg").read_text("utf-8")
-
-
-def test_equal_counts_take_the_majority_of_predictions() -> None:
-    for predicted in ((6, 4), (4, 6)):
-        result = bias_amplification({"x": (5, 5)}, {"x": predicted})
-        assert result.by_thing == pytest.approx({"x": 0.1})
 
 
 def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
@@ -278,37 +252,6 @@ def test_gendered_words_are_found_beside_punctuation() -> None:
     # Not inside longer words.
     (other,) = audit_cooc([{"caption": "a human, shepherd", "concepts": "x"}]).things
     assert other.counts == {"man": 0, "woman": 0}
-
-
-def test_more_than_two_groups_of_words_have_a_share_each(tmp_path: Path) -> None:
-    lists = {
-        "man": frozenset({"man"}),
-        "woman": frozenset({"woman"}),
-        "child": frozenset({"boy"}),
-    }
-    texts = ["a man", "a man", "a woman", "a boy and a man"]
-    rows = [{"caption": text, "concepts": "dog"} for text in texts]
-    audit = audit_cooc(rows, words=lists)
-    (dog,) = audit.things
-    assert (
-        dog.shares == {"man": 0.6, "woman": 0.2, "child": 0.2} and dog.printed is None
-    )
-    headers = audit.finding().headers
-    assert headers[:7] == (
-        "thing",
-        "man",
-        "woman",
-        "child",
-        "share man",
-        "low man",
-        "high man",
-    )
-    assert "Shares under 'cut'" not in str(audit)
-    assert "dog: woman" in audit.draw(tmp_path / "f")[0].read_text("utf-8")
-    # The majority of the data is man with 3 of 5; the model's texts have it in 4 of 5.
-    predicted = [{"caption": t, "concepts": "dog"} for t in ["a man"] * 4 + ["a woman"]]
-    compared = audit_cooc(rows, words=lists, compare=predicted).amplification
-    assert compared is not None and compared.mean == pytest.approx(0.2)
 
 
 def test_two_groups_that_describe_the_same_images_are_compared_within_each_image() -> (

@@ -16,7 +16,7 @@ from support.maps import token_store
 from support.videos import write_video
 
 import obygaze as og
-from obygaze.extensions.maps.saliency import grad_cam, score_cam
+from obygaze.extensions.maps.saliency import grad_cam
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.map_drawing import overlay
@@ -73,51 +73,9 @@ def test_maps_are_those_of_the_model_on_the_same_frames(
     video = place / "videos" / "tt0" / "tt0-002.mp4"
     frames = decode_clip(video, View(3, "even", backbone.resize)).pictures
     directions = np.stack([(a + b) / 2, c])
-    expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[
-        0
-    ]
+    expected = grad_cam(backbone, backbone.normalise(frames)[None], directions)[0]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
     np.testing.assert_allclose(found, expected, atol=2e-3)
-
-
-def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
-    place, (a, b, c) = world
-    done = call_obygaze(
-        *(
-            "-C",
-            place,
-            "explain",
-            "model",
-            "films.tiny-clip",
-            "tt0-002",
-            "--method",
-            "score-cam",
-        ),
-        *("--text", place / "t.npz", "--weights", place / "weights", "-o", "scores"),
-    ).ok()
-    assert "maps of 1 of 1 clips" in done.stdout
-    maps = open_store(place / "stores" / "scores")
-    assert maps.recipe.to_json()[MAPS]["method"] == "score-cam"
-    backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
-    store = open_store(place / "stores" / "films.tiny-clip")
-    pixels = backbone.normalise(
-        exact_pictures(Workspace(place), store, "tt0-002").pictures
-    )[None]
-    expected = score_cam(backbone, pixels, "clip", np.stack([(a + b) / 2, c]))[0]
-    found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
-    np.testing.assert_allclose(found, expected, atol=2e-3)
-
-
-def test_rollout_without_a_text(world: tuple[Path, list[Any]]) -> None:
-    place, _ = world
-    call_obygaze(
-        *("-C", place, "explain", "model", "films.tiny-clip", "tt0-001"),
-        *("--weights", place / "weights", "-o", "rollout"),
-    ).ok()
-    maps = open_store(place / "stores" / "rollout")
-    assert (map_names(maps), list(maps)) == (["rollout"], ["tt0-001"])
-    # Of 3 frames, at most 1 each.
-    assert 0 < maps.matrix(MAPS).values.astype(float).sum() < 3
 
 
 def test_a_sheet_for_each_direction_over_the_exact_pictures(
@@ -162,7 +120,7 @@ def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
     save_tiny("clip", place / "other", seed=1)
     done = call_obygaze(
         *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
-        *("--weights", place / "other"),
+        *("--text", place / "t.npz", "--weights", place / "other"),
     )
     assert (done.code, "not those of the store" in done.stderr) == (5, True)
 
@@ -191,7 +149,10 @@ def test_a_clip_without_maps_is_an_error_that_names_it(
         (("draw", "joy", "nobody"), "nobody: missing"),
         (("draw", "films.tiny-clip", "tt0-000"), "this is not a store of maps"),
         (
-            ("model", "films.tiny-clip", "nobody", "--weights", "weights"),
+            (
+                *("model", "films.tiny-clip", "nobody"),
+                *("--text", "t.npz", "--weights", "weights"),
+            ),
             "no clip 'nobody'",
         ),
     ):
@@ -205,14 +166,13 @@ def test_a_clip_without_maps_is_an_error_that_names_it(
 def test_python_makes_what_the_commands_make(
     world: tuple[Path, list[Any]], tmp_path: Path
 ) -> None:
-    place, (a, b, c) = world
+    place, _ = world
     written = og.write_saliency(
         tmp_path / "joy",
         "films.tiny-clip",
         ["tt0-002"],
-        {"joy": (a + b) / 2, "fear": c},
+        text=place / "t.npz",
         weights=str(place / "weights"),
-        facts={"directions": "of a test"},
         workspace=place,
     )
     assert (written.path, written.n_clips) == (tmp_path / "joy", 1)

@@ -11,10 +11,8 @@ from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
 from obygaze.extensions.maps.concept_maps import (
-    attention_maps,
     common_names,
     directions_by_film,
-    directions_of,
     project,
     write_concept_maps,
 )
@@ -22,7 +20,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, map_names
-from obygaze_models.models.frames import FrameProbe
 from obygaze_models.protocols import gather, training_protocol
 
 CONCEPTS = VISUAL[:3]
@@ -32,7 +29,7 @@ CONCEPTS = VISUAL[:3]
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, Store, Store]:
     folder, manifest = tmp_path_factory.mktemp("maps"), films(4, 40)
     store = token_store(folder / "tokens", manifest, VISUAL[:10])
-    write_concept_maps(folder / "maps", store, manifest, "cav", "EN_S", n_random=20)
+    write_concept_maps(folder / "maps", store, manifest, "cav", "EN_S")
     return manifest, store, open_store(folder / "maps")
 
 
@@ -84,7 +81,7 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     ]
     other = Manifest(manifest.name, manifest.header, tuple(swapped))
     for name, one in (("a", manifest), ("b", other)):
-        write_concept_maps(tmp_path / name, store, one, "ridge", "EN_S", n_random=1)
+        write_concept_maps(tmp_path / name, store, one, "ridge", "EN_S")
     a, b = (open_store(tmp_path / name).matrix(MAPS).values[:, 0] for name in "ab")
     same = np.array([np.array_equal(x, y) for x, y in zip(a, b, strict=True)])
     own = np.array([clip.movie_id == first for clip in manifest])
@@ -109,44 +106,6 @@ def test_a_concept_is_higher_where_it_is_annotated(
     assert means[True] > means[False]
 
 
-def test_attention_looks_at_the_patch_and_random_queries_do_not(tmp_path: Path) -> None:
-    concept, made_up = VISUAL[0], films(4, 40)
-    clips = tuple(
-        replace(one, level="S" if i % 2 else "EN", concepts=(concept,) * (i % 2))
-        for i, one in enumerate(made_up)
-    )
-    manifest = Manifest("made-up", made_up.header, clips)
-    store = token_store(tmp_path / "tokens", manifest, [concept])
-    write_concept_maps(
-        tmp_path / "maps", store, manifest, "attention", "EN_S", n_random=20
-    )
-    maps = open_store(tmp_path / "maps")
-    queries = [f"query {i}" for i in range(1, 5)]
-    assert map_names(maps)[:5] == [*queries, "random 1"]
-    assert maps.recipe.to_json()[MAPS]["method"] == "attention"
-    shares = [pointing(manifest, maps, one, concept) for one in queries]
-    null = [pointing(manifest, maps, f"random {i}", concept) for i in range(1, 21)]
-    assert max(shares) > 0.9
-    assert max(null) < max(shares)
-    assert np.mean(null) < 0.35
-    values = maps.matrix(MAPS).values.astype(np.float64)
-    assert (values >= 0).all()
-    assert (values.sum(axis=(2, 3, 4)) <= 4 * 26 * 1.01).all()
-
-
-def test_the_maps_of_attention_are_the_weights_of_the_probe() -> None:
-    rng = np.random.default_rng(0)
-    tokens = rng.normal(size=(30, 4, 26, 16)).astype(np.float32)
-    labels = np.arange(30) % 2
-    tokens[labels == 1, 1, 7, 2] += 4
-    probe = FrameProbe("attention", queries=2).fit(tokens, labels)
-    found = attention_maps(tokens[3], directions_of(probe, "EN_S"), GRID)
-    wanted = np.moveaxis(probe.attention(tokens[3:4])[0][:, 1:], -1, 0).reshape(
-        2, *GRID
-    )
-    np.testing.assert_allclose(found, wanted * 4 * 26, rtol=1e-4)
-
-
 def test_the_recipe_of_maps_names_their_source(
     made: tuple[Manifest, Store, Store],
 ) -> None:
@@ -160,23 +119,14 @@ def test_the_recipe_of_maps_names_their_source(
         map_names(store)
 
 
-def test_models_without_directions_and_other_splits_are_refused(
+def test_models_without_directions_are_refused(
     made: tuple[Manifest, Store, Store], tmp_path: Path
 ) -> None:
     manifest, store, _ = made
     with pytest.raises(FixUsage, match="'mlp' is no model with a direction"):
         write_concept_maps(tmp_path / "m", store, manifest, "mlp", "EN_S")
-    with pytest.raises(FixUsage, match="did you mean 'attention'"):
-        write_concept_maps(tmp_path / "m", store, manifest, "atention", "EN_S")
-    with pytest.raises(FixUsage, match="on other films"):
-        write_concept_maps(
-            tmp_path / "m",
-            store,
-            manifest,
-            "ridge",
-            "EN_S",
-            ["splits.kind=kfold", "splits.folds=4"],
-        )
+    with pytest.raises(FixUsage, match="did you mean 'ridge'"):
+        write_concept_maps(tmp_path / "m", store, manifest, "rigde", "EN_S")
 
 
 def test_a_map_has_the_name_of_its_direction_where_films_lack_different_ones() -> None:
@@ -210,11 +160,9 @@ def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> N
         of_one_film,
         "pcbm-lr",
         "EN_S",
-        ["data.view=raw"],
-        n_random=1,
     )
     maps = open_store(tmp_path / "maps")
-    protocol = training_protocol("pcbm-lr", "EN_S", of_one_film, ["data.view=raw"])
+    protocol = training_protocol("pcbm-lr", "EN_S", of_one_film)
     by_film = directions_by_film(gather(protocol, of_one_film, "m", {"s": store}))
     own_of = {film: concepts[0] for film, concepts in alone.items()}
     for film, own in by_film.items():
@@ -229,10 +177,3 @@ def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> N
         of_film = by_film[str(clip).partition("-")[0]]
         wanted = project(own, {name: of_film[name] for name in names}, origin, GRID)
         np.testing.assert_allclose(values[: len(names)], wanted, atol=0.05, rtol=0.01)
-
-
-def test_a_map_of_attention_has_the_mean_1_over_real_tokens() -> None:
-    tokens = np.concatenate([np.ones((2, 4, 3)), np.full((1, 4, 3), np.nan)])
-    maps = attention_maps(tokens, {"query 1": np.zeros(3)}, (3, 2, 2))
-    np.testing.assert_allclose(maps[0, :2], 1)
-    np.testing.assert_allclose(maps[0, 2], 0)

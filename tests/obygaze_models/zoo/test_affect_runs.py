@@ -1,0 +1,110 @@
+"""Runs of induced affect: classes of scores at the bounds of the task, written as they are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze.extensions.audits.mediaeval import audit_mediaeval
+from obygaze.extensions.audits.mediaeval_runs import read_affect_run
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.adapters import liris_accede
+from obygaze_models.zoo import predict
+from obygaze_models.zoo.mediaeval_file import affect_class
+
+SCORES = """\
+clip_id,valence,arousal
+ACCEDE00003.mp4,1,-1
+ACCEDE00001,-0.151,0.15
+ACCEDE00002.mp4,-0.15,0.151
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [(-1, -1), (-0.1501, -1), (-0.15, 0), (0, 0), (0.15, 0), (0.1501, 1), (1, 1)],
+)
+def test_the_bounds_themselves_are_neutral(score: float, expected: int) -> None:
+    assert affect_class(score) == expected
+
+
+def test_scores_of_a_table(tmp_path: Path) -> None:
+    table = write(tmp_path / "s.csv", SCORES)
+    run = tmp_path / "affect.txt"
+    words = ("models", "predict", "--affect", table, "--mediaeval", run)
+    call_obygaze(*words).ok()
+    assert run.read_text() == (
+        "ACCEDE00001.mp4 -1 0\nACCEDE00002.mp4 0 1\nACCEDE00003.mp4 1 -1\n"
+    )
+    facts = json.loads((tmp_path / "affect.json").read_text())
+    assert facts == {"subtask": "affect", "external_data": True, "tag": "obygaze"}
+    valence, _ = read_affect_run(run)
+    assert valence == {
+        "ACCEDE00001.mp4": -1,
+        "ACCEDE00002.mp4": 0,
+        "ACCEDE00003.mp4": 1,
+    }
+    # The file of facts would change.
+    assert call_obygaze(*words, "--no-external-data").code == 1
+    shown = call_obygaze("models", "predict", "--affect", table).ok().stdout
+    assert shown.splitlines()[:2] == [
+        "clip_id,basis,score:valence,score:arousal",
+        "ACCEDE00003.mp4,given,1.0,-1.0",
+    ]
+
+
+def test_the_run_is_scored_by_the_audit(tmp_path: Path) -> None:
+    annotations = tmp_path / "annotations"
+    annotations.mkdir()
+    write(
+        annotations / "ACCEDEaffect.txt",
+        "id\tname\tvalenceClass\tarousalClass\n"
+        "1\tACCEDE00001.mp4\t-1\t1\n2\tACCEDE00002.mp4\t0\t1\n3\tACCEDE00003.mp4\t1\t1\n",
+    )
+    table = write(tmp_path / "s.csv", SCORES)
+    run = tmp_path / "affect.txt"
+    predict(affect=table).write(mediaeval=run, no_external_data=True)
+    manifest = liris_accede.read(annotations).manifest
+    (score,) = audit_mediaeval([run], manifest=manifest).runs
+    assert score.valence is not None
+    assert score.arousal is not None
+    assert (score.valence.accuracy, score.arousal.accuracy) == (1.0, 1 / 3)
+    assert score.external_data is False
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clip_id,valence\na,0\n", "arousal"),
+        ("clip,valence,arousal\na,0,0\n", "clip_id"),
+        ("clip_id,valence,arousal\n", "at least one clip, got none"),
+        ("clip_id,valence,arousal\na,0,4899\n", "from -1 to 1, got '4899'"),
+        ("clip_id,valence,arousal\na,nan,0\n", "from -1 to 1, got 'nan'"),
+        ("clip_id,valence,arousal\na,0,0\na,1,0\n", "more than one row"),
+        ("clip_id,valence,arousal\na b,0,0\n", "must not have blanks"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    table = write(tmp_path / "s.csv", text)
+    run = tmp_path / "affect.txt"
+    with pytest.raises(FixInput) as caught:
+        predict(affect=table).write(mediaeval=run)
+    assert message in str([caught.value, caught.value.details])
+    assert not run.exists()
+
+
+def test_a_table_of_scores_takes_no_model(tmp_path: Path) -> None:
+    table = write(tmp_path / "s.csv", SCORES)
+    with pytest.raises(FixUsage, match="without a model"):
+        predict("violence", "features", affect=table)
+    assert call_obygaze("models", "predict").code == 2
+    with pytest.raises(FixUsage, match="expected a model and a store"):
+        predict()
