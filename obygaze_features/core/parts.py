@@ -14,9 +14,10 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -203,9 +204,10 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
             raise NotFound(f"no module called {root!r}", where=name)
         places = [*(spec.submodule_search_locations or [spec.origin or root])]
         folder = Path(places[0]).resolve().parent
-    if folder.name in INSTALLED:
-        names = metadata.packages_distributions().get(root, [root])
-        package = f"{names[0]} {metadata.version(names[0])}"
+    is_installed = folder.name in INSTALLED
+    packages = _packages_of_modules().get(root, []) if is_installed else []
+    if packages:
+        package = f"{packages[0]} {metadata.version(packages[0])}"
         return Part(name, package, module, attribute)
     path = folder.joinpath(*module.split("."))
     for main in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
@@ -213,6 +215,12 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
             package, files = _hashed(main, folder)
             return Part(name, package, module, attribute, folder, files)
     raise NotFound(f"no module called {module!r}", where=str(folder))
+
+
+@cache
+def _packages_of_modules() -> Mapping[str, Sequence[str]]:
+    """Return the installed packages of each module; finding them takes a second."""
+    return metadata.packages_distributions()
 
 
 def _hashed(main: Path, folder: Path) -> tuple[str, tuple[Path, ...]]:

@@ -71,6 +71,41 @@ def test_only_the_command_that_runs_is_imported(lazy):
     assert "lazily_imported" in sys.modules
 
 
+def test_a_key_of_several_words_is_a_command_of_a_group(tmp_path, monkeypatch):
+    text = f"""{MODULE}
+from obygaze_features.core.commands import LazyGroup
+
+@click.group(cls=LazyGroup, table={{"first": ("nested_groups:hello", "Its own.")}})
+def outer(): ...
+
+@click.group(cls=LazyGroup, table={{}})
+def inner(): ...
+"""
+    (tmp_path / "nested_groups.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    table = {
+        "outer": ("nested_groups:outer", "A group."),
+        "outer second": ("nested_groups:hello", "Added."),
+        "outer inner": ("nested_groups:inner", "A group in it."),
+        "outer inner third": ("nested_groups:hello", "Added below."),
+    }
+
+    @click.group(cls=LazyGroup, table=table)
+    def group() -> None:
+        """A group."""
+
+    for words in (["outer", "first"], ["outer", "second"], ["outer", "inner", "third"]):
+        assert CliRunner().invoke(group, words).output == "hello\n"
+    listed = CliRunner().invoke(group, ["--help"]).output.partition("Commands:\n")[2]
+    assert listed.split() == ["outer", "A", "group."]
+    listed = CliRunner().invoke(group, ["outer", "--help"]).output
+    assert [line.split()[0] for line in listed.splitlines()[-3:]] == [
+        "first",
+        "second",
+        "inner",
+    ]
+
+
 @pytest.mark.parametrize(
     "typed, offered",
     [
