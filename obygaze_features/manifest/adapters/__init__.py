@@ -105,7 +105,7 @@ class ImportedManifest(NamedTuple):
             n_lost_links = _n_links(replaced)
         if n_lost_links and not force:
             raise AlreadyThere(
-                f"{count(n_lost_links, 'clip')} of this manifest linked to videos",
+                f"{count(n_lost_links, 'clip')} of this manifest have a linked video",
                 where=str(path),
                 hint="--force, which drops these links; or choose another name",
             )
