@@ -240,22 +240,6 @@ def test_predictions_have_types(here):
     assert kinds == {**expected, "decision": bool}
 
 
-def test_a_dataset_is_the_labelled_clips_that_have_features(here):
-    films, store = og.read_manifest("films"), og.open_store("mine")
-    X, y, groups, ids = og.dataset(store, films, task="EN_S")
-    wanted = [c for c in films if c.level in ("EN", "S") and c.clip_id != "brug-004"]
-    assert ids.tolist() == [clip.clip_id for clip in wanted]
-    assert y.tolist() == [int(clip.level == "S") for clip in wanted]
-    assert groups.tolist() == [clip.movie_id for clip in wanted]
-    assert np.array_equal(X, store.matrix("clip", clips=ids).values)
-
-
-def test_a_dataset_takes_classes_of_ones_own(here):
-    _, y, _, ids = og.dataset("mine", "films", task={"HN": 1, "EN": 0})
-    films = og.read_manifest("films")
-    assert y.tolist() == [int(films[clip_id].level == "HN") for clip_id in ids.tolist()]
-
-
 def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
     films = og.read_manifest("films")
     # A table without concepts has the whole vocabulary in its header all the same.

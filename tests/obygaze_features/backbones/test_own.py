@@ -141,15 +141,6 @@ def test_features_of_own_code_cannot_be_verified_by_decoding_and_it_says_so(
     call_obygaze("-C", world, "store", "diff", "films.net", "again").ok()
 
 
-@pytest.mark.check("extracts with two versions of a module")
-def test_features_of_changed_code_are_refused(world: Path) -> None:
-    command = ("-C", world, "extract", "run", "films", "-b", f"{world / 'mine.py'}:net")
-    run_obygaze(*command, "--no-seal").ok()
-    (world / "widths.py").write_text("WIDTH = 5  # as before\n", "utf-8")
-    done = run_obygaze(*command)
-    assert done.code == 5 and "backbone.code.files.widths.py" in done.stderr
-
-
 @pytest.mark.check("follows an example of the guide")
 def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) -> None:
     """A model of transformers with its own processor, in at most 30 lines; here a tiny one."""

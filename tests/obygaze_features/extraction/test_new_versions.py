@@ -153,16 +153,6 @@ def test_a_manifest_without_clips_of_the_store_is_refused(films, tmp_path):
     assert done.code == 5 and "another state of the manifest" in done.stderr
 
 
-def test_a_manifest_with_clips_of_another_film_is_refused(films, tmp_path):
-    keep_some(films, tmp_path, [0, 1, 2])
-    run(tmp_path).ok()
-    moved = replace(films.clips[0], movie_id="tt1")
-    keep_manifest(films.with_clips([moved, *films.clips[1:5]]), tmp_path)
-    done = run(tmp_path)
-    assert done.code == 5 and "another state of the manifest" in done.stderr
-    assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
-
-
 def test_workers_share_the_rows_of_a_version(films, tmp_path):
     keep_some(films, tmp_path, [0, 1])
     run(tmp_path).ok()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -72,22 +71,6 @@ def test_a_run_reports_its_counts(world: Path) -> None:
     store = open_store(location)
     assert not store.sealed
     assert store.status().status_of_row[9].state == "no-video"
-
-
-def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> None:
-    from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.video.decode import decode_clip
-    from obygaze_features.video.decoded_clip import View
-
-    call_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
-    store = open_store(world / "stores" / "films.descriptors")
-    backbone = load_backbone("descriptors")
-    for clip_id in ("tt0-003", "tt1-011", "tt2-022"):
-        path = Path(films.header.video_root) / films.by_id[clip_id].video
-        frames = decode_clip(path, View(count=16)).pictures
-        expected = backbone.forward(backbone.preprocess(frames)[None])["clip"][0]
-        found = store.matrix("clip", clips=[clip_id]).values[0]
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_the_same_bytes_from_four_decoders(
@@ -174,30 +157,6 @@ def test_the_document_of_a_run_has_one_form(films: Manifest, tmp_path: Path) -> 
     assert keys[0] == keys[1]
 
 
-@pytest.mark.check("kills twenty times")
-def test_the_same_bytes_after_twenty_kills(
-    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
-    """Each run is killed at a random instant after its start; the last one is not killed."""
-    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    store = tmp_path / "stores" / "descriptors"
-    draw = random.Random(20)
-    committed = []
-    for _ in range(20):
-        run = _start(plan, "--workers", "1")
-        _wait_for(lambda: _n_blocks(store) > 0)
-        time.sleep(draw.uniform(0, 0.25))
-        run.kill()
-        run.wait()
-        committed.append(_n_blocks(store))
-        if committed[-1] == 6:
-            # Complete already: the next kills would hit nothing.
-            _forget_some_blocks(store, draw)
-    print(f"blocks committed at each kill: {committed}")
-    assert call_obygaze("extract", "run", plan).code == 3
-    assert array_bytes(store) == undisturbed
-
-
 def _start(plan: Path, *more: str) -> subprocess.Popen[bytes]:
     words = obygaze_argv("-q", "extract", "run", plan, *more)
     return subprocess.Popen(
@@ -216,11 +175,6 @@ def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
             return
         time.sleep(0.005)
     raise AssertionError("waited in vain")
-
-
-def _forget_some_blocks(store: Path, draw: random.Random) -> None:
-    for marker in draw.sample(sorted((store / "commits").glob("block-*.json")), 4):
-        marker.unlink()
 
 
 @pytest.mark.check("kills an extraction")

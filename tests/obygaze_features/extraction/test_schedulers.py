@@ -27,11 +27,6 @@ pytestmark = [
 ]
 
 N_CLIPS = 36
-TLS = (
-    *("--tls-ca-file", "cert.pem"),
-    *("--tls-cert", "cert.pem"),
-    *("--tls-key", "key.pem"),
-)
 PRELOAD = "from support.slow_obygaze import slow_down\nslow_down()\n"
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -39,8 +34,8 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of Dask and joblib, "" if they are installed."""
-    names = ("distributed", "joblib")
+    """The folder of Dask, "" if it is installed."""
+    names = ("distributed",)
     if all(importlib.util.find_spec(name) for name in names):
         return ""
     folder = str(tmp_path_factory.mktemp("packages"))
@@ -214,29 +209,3 @@ if __name__ == "__main__":
 
 
 PRINTED = ("0/1 None", "NotFound", "True True", "False False")
-
-
-def test_the_function_of_the_guide_in_joblib(
-    plan: ExtractPlan, start: Start, tmp_path: Path
-) -> None:
-    function = example().partition("def extract_part")[2].partition("if __name__")[0]
-    program = f"""
-import joblib
-import obygaze as og
-
-def extract_part{function}
-if __name__ == "__main__":
-    parts = [f"{{i}}/3" for i in range(3)]
-    plan = {str(tmp_path / "plan.json")!r}
-    calls = (joblib.delayed(extract_part)(part, plan) for part in parts)
-    print(joblib.Parallel(3)(calls))
-"""
-    (tmp_path / "program.py").write_text(program)
-    code = start("program", "program.py").wait(timeout=120)
-    text = (tmp_path / "program.log").read_text()
-    assert code == 0, text
-    assert (
-        "['0/3: 12 of 12 clips', '1/3: 12 of 12 clips', '2/3: 12 of 12 clips']" in text
-    )
-    store = Path(plan.targets[0].store)
-    assert array_bytes(store) == undisturbed(plan, tmp_path)

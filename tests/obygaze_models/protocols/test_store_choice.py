@@ -167,29 +167,6 @@ def with_parts(manifest: Manifest) -> tuple[Manifest, NDArray[np.bool_]]:
 FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
 
 
-def test_a_store_that_is_perfect_on_test_films_only_is_not_chosen(
-    tmp_path: Path,
-) -> None:
-    manifest, is_tested = with_parts(films(8, 40, seed=5))
-    sure = np.array([clip.level == "S" for clip in manifest])
-    good = planted(manifest, width=14, strength=1.0)
-    # A little is to be learnt on training films, and everything is plain on test films.
-    perfect_on_test = planted(manifest, width=14, strength=0.0, seed=6)
-    perfect_on_test[:, 0] += np.where(is_tested, 100.0, 0.5) * sure
-    stores = {
-        "perfect": store_of(tmp_path / "p", manifest, perfect_on_test),
-        "good": store_of(tmp_path / "g", manifest, good),
-    }
-    protocol = choosing(*FIXED)
-    run = run_on(tmp_path, protocol, manifest, stores)
-    values = {(c.model, c.train, c.feature): c.metrics["ap"].value for c in run.cells}
-    for cell in chosen_records(run):
-        key = cell.model, cell.train
-        assert values[*key, "perfect"] > values[*key, "good"]
-        assert [fold.chosen["store"] for fold in cell.folds] == ["good"]
-        assert values[*key, "chosen"] == values[*key, "good"]
-
-
 def test_a_store_that_is_better_is_chosen(tmp_path: Path) -> None:
     X = planted(MANIFEST, width=14, strength=0.0)
     stores = {

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
 from support.cells import with_folds
 from support.cli import call_obygaze
 from support.experiments import films, planted, quick, run_on, store_of
@@ -205,43 +203,6 @@ def test_code_that_a_finished_run_names_is_not_run(
     assert all(cell.differences[1] is None for cell in compared.cells)
     assert all(cell.values[0] is not None for cell in compared.cells)
     assert "own.py:share_right would run own code" in compared.warnings[0]
-
-
-def test_a_difference_is_on_the_clips_that_both_tested(runs: tuple[Run, Run]) -> None:
-    """By hand from predictions.csv, with scikit-learn: means over the folds, which are films."""
-    compared = compare_runs(runs, "ap")
-    (cell,) = (
-        cell
-        for cell in compared.cells
-        if (cell.model, cell.test) == ("ridge", "ENHN_S")
-    )
-    of_run = []
-    for run in runs:
-        rows = {}
-        for row in run.predictions:
-            if (row["model"], row["test"]) == ("ridge", "ENHN_S"):
-                rows[row["clip_id"]] = row
-        of_run.append(rows)
-    shared = sorted(of_run[0].keys() & of_run[1].keys())
-    assert len(shared) < len(of_run[0])
-    values = []
-    for rows in of_run:
-        by_fold: dict[str, list[tuple[int, float]]] = {}
-        for clip in shared:
-            row = rows[clip]
-            by_fold.setdefault(row["fold"], []).append((row["y"], row["score"]))
-        aps = [
-            average_precision_score(*zip(*pairs, strict=True))
-            for pairs in by_fold.values()
-        ]
-        values.append(np.mean(aps))
-    _, difference = cell.differences
-    assert difference is not None
-    assert difference.n_clips == len(shared)
-    assert difference.n_films == 6
-    assert difference.value == pytest.approx(values[1] - values[0], abs=1e-9)
-    assert difference.low < difference.value < difference.high < 0
-    assert difference.p < 0.1
 
 
 def test_runs_of_other_clips_are_warned_of(runs: tuple[Run, Run]) -> None:

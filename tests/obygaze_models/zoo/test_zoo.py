@@ -45,7 +45,7 @@ from obygaze_features.store import (
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.heads import TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import (
@@ -225,23 +225,6 @@ def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
     )
     words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
     assert call_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
-
-
-def test_a_bottleneck_tells_its_margins_and_what_each_adds(
-    tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    X, y, has = data
-    store = a_store(tmp_path, X)
-    model = Bottleneck(ConceptBank(), LogisticHead()).fit(X, y, concepts=has)
-    info = an_info(store, "pcbm", kind="pcbm-lr", concepts=CONCEPTS)
-    saved = save_model(model, info, tmp_path / "models" / "pcbm")
-    found = predict(load_model(saved), open_store(store))
-    assert list(found.margins) == list(CONCEPTS)
-    base, parts = model.contributions(X.astype(np.float64))
-    np.testing.assert_allclose(found.contributions["Body"], parts[:, 1], atol=1e-10)
-    logit = base + sum(found.contributions.values())
-    np.testing.assert_allclose(found.scores[:, 1], 1 / (1 + np.exp(-logit)), atol=1e-10)
-    assert "contribution:Look" in found.to_csv().splitlines()[0]
 
 
 def test_a_concept_bank_has_margins_and_decides_nothing(

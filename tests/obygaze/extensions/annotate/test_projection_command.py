@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.cli import Result, call_obygaze
-from support.data import golden, real_data
+from support.data import real_data
 from support.film import clips, marks, write_segments, write_spans
 
 from obygaze.extensions.annotate.projection import (
@@ -22,36 +20,6 @@ from obygaze.extensions.annotate.projection import (
     read_inputs,
 )
 from obygaze_features.manifest.model import LEVELS
-
-
-def golden_cases() -> list[Path]:
-    return [
-        path
-        for path in sorted(golden("projection").glob("*.json"))
-        if "clips" in json.loads(path.read_text("utf-8"))
-    ]
-
-
-def bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: row[key] for key in ("level", "concepts", "ratio")} for row in rows]
-
-
-def test_the_golden_cases_through_the_command(tmp_path: Path) -> None:
-    for path in golden_cases():
-        case = json.loads(path.read_text("utf-8"))
-        segments = [
-            Segment("m", annotator, start, end, level, tuple(concepts))
-            for annotator, marked in case["annotators"].items()
-            for start, end, level, concepts in marked
-        ]
-        spans = clips(" ".join(f"{start}-{end}" for start, end in case["clips"]))
-        document = run(
-            tmp_path, segments, spans, "--threshold", case["threshold"]
-        ).json()
-        for annotator, expected in case["expect"]["projection"].items():
-            assert bare(document["projections"][annotator]) == expected, path.name
-        if "merged" in case["expect"]:
-            assert bare(document["merged"]) == case["expect"]["merged"], path.name
 
 
 def run(

@@ -243,22 +243,6 @@ def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
     assert (done.code, "--x is for a store" in done.stderr) == (2, True)
 
 
-def test_published_cases_by_the_command(tmp_path: Path) -> None:
-    from support.data import golden
-
-    cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
-    for case in cases["cases"]:
-        path = save(
-            tmp_path / f"{case['name']}.npz", **{name: case[name] for name in "XYAB"}
-        )
-        document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
-        expected = case["expected"]
-        assert document["effect_size"] == pytest.approx(
-            expected["effect_size"], abs=1e-9
-        )
-        assert document["p"]["greater"] == expected["exact"]["p_ge"]
-
-
 def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
     None
 ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -128,22 +127,6 @@ def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:
     assert read[1]["lm_man"] == read[1]["lm_woman"]
     assert read[0]["lm_man"] != read[0]["lm_woman"]
     assert document["rows"][1]["ratio_to_man"] == 50.0
-
-
-def test_published_rows_by_the_command(tmp_path: Path) -> None:
-    from support.data import golden
-
-    cases = json.loads(golden("audits", "gender_score.json").read_text("utf-8"))[
-        "formula_cases"
-    ]
-    rows = "".join(
-        f"{case['lm']!r},{case['sim']!r},{case['prob']!r}\n" for case in cases
-    )
-    table = write(tmp_path / "t.csv", "lm,sim,prob\n" + rows)
-    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["score"] for row in document["rows"]] == pytest.approx(
-        [case["score"] for case in cases], abs=1e-12
-    )
 
 
 def test_means_of_both_wordings_are_over_all_captions(tmp_path: Path) -> None:

@@ -195,32 +195,6 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     assert (done.code, "no such file" in done.stderr) == (1, True)
 
 
-def test_published_cases_by_the_command(tmp_path: Path) -> None:
-    from support.data import golden
-
-    cases = json.loads(golden("audits", "mediaeval.json").read_text("utf-8"))[
-        "ap_cases"
-    ]
-    for case in cases:
-        judged = "".join(
-            f"v 0 {name} {grade}\n" for name, grade in case["qrels"].items()
-        )
-        lines = "".join(
-            f"v Q0 {name} 1 {score!r} t\n" for name, score in case["run"].items()
-        )
-        qrels, run = write(tmp_path / "q", judged), write(tmp_path / "r.txt", lines)
-        words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-        document = call_obygaze(*words).ok().json()["violence"]
-        expected = case["expected"]
-        assert document["ap_trec"] == pytest.approx(expected["ap_float32"], abs=1e-12)
-        assert document["ap_sklearn"] == pytest.approx(
-            expected["sklearn_ap"], abs=1e-12
-        )
-        assert document["pr_auc_trapezoid"] == pytest.approx(
-            expected["sklearn_pr_auc_trapz"], abs=1e-12
-        )
-
-
 @pytest.mark.parametrize(
     ("clip", "name"),
     [

@@ -74,17 +74,6 @@ def test_a_path_may_begin_at_the_root_of_the_file(tmp_path: Path) -> None:
     )
 
 
-def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
-    content = {"v_ab-c_1/c3d_features": A, "v_xyz/c3d_features": A * 2}
-    paths = {"c3d": "v_{id}/c3d_features"}
-    store = made(written(tmp_path / "f.hdf5", content), tmp_path / "s", paths)
-    assert store.feature_arrays == ("c3d",)
-    assert sorted(store.clip_ids.tolist()) == ["ab-c_1", "xyz"]
-    np.testing.assert_array_equal(store.matrix("c3d", clips=["xyz"]).values[0], A * 2)
-    told = store.recipe.to_json()["told"]["origin"]
-    assert told["levels"] == {"c3d": "v_{id}/c3d_features"}
-
-
 def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
     content = {}
     for i in (1, 2, 10):

@@ -106,20 +106,6 @@ def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> No
     assert film_of(clip) == film
 
 
-def test_a_manifest_decides_the_rows_and_what_is_lacking_fails(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    roster = ManifestClips("m", "12" * 32, ["tt02-010", "tt02-011"], ["tt02", "tt02"])
-    done = import_store(
-        open_features("npz", [file], {"clip": "X"}), tmp_path / "s", manifest=roster
-    )
-    assert done.n_ok == 1
-    assert list(done.failed) == ["tt02-011"]
-    assert done.not_in_manifest == ["tt02-9", "tt01-001"]
-    matrix = open_store(tmp_path / "s").matrix("clip", missing="drop")
-    assert matrix.clip_ids.tolist() == ["tt02-010"]
-    assert "missing in the files" in str(matrix.reasons["tt02-011"])
-
-
 def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
     odd = X.copy()
     odd[1, 2] = np.nan

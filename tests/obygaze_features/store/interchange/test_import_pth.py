@@ -54,16 +54,6 @@ def test_hidden_files_are_not_tensors_and_an_export_is_read_without_a_warning(
     assert (source.clip_ids, source.warnings) == (["m-1"], [])
 
 
-def test_tokens_come_with_their_maximum(tmp_path: Path) -> None:
-    root = put(tmp_path, "tt1/tt1-001.pth", torch.tensor([[[1.0, -5.0], [0.5, -4.0]]]))
-    done = call_obygaze(
-        *("-C", tmp_path, "store", "import", "pth", root, "-o", "s", "--json")
-    ).ok()
-    assert done.json()["arrays"] == {"tokens": [2, 2], "pooled": [2]}
-    store = open_store(tmp_path / "stores" / "s")
-    assert store.matrix("pooled").values.tolist() == [[1.0, -4.0]]
-
-
 def test_halves_gradients_and_odd_types_keep_their_numbers(tmp_path: Path) -> None:
     values = [[0.1, 65504.0, 6e-8]]
     put(tmp_path, "m/m-1.pth", torch.tensor(values, dtype=torch.float16))
