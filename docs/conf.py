@@ -101,7 +101,7 @@ CONTENTS = {
                 "api/zoo",
             ),
             "api/report",
-            "api/annotate",
+            "api/films",
             "api/audits",
             "api/maps",
             "api/share",

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.extensions.audits import audit_annotations as audit_annotations
-    from obygaze.extensions.audits import audit_captions as audit_captions
-    from obygaze.extensions.audits import audit_cooc as audit_cooc
-    from obygaze.extensions.audits import audit_eat as audit_eat
-    from obygaze.extensions.audits import audit_gender_score as audit_gender_score
-    from obygaze.extensions.audits import audit_levels as audit_levels
-    from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
-    from obygaze.extensions.audits import audit_reliability as audit_reliability
-    from obygaze.extensions.maps import audit_boxes as audit_boxes
-    from obygaze.extensions.maps import compare_conditions as compare_conditions
-    from obygaze.extensions.maps import write_concept_maps as write_concept_maps
-    from obygaze.extensions.maps import write_saliency as write_saliency
+    from obygaze.audits import audit_annotations as audit_annotations
+    from obygaze.audits import audit_captions as audit_captions
+    from obygaze.audits import audit_cooc as audit_cooc
+    from obygaze.audits import audit_eat as audit_eat
+    from obygaze.audits import audit_gender_score as audit_gender_score
+    from obygaze.audits import audit_levels as audit_levels
+    from obygaze.audits import audit_mediaeval as audit_mediaeval
+    from obygaze.audits import audit_reliability as audit_reliability
+    from obygaze.audits.maps import audit_boxes as audit_boxes
+    from obygaze.audits.maps import compare_conditions as compare_conditions
+    from obygaze.audits.maps import write_concept_maps as write_concept_maps
+    from obygaze.audits.maps import write_saliency as write_saliency
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction import extract as extract
@@ -66,7 +66,7 @@ else:
         ),
         "obygaze_models.report": ("compare", "report"),
         "obygaze_models.zoo": ("load_model", "predict"),
-        "obygaze.extensions.audits": (
+        "obygaze.audits": (
             "audit_annotations",
             "audit_captions",
             "audit_cooc",
@@ -76,7 +76,7 @@ else:
             "audit_mediaeval",
             "audit_reliability",
         ),
-        "obygaze.extensions.maps": (
+        "obygaze.audits.maps": (
             "audit_boxes",
             "compare_conditions",
             "write_concept_maps",

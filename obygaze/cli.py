@@ -97,12 +97,12 @@ COMMANDS: CommandTable = {
         "Experiments",
     ),
     "view": (
-        "obygaze.extensions.annotate.view:view",
+        "obygaze.films.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
         "Look",
     ),
     "explain": (
-        "obygaze.extensions.maps.commands:explain",
+        "obygaze.audits.maps.commands:explain",
         "Show where in the picture and when in the clip a model finds a concept or a text.",
         "Look",
     ),
@@ -112,40 +112,40 @@ COMMANDS: CommandTable = {
         "Look",
     ),
     "audit": (
-        "obygaze.extensions.audits.commands:audit",
+        "obygaze.audits.commands:audit",
         "Measure bias in vectors and texts, or score MediaEval runs.",
         "More",
     ),
     "manifest project": (
-        "obygaze.extensions.annotate.labels:project_segments",
+        "obygaze.films.labels:project_segments",
         "Turn experts' segments into clip labels.",
     ),
     "manifest agree": (
-        "obygaze.extensions.annotate.agreement:measure_agreement",
+        "obygaze.films.agreement:measure_agreement",
         "Measure the agreement of the annotators.",
     ),
     "manifest export": (
-        "obygaze.extensions.annotate.exchange:export_segments",
+        "obygaze.films.exchange:export_segments",
         "Write segments for other programs.",
     ),
     "manifest import segments": (
-        "obygaze.extensions.annotate.exchange:import_segments",
+        "obygaze.films.exchange:import_segments",
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
     "extract text": (
-        "obygaze.extensions.text.actions:embed_texts",
+        "obygaze_features.extraction.text.actions:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
     ),
     "extract captions": (
-        "obygaze.extensions.text.actions:score_captions",
+        "obygaze_features.extraction.text.actions:score_captions",
         "Score captions with language models.",
     ),
     "store publish": (
-        "obygaze.extensions.share.publication:publish",
+        "obygaze_features.store.share.publication:publish",
         "Publish a store with its card and metadata.",
     ),
     "store card": (
-        "obygaze.extensions.share.card:describe_store",
+        "obygaze_features.store.share.card:describe_store",
         "Print the card of a store, as the hub shows it.",
     ),
 }

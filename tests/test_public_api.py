@@ -23,11 +23,11 @@ ROOMS = [
         f"obygaze_models.{name}"
         for name in ("models", "evaluation", "protocols", "zoo")
     ),
-    "obygaze.extensions.annotate",
-    "obygaze.extensions.audits",
-    "obygaze.extensions.maps",
-    "obygaze.extensions.share",
-    "obygaze.extensions.text",
+    "obygaze.films",
+    "obygaze.audits",
+    "obygaze.audits.maps",
+    "obygaze_features.store.share",
+    "obygaze_features.extraction.text",
     "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}

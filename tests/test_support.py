@@ -119,8 +119,8 @@ class Clip:
         ("zoo", "obygaze_models/zoo/saving.py", "obygaze_models/zoo"),
         (
             "annotate/projection",
-            "obygaze/extensions/annotate/projection.py",
-            "obygaze/extensions/annotate/test_projection.py",
+            "obygaze/films/projection.py",
+            "obygaze/films/test_projection.py",
         ),
         (
             "obygaze_models/protocols/runner/cells.py",

@@ -1,4 +1,4 @@
-"""Cards and metadata of what is published: Croissant 1.1, Markdown, and templates of extensions.
+"""Cards and metadata of what is published: Croissant 1.1, Markdown, and other templates.
 
 Each is a template. What a template prints is made safe for its kind of file, except what it marks
 with `safe` and what passes through a filter of this module. No text is run as a template.

@@ -90,7 +90,7 @@ def test_the_example_of_each_function_is_what_it_returns(here):
     of_core = {
         name
         for name in functions
-        if not getattr(og, name).__module__.startswith("obygaze.extensions.")
+        if not getattr(og, name).__module__.startswith("obygaze.audits.")
     }
     assert of_core == {*FUNCTIONS_WITH_EXAMPLES, "draw_maps"}
     finder = doctest.DocTestFinder(recurse=False)

@@ -103,7 +103,7 @@ def test_a_manifest_that_is_a_view_keeps_it() -> None:
 
 
 def test_an_audit_takes_the_view_of_protocols() -> None:
-    from obygaze.extensions.audits import audit_annotations
+    from obygaze.audits import audit_annotations
 
     manifest = with_speech()
     groups = {"x": "level == S", "y": "level == EN"}

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from obygaze.extensions.annotate.projection import (
+from obygaze.films.projection import (
     CLIP_COLUMNS,
     SEGMENT_COLUMNS,
     ClipSpan,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze.extensions.annotate.app import server_of
-from obygaze.extensions.annotate.marks import MarkTable
-from obygaze.extensions.annotate.projection import Segment
-from obygaze.extensions.annotate.server import PageServer
-from obygaze.extensions.annotate.site import Site
+from obygaze.films.app import server_of
+from obygaze.films.marks import MarkTable
+from obygaze.films.projection import Segment
+from obygaze.films.server import PageServer
+from obygaze.films.site import Site
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
 

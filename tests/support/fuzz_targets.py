@@ -340,14 +340,14 @@ def text_targets(folder: Path) -> list[Target]:
     """Manifests, protocols, cards, tables and lists of words."""
     from importlib.resources import files as package
 
-    import obygaze.extensions.audits
+    import obygaze.audits
     import obygaze_features.backbones
     import obygaze_models.protocols
 
     protocols = package(obygaze_models.protocols).joinpath("shipped")
     protocol_files = _each(protocols, "p.toml")
     cards = package(obygaze_features.backbones).joinpath("cards")
-    words = package(obygaze.extensions.audits).joinpath("words")
+    words = package(obygaze.audits).joinpath("words")
     return [
         Target("protocol", protocol_files, _read_protocol, 16),
         Target("card", _each(cards, "c.toml"), _read_card, 8),
@@ -435,7 +435,7 @@ def _read_card(files: Tree, folder: Path) -> None:
 
 
 def _read_words(files: Tree, folder: Path) -> None:
-    from obygaze.extensions.audits.texts import read_words
+    from obygaze.audits.texts import read_words
 
     read_words(written(files, folder) / "w.toml")
 
@@ -470,7 +470,7 @@ def _read_table(files: Tree, folder: Path) -> None:
 def _read_segments(files: Tree, folder: Path) -> None:
     from fractions import Fraction
 
-    from obygaze.extensions.annotate.projection import read_inputs
+    from obygaze.films.projection import read_inputs
 
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")
@@ -480,9 +480,9 @@ def _read_segments(files: Tree, folder: Path) -> None:
 def _exchanged() -> list[Tree]:
     from fractions import Fraction
 
-    from obygaze.extensions.annotate.exchange import export
-    from obygaze.extensions.annotate.film_segments import FilmSegments
-    from obygaze.extensions.annotate.projection import Segment
+    from obygaze.films.exchange import export
+    from obygaze.films.film_segments import FilmSegments
+    from obygaze.films.projection import Segment
 
     segments = [
         Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
@@ -496,7 +496,7 @@ def _exchanged() -> list[Tree]:
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.extensions.annotate.exchange import (
+    from obygaze.films.exchange import (
         FORMATS,
         export,
         films_of,
@@ -513,7 +513,7 @@ def _read_exchanged(files: Tree, folder: Path) -> None:
 
 
 def _read_trec(files: Tree, folder: Path) -> None:
-    from obygaze.extensions.audits.mediaeval_runs import read_qrels, read_trec_run
+    from obygaze.audits.mediaeval_runs import read_qrels, read_trec_run
 
     place = written(files, folder)
     read_trec_run(place / "r.txt")

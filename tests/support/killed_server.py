@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze.extensions.annotate.app import server_of
-from obygaze.extensions.annotate.site import Site
+from obygaze.films.app import server_of
+from obygaze.films.site import Site
 from support.kills import MUTATING
 
 

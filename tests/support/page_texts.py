@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze.extensions import annotate
+from obygaze import films
 
-STATIC = Path(annotate.__path__[0]) / "static"
+STATIC = Path(films.__path__[0]) / "static"
 SHOWN_ATTRIBUTES = ("title", "aria-label", "placeholder", "alt")
 # Before a slash that begins a regular expression, and no division.
 BEFORE_REGEX = re.compile(r"[(,=:!&|?{};\n]\s*$")

@@ -13,7 +13,7 @@ from obygaze.demo.films import (
     truncate_video,
     write_tables,
 )
-from obygaze.extensions.annotate.projection import read_inputs
+from obygaze.films.projection import read_inputs
 from obygaze_features.video.film import probe
 
 

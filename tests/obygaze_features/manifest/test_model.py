@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from obygaze.extensions.annotate.projection import ClipSpan, Segment, project
+from obygaze.films.projection import ClipSpan, Segment, project
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from obygaze.extensions.audits.pixels import _rows
+from obygaze.audits.pixels import _rows
 from support.experiments import films
 from support.stores import fill_store, plan_store, some_ids
 

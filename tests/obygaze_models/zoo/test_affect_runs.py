@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.extensions.audits.mediaeval import audit_mediaeval
-from obygaze.extensions.audits.mediaeval_runs import read_affect_run
+from obygaze.audits.mediaeval import audit_mediaeval
+from obygaze.audits.mediaeval_runs import read_affect_run
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_models.zoo import predict

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obygaze.extensions.annotate.exchange import import_segments
+from obygaze.films.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.manifest.adapters import (
     ImportedManifest,

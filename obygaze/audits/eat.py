@@ -1,0 +1,294 @@
+"""Embedding association: is one group of vectors closer to an attribute than another group?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze.audits.figure import Plot, Point
+from obygaze.audits.reliability import cronbach_alpha
+from obygaze.audits.result import Audit, Finding, audit_command
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import Option
+from obygaze_features.manifest import Manifest
+from obygaze_features.store import Store, open_store
+from obygaze_models.evaluation.group_tests import (
+    TAILS,
+    GroupTest,
+    Tail,
+    compare_groups,
+    summary,
+    with_holm,
+)
+from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
+from obygaze_models.text_vectors import (
+    Selection,
+    VectorGroup,
+    View,
+    in_view,
+    read_store_vectors,
+    read_vectors,
+    unit_rows,
+)
+
+HEADERS = (
+    "X",
+    "Y",
+    "A",
+    "B",
+    "n X",
+    "n Y",
+    "d",
+    "p",
+    "method",
+    "p across films",
+    "Holm",
+)
+
+
+@dataclass(frozen=True)
+class PromptReliability:
+    """Cronbach's alpha of the texts of an attribute: do the cosines of items to them go together?
+
+    None where the sums of the cosines of all items are equal.
+    """
+
+    attribute: str
+    n_texts: int
+    n_items: int
+    cronbach: float | None
+
+    def __str__(self) -> str:
+        alpha = "not defined" if self.cronbach is None else f"{self.cronbach:.3f}"
+        return (
+            f"Cronbach's alpha of the {self.n_texts} texts of {self.attribute}, by their "
+            f"cosines to {self.n_items} items: {alpha}."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EatAudit(Audit):
+    """The association tests of one call, corrected together.
+
+    `prompts` has Cronbach's alpha of each attribute of several texts.
+    """
+
+    tests: tuple[GroupTest, ...]
+    source: str = ""
+    prompts: tuple[PromptReliability, ...] = ()
+    # The manifest that expressions chose clips from, and its view; "" without one.
+    manifest: str = ""
+    view: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tests; the values of a single test also stand at the top."""
+        tests = [test.to_json() for test in self.tests]
+        single = tests[0] if len(tests) == 1 else {}
+        prompts = [asdict(attribute) for attribute in self.prompts]
+        chosen_from = {"manifest": self.manifest, "view": self.view}
+        about = {"source": self.source, **chosen_from}
+        return {**single, **about, "tests": tests, "prompts": prompts}
+
+    def finding(self) -> Finding:
+        """Return one row per test, and sentences with the results."""
+        title = (
+            f"Embedding association: {self.source}" if self.source else "Association"
+        )
+        if self.manifest:
+            view = self.view.replace("_", " ")
+            title += f", clips of {self.manifest}, {view} view"
+        rows = tuple(_row_of(test) for test in self.tests)
+        sentences = summary(self.tests, _sentence)
+        first = self.tests[0]
+        normal = first.verdict.normal
+        if len(self.tests) == 1 and normal:
+            kind = first.tail.replace("_", "-")
+            p = p_text(normal[first.tail])
+            sentences.append(f"Normal approximation of the {kind} p: {p}.")
+        sentences += map(str, self.prompts)
+        return Finding(title, HEADERS, rows, sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the effect size of each test, the smallest p first."""
+        points = []
+        for test in sorted(self.tests, key=lambda test: test.p):
+            if test.effect_size is None:
+                continue
+            label = f"{test.a} / {test.b}" if len(self.tests) > 1 else test.x
+            note = p_equals(test.p)
+            if len(self.tests) > 1:
+                note += f", Holm {p_text(test.p_holm)}"
+            points.append(Point(label, test.effect_size, (), note))
+        return Plot(
+            self.finding().title,
+            points,
+            "d, above 0 if X is closer to A than Y is",
+            0.0,
+        )
+
+
+def _row_of(test: GroupTest) -> tuple[object, ...]:
+    """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
+    sizes = (len(test.s_x), len(test.s_y))
+    names = (test.x, test.y, test.a, test.b)
+    return (*names, *sizes, test.effect_size, *test.p_cells())
+
+
+def _sentence(test: GroupTest) -> str:
+    d = test.effect_size
+    groups = f"{test.x} against {test.y}"
+    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+    p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
+    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
+
+
+def audit_eat(
+    store: Store | str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    *,
+    vectors: str | Path | Mapping[str, ArrayLike] | None = None,
+    x: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
+    y: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
+    attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
+    text: str | Path | None = None,
+    view: View | None = None,
+    tail: Tail = "two_sided",
+    permutations: Annotated[int, Option(least=1)] = 1_000_000,
+    drop_missing: bool = False,
+    workspace: str | Path | None = None,
+) -> EatAudit:
+    """Test whether one group of clips is closer to some words than another group.
+
+    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
+    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    sentence that explains the difference.
+
+    Args:
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
+        vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        attributes: Pairs of attributes of the texts; by default the only two.
+        text: The npz file of text vectors that `extract text` wrote.
+        view: The view of the manifest, by default that of protocols.
+        tail: The p-value to report and correct: "two_sided", "greater" or "less".
+        permutations: How many permutations are drawn if they are too many to count.
+        drop_missing: Leave out clips that the store does not have.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
+
+    Commands:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --text texts.npz --attributes happiness sadness --attributes happiness anger
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
+    """
+    if tail not in TAILS:
+        raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
+    if (vectors is None) == (store is None):
+        sources = "neither" if store is None else "both"
+        raise FixUsage(
+            f"expected a store or a file of vectors (--vectors), got {sources}"
+        )
+    draws: dict[str, Any] = {"tail": tail, "permutations": permutations}
+    if vectors is not None:
+        selections = {"x": x, "y": y, "attributes": attributes, "text": text}
+        for name, value in selections.items():
+            if value:
+                raise FixUsage(
+                    f"--{name} is for a store; a file of vectors has its own groups"
+                )
+        source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
+        groups_of_arrays = read_vectors(vectors)
+        tests_of_arrays = run_tests(*groups_of_arrays, **draws)
+        return EatAudit(tests_of_arrays, source, _prompts_of(*groups_of_arrays))
+    if store is None or x is None or y is None or text is None:
+        raise FixUsage("with a store, expected --x, --y and --text")
+    opened = open_store(store, workspace=workspace)
+    clips = None if manifest is None else in_view(manifest, view, workspace)
+    groups_of_store = read_store_vectors(
+        opened, clips, x, y, attributes, text=text, drop_missing=drop_missing
+    )
+    audit = EatAudit(
+        run_tests(*groups_of_store, **draws),
+        Path(opened.location).name,
+        _prompts_of(*groups_of_store),
+    )
+    if clips is None:
+        return audit
+    return replace(audit, manifest=clips.name, view=clips.header.view)
+
+
+def _prompts_of(
+    x: VectorGroup, y: VectorGroup, pairs: Sequence[tuple[VectorGroup, VectorGroup]]
+) -> tuple[PromptReliability, ...]:
+    """Return Cronbach's alpha of each attribute of several texts, over the items of the groups."""
+    items = [unit_rows(group.vectors, group.name) for group in (x, y)]
+    rows = np.concatenate(items)
+    attributes = {group.name: group for group in chain.from_iterable(pairs)}
+    prompts = []
+    for name, group in attributes.items():
+        cosines = rows @ unit_rows(group.vectors, name).T
+        n_items, n_texts = cosines.shape
+        if n_texts > 1:
+            alpha = cronbach_alpha(cosines)
+            prompts.append(PromptReliability(name, n_texts, n_items, alpha))
+    return tuple(prompts)
+
+
+def run_tests(
+    x: VectorGroup,
+    y: VectorGroup,
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    **draws: Any,
+) -> tuple[GroupTest, ...]:
+    """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
+
+    `draws` are the settings of `compare_groups`: tail, permutations.
+    """
+    _check_widths([x, y, *chain.from_iterable(pairs)])
+    films = _films_of(x, y)
+    tests = []
+    for a, b in pairs:
+        names = (x.name, y.name, a.name, b.name)
+        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
+        s_y = association(y.vectors, a.vectors, b.vectors, name="Y")
+        tests.append(compare_groups(names, s_x, s_y, films, **draws))
+    return with_holm(tests)
+
+
+def _check_widths(groups: Sequence[VectorGroup]) -> None:
+    """Raise an error if the vectors of the groups differ in their number of dimensions."""
+    widths = [np.shape(group.vectors)[-1] for group in groups]
+    if len(set(widths)) > 1:
+        got = ", ".join(
+            f"{group.name} {n}" for group, n in zip(groups, widths, strict=True)
+        )
+        raise FixInput(
+            f"vectors must all have the same number of dimensions, got {got}"
+        )
+
+
+def _films_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
+    """Return the films of the vectors of both groups, the first group first; None without films."""
+    if (x.blocks is None) != (y.blocks is None):
+        raise FixInput("expected both x_block and y_block or neither, got one")
+    if x.blocks is None or y.blocks is None:
+        return None
+    return np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
+
+
+def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
+    """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
+    difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
+    return np.asarray(unit_rows(w, name) @ difference)
+
+
+command = audit_command(audit_eat, "eat")

@@ -1,0 +1,303 @@
+"""The audit of levels: whether clips of a higher level have more concepts, for each annotator.
+
+Clips of one film are alike, so films are what counts: intervals come from a bootstrap over films,
+and a step from one level to the next is tested by the signs of the differences within films.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze.audits.figure import Plot, Point
+from obygaze.audits.result import (
+    Audit,
+    Finding,
+    Interval,
+    audit_command,
+    ratio_interval,
+)
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.model import LEVELS, Clip
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.compare import sign_flip
+from obygaze_models.evaluation.permutation import p_equals, p_text
+from obygaze_models.text_vectors import View, in_view
+
+ALL = "all annotators"
+ALPHA = 0.05
+# An easy negative is a clip without concepts, so that its number is 0 by definition.
+STEPS = (("HN", "NS"), ("NS", "S"))
+# As in comparisons of models: of fewer films, a sign-flip test says little.
+LEAST_FILMS = 6
+
+
+@dataclass(frozen=True)
+class LevelMean:
+    """The mean number of concepts of the clips of one level, with its interval over films."""
+
+    level: str
+    n_clips: int
+    n_films: int
+    mean: float | None
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Step:
+    """The mean over films of how many more concepts a clip of the higher level has.
+
+    `n_films` have clips of both levels, and in `n_rising` of them the number is higher. `p` is that
+    of a rise; None of fewer than six films.
+    """
+
+    lower: str
+    higher: str
+    difference: float | None
+    interval: Interval
+    n_films: int
+    n_rising: int
+    p: float | None
+
+
+@dataclass(frozen=True)
+class AnnotatorLevels:
+    """The levels and the steps of one annotator."""
+
+    annotator: str
+    levels: tuple[LevelMean, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def rises(self) -> bool:
+        """Whether the mean of all clips of a level rises with each step."""
+        means = [level.mean for level in self.levels if level.mean is not None]
+        has_all_levels = len(means) == len(self.levels)
+        return has_all_levels and all(a < b for a, b in pairwise(means))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LevelAudit(Audit):
+    """Concepts a clip by level: of all clips, then of each annotator.
+
+    `p` is that of the claim that the number rises with each step for each annotator: the largest of
+    their p (an intersection-union test needs no correction). None where a step cannot be tested.
+    """
+
+    source: str
+    view: str
+    unit: str
+    annotators: tuple[AnnotatorLevels, ...]
+    p: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number as one JSON document."""
+        document = asdict(self)
+        document["rises"] = self.rises
+        return document
+
+    @property
+    def single(self) -> tuple[AnnotatorLevels, ...]:
+        """The annotators without the row of all; that row alone where none are named."""
+        return self.annotators[1:] or self.annotators
+
+    @property
+    def rises(self) -> bool:
+        """Whether the mean of all clips of a level rises with each step for each annotator."""
+        return all(annotator.rises for annotator in self.single)
+
+    def finding(self) -> Finding:
+        """Return a row for each annotator and level, and sentences with the test of the claim."""
+        headers = (
+            "annotator",
+            "level",
+            f"{self.unit}s",
+            f"concepts a {self.unit}",
+            "low",
+            "high",
+            "rise in a film",
+            "low",
+            "high",
+            "rising films",
+            "films",
+            "p of a rise",
+        )
+        rows: list[tuple[object, ...]] = []
+        for annotator in self.annotators:
+            step_to = {step.higher: step for step in annotator.steps}
+            for level in annotator.levels:
+                numbers = (level.n_clips, level.mean, *level.interval)
+                step = step_to.get(level.level)
+                change: tuple[object, ...] = (None,) * 6
+                if step is not None:
+                    change = (
+                        step.difference,
+                        *step.interval,
+                        step.n_rising,
+                        step.n_films,
+                        None if step.p is None else p_text(step.p),
+                    )
+                rows.append((annotator.annotator, level.level, *numbers, *change))
+        title = f"Concepts by level: {self.source}, {self.view.replace('_', ' ')} view"
+        return Finding(title, headers, tuple(rows), sentences=tuple(self._sentences()))
+
+    def _sentences(self) -> Iterator[str]:
+        yield (
+            f"Means are over {self.unit}s, with 95 % intervals over films. A rise is the mean over "
+            "films of the difference to the level before, within films that have both levels; its "
+            f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
+        )
+        n_annotators = count(len(self.single), "annotator")
+        n_rising = sum(annotator.rises for annotator in self.single)
+        who = "all clips together (no annotators are named)"
+        verb = "rises" if self.rises else "does not rise"
+        rising = f"{verb} from HN to NS to S for {who}"
+        if len(self.annotators) > 1:
+            who = "each annotator"
+            rising = f"rises from HN to NS to S for {n_rising} of {n_annotators}"
+        yield f"The mean number of concepts {rising}."
+        if self.p is None:
+            yield "A step has too few films for a test, so this claim is not tested."
+            return
+        verdict = "it does" if self.p < ALPHA else "this is not shown"
+        yield (
+            f"Does it rise within films, with each step, for {who}: {verdict} "
+            f"({p_equals(self.p)}, the largest p of a step)."
+        )
+
+    def plot(self) -> Plot:
+        """Return the mean number of concepts by annotator and level."""
+        points = []
+        for annotator in self.annotators:
+            for level in annotator.levels:
+                if level.mean is None:
+                    continue
+                label = f"{annotator.annotator}: {level.level}"
+                note = count(level.n_clips, self.unit)
+                points.append(Point(label, level.mean, level.interval, note))
+        label = f"concepts a {self.unit}, with 95 % over films"
+        return Plot(f"Concepts by level: {self.source}", points, label)
+
+
+def audit_levels(
+    manifest: Manifest | str | Path,
+    *,
+    view: View | None = None,
+    workspace: str | Path | None = None,
+) -> LevelAudit:
+    """Test whether clips of a higher level have more concepts, for each annotator.
+
+    The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
+    level to the next is tested within films. The claim that the number rises with each step for
+    each annotator has the largest p of these steps. A manifest without annotators is one group.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        view: The view of the manifest, by default that of protocols.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_levels("mobygaze", view="visual")
+
+    Commands:
+        obygaze audit levels obygaze12
+        obygaze audit levels mobygaze --view visual --figure figures/levels
+        obygaze audit levels mobygaze --json -o levels.json
+    """
+    manifest = in_view(manifest, view, workspace)
+    clips = [clip for clip in manifest if clip.level in LEVELS[1:]]
+    if not clips:
+        raise FixInput(
+            "no clip has the level HN, NS or S",
+            where=manifest.name,
+            hint="obygaze manifest stats shows the levels",
+        )
+    clips_of: dict[str, list[Clip]] = {}
+    for clip in clips:
+        name = clip.extra.get("annotator", "")
+        if name:
+            clips_of.setdefault(name, []).append(clip)
+    annotators = [_levels_of(ALL, clips)]
+    for name in sorted(clips_of):
+        annotators.append(_levels_of(name, clips_of[name]))
+    p_values = []
+    for annotator in annotators[1:] or annotators:
+        p_values += [step.p for step in annotator.steps]
+    known = [p for p in p_values if p is not None]
+    return LevelAudit(
+        source=manifest.name,
+        view=manifest.header.view,
+        unit=manifest.header.unit,
+        annotators=tuple(annotators),
+        p=max(known) if len(known) == len(p_values) else None,
+    )
+
+
+def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
+    """Return the mean number of concepts at each level, and the steps between levels."""
+    counts: dict[str, dict[str, list[int]]] = {level: {} for level in LEVELS[1:]}
+    for clip in clips:
+        if clip.level is not None:
+            by_film = counts[clip.level]
+            by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
+    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
+    steps = [_step(lower, higher, counts) for lower, higher in STEPS]
+    return AnnotatorLevels(name, tuple(levels), tuple(steps))
+
+
+def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
+    numbers: list[int] = []
+    films: list[str] = []
+    for film, of_film in by_film.items():
+        numbers += of_film
+        films += [film] * len(of_film)
+    if not numbers:
+        return LevelMean(level, 0, 0, None, [None, None])
+    interval = ratio_interval(numbers, np.ones(len(numbers)), films)
+    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
+
+
+def _step(
+    lower: str,
+    higher: str,
+    counts: Mapping[str, Mapping[str, Sequence[int]]],
+) -> Step:
+    """Return how much the number of concepts rises from one level to the next within films."""
+    films = sorted(counts[lower].keys() & counts[higher].keys())
+    differences = np.array(
+        [fmean(counts[higher][film]) - fmean(counts[lower][film]) for film in films]
+    )
+    if not films:
+        return Step(lower, higher, None, [None, None], 0, 0, None)
+    p = None
+    if len(films) >= LEAST_FILMS:
+        p, _ = sign_flip(differences, greater=True)
+    return Step(
+        lower=lower,
+        higher=higher,
+        difference=float(differences.mean()),
+        interval=_interval_of_mean(differences),
+        n_films=len(films),
+        n_rising=int((differences > 0).sum()),
+        p=p,
+    )
+
+
+def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
+    """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
+
+    def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        return {"mean": weights @ values / weights.sum(axis=1)}
+
+    interval, _ = resample(mean, np.arange(len(values)))["mean"]
+    return [*interval.ends]
+
+
+command = audit_command(audit_levels, "levels")

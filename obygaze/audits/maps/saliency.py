@@ -1,0 +1,189 @@
+"""Where the vision tower of CLIP or X-CLIP looks for a text: Grad-CAM (Selvaraju et al., 2017).
+
+Grad-CAM reads the patch tokens where they enter the last layer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze.audits.maps.written import WrittenMaps, new_folder_of
+from obygaze_features.backbones.base import Backbone, check_pixels
+from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
+from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
+from obygaze_features.store import RowStatus, Store, open_store
+from obygaze_features.store.maps import Directions, random_directions, write_maps
+from obygaze_features.video.container import BadVideo
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Maps = npt.NDArray[np.float32]
+ARRAY = "clip"
+
+
+def grad_cam(backbone: Backbone, pixels: Any, directions: npt.NDArray[Any]) -> Maps:
+    """Return maps [B, direction, T, h, w] of where a clip comes closer to each direction.
+
+    The score is the cosine of a direction and the vector of the clip. The largest value of a map is
+    1, unless all are 0.
+
+    Args:
+        backbone: A CLIP or X-CLIP.
+        pixels: Normalised pixels [B, T, 3, S, S].
+        directions: Vectors [direction, width], of the width of the array `clip`.
+    """
+    import torch
+
+    vision_backbone, layers = _vision(backbone)
+    entered: list[Tensor] = []
+
+    def enter(module: Any, inputs: Any, output: Tensor) -> Tensor:
+        entered.append(output.detach().requires_grad_())
+        return entered[-1]
+
+    maps = []
+    with ExitStack() as hooks, torch.enable_grad():
+        hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
+        for score in _cosines(vision_backbone, pixels, directions).sum(dim=0):
+            (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
+            slopes = _patches(vision_backbone, slopes)
+            tokens = _patches(vision_backbone, entered[0].detach())
+            seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
+            maps.append(seen.reshape(-1, *vision_backbone.geometry.grid).cpu().numpy())
+    return _relative(np.stack(maps, axis=1))
+
+
+def write_saliency(
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    store: PathLike | Store,
+    clips: Sequence[str] = (),
+    *,
+    text: Annotated[PathLike, Option(metavar="FILE")],
+    weights: str | None = None,
+    workspace: PathLike | None = None,
+) -> WrittenMaps:
+    """Compute where CLIP or X-CLIP looks for a text: Grad-CAM.
+
+    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
+
+    Args:
+        path: The new store.
+        store: The store of the clips; model and frames are those of its recipe.
+        clips: The clips.
+        text: Texts of `extract text`, by attribute.
+        weights: The file or folder of the weights.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+    """
+    opened = open_store(store, workspace=workspace)
+    directions = _directions_of_texts(opened, text)
+    names = list(directions)
+    vectors = np.stack(list(directions.values()))
+    rows = {name: np.asarray(row).tolist() for name, row in directions.items()}
+    facts = {
+        "method": "grad-cam",
+        "level": ARRAY,
+        "directions_sha256": sha256_bytes(canonical_json(rows)),
+    }
+    folder = new_folder_of(path, workspace)
+    opened_workspace = Workspace.of(workspace)
+    ids = clips or opened[ARRAY].clip_ids.tolist()
+    recipe = opened.recipe.to_json()
+    backbone = load_target(target_of(recipe, weights), opened_workspace)
+    if backbone.hashes != recipe["weights"]:
+        raise Mismatch(
+            "these weights are not those of the store", hint="--weights PATH"
+        )
+
+    def maps_of_clips() -> Iterator[npt.NDArray[Any] | RowStatus]:
+        for clip in ids:
+            try:
+                pictures = exact_pictures(opened_workspace, opened, clip).pictures
+            except BadVideo as error:
+                yield RowStatus.failed(error.stage, error.reason, error.message)
+                continue
+            pixels = backbone.normalise(pictures)[None]
+            yield grad_cam(backbone, pixels, vectors)[0]
+
+    write_maps(folder, opened, ids, names, facts, maps_of_clips())
+    return WrittenMaps.at(folder)
+
+
+def _directions_of_texts(store: Store, text: PathLike) -> Directions:
+    """Return the mean vector of the texts of each attribute, and random directions."""
+    from obygaze_models.text_vectors import (
+        attribute_vectors,
+        check_spaces,
+        read_text_table,
+    )
+
+    texts = read_text_table(os.fspath(text))
+    check_spaces(store, ARRAY, texts)
+    directions = {}
+    for name, group in attribute_vectors(texts).items():
+        directions[name] = np.asarray(group.vectors).mean(axis=0)
+    return {**directions, **random_directions(texts.embeddings.shape[1])}
+
+
+def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
+    """Return a backbone whose gradient can be read, and the layers of its vision tower."""
+    family = backbone.card.family.name
+    if family not in ("clip", "xclip") or not isinstance(backbone, TorchBackbone):
+        problem = f"{backbone.card.label} is neither CLIP nor X-CLIP"
+        raise FixUsage(
+            problem,
+            hint="obygaze explain concepts reads the stored tokens of any model",
+        )
+    module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
+    named = (
+        each
+        for each in module.modules()
+        if type(each).__name__.endswith("EncoderLayer")
+    )
+    return backbone, list(named)
+
+
+def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
+    """Return the patches, without the tokens before them and X-CLIP's message after them."""
+    first = backbone.geometry.prefix
+    return tokens[:, first : first + backbone.geometry.patches].float()
+
+
+def _cosines(backbone: TorchBackbone, pixels: Any, directions: Any) -> Tensor:
+    """Return the cosine of each clip with each direction."""
+    from torch.nn.functional import normalize
+
+    vectors = normalize(
+        _run(backbone, pixels)[backbone.arrays[ARRAY].source].float(), dim=-1
+    )
+    wanted = on_device(
+        np.asarray(directions, dtype=np.float32), backbone.placement.device
+    )
+    return vectors @ normalize(wanted, dim=-1).T
+
+
+def _relative(maps: npt.NDArray[Any]) -> Maps:
+    """Return maps whose largest value over a clip is 1, unless all are 0."""
+    largest = maps.max(axis=(2, 3, 4), keepdims=True)
+    return np.asarray(maps / np.where(largest > 0, largest, 1), dtype=np.float32)
+
+
+def _run(backbone: TorchBackbone, pixels: Any) -> dict[str, Tensor]:
+    check_pixels(pixels, backbone.geometry, backbone.card.label)
+    device = backbone.placement.device
+    mask = np.ones(pixels.shape[:2], np.float32)
+    x = on_device(pixels, device).to(backbone.dtype)
+    return backbone.run(backbone.module, x, on_device(mask, device), backbone.geometry)

@@ -1,0 +1,334 @@
+"""The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from obygaze.audits.figure import Plot, Point
+from obygaze.audits.mediaeval_runs import (
+    AffectScore,
+    Precision,
+    RankingScore,
+    is_affect_run,
+    read_affect_run,
+    read_qrels,
+    read_trec_run,
+    score_affect,
+    score_ranking,
+)
+from obygaze.audits.result import Audit, Finding, audit_command
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import Option
+from obygaze_features.core.schema_check import read_json
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_models.zoo.mediaeval_file import facts_path
+
+# The column of a manifest with the classes of each subtask.
+COLUMNS = {
+    "violence": "violence",
+    "valence": "valence_class",
+    "arousal": "arousal_class",
+}
+SPLIT = "mediaeval2015"
+# An ending begins with a letter: runs and clips called v1.2 and v1.3 are two.
+_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}$")
+Value = TypeVar("Value", int, float)
+TEST = 0
+MAX_RUNS = 5
+HEADERS = (
+    "run",
+    "subtask",
+    "measure",
+    "value",
+    "of the returned",
+    "chance",
+    "majority",
+)
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """The scores of one run file; None for a subtask that it does not belong to."""
+
+    run: str
+    violence: RankingScore | None
+    valence: AffectScore | None
+    arousal: AffectScore | None
+    external_data: bool | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MediaEvalAudit(Audit):
+    """The scores of the runs of one team, and the rules of the task that they break."""
+
+    precision: Precision
+    broken: tuple[str, ...]
+    runs: tuple[RunScore, ...]
+
+    @property
+    def scores(self) -> list[tuple[str, str, RankingScore | AffectScore]]:
+        """The file name, the subtask and the score of each run and subtask."""
+        scores = []
+        for run in self.runs:
+            for subtask in COLUMNS:
+                score = getattr(run, subtask)
+                if score is not None:
+                    scores.append((Path(run.run).name, subtask, score))
+        return scores
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every run; at the top, for each subtask, its first run."""
+        first = dict[str, Any].fromkeys(COLUMNS)
+        for _, name, score in reversed(self.scores):
+            first[name] = asdict(score)
+        return {**first, **asdict(self)}
+
+    def finding(self) -> Finding:
+        """Return a row for each run and measure, and sentences about ties and missing clips."""
+        rows: list[tuple[object, ...]] = []
+        sentences = list(chain.from_iterable(run.warnings for run in self.runs))
+        for run, name, score in self.scores:
+            sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
+            if isinstance(score, AffectScore):
+                values = (
+                    score.accuracy,
+                    score.accuracy_returned,
+                    score.random,
+                    score.majority,
+                )
+                rows.append((run, name, "accuracy", *values))
+                continue
+            rows.append(
+                (run, name, "ap_trec", score.ap_trec, None, score.ap_random, None)
+            )
+            rows.append(
+                (run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None)
+            )
+            area = score.pr_auc_trapezoid
+            rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
+        sentences += [f"Against the rules of the task: {line}." for line in self.broken]
+        title = "MediaEval 2015, Affective Impact of Movies"
+        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the score of each run with its range under ties or missing clips."""
+        points = []
+        for run, name, score in self.scores:
+            if isinstance(score, AffectScore):
+                value = score.accuracy
+                chance = score.random
+                ends = value, value + (score.n - score.n_returned) / score.n
+            else:
+                value = score.ap_trec
+                chance = score.ap_random
+                ends = score.ap_ties_worst, score.ap_ties_best
+            points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
+        label = "line: other orders of ties, or clips not returned"
+        return Plot(
+            "ap_trec of violence, accuracy of valence and arousal", points, label
+        )
+
+
+def audit_mediaeval(
+    runs: Annotated[Sequence[str | Path], Option("--run")],
+    *,
+    qrels: str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    precision: Precision = "float32",
+    workspace: str | Path | None = None,
+) -> MediaEvalAudit:
+    """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
+
+    Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
+    test clips are scored. Clips may be named with or without the ending of their file. A JSON file
+    of the same name beside each run has the field `external_data`; at most five runs per subtask
+    are allowed, one of them without external data.
+
+    Args:
+        runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
+        qrels: TREC judgements of violence.
+        manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
+        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
+
+    Commands:
+        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
+    """
+    if (qrels is None) == (manifest is None):
+        sources = "neither" if qrels is None else "both"
+        raise FixUsage(f"expected --qrels or --manifest, got {sources}")
+    if not runs:
+        raise FixInput("expected at least one run, got none")
+    grades = read_qrels(qrels) if qrels is not None else None
+    classes: Mapping[str, Mapping[str, int]] = {}
+    if manifest is not None:
+        classes = classes_of(read_manifest(manifest, workspace=workspace))
+    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
+    violence = [run for run in scores if run.violence is not None]
+    affect = [run for run in scores if run.violence is None]
+    broken = [f"violence: {line}" for line in check_rules(violence)]
+    broken += [f"affect: {line}" for line in check_rules(affect)]
+    return MediaEvalAudit(precision, tuple(broken), tuple(scores))
+
+
+def check_rules(runs: Sequence[RunScore]) -> list[str]:
+    """Return which rules of the task are broken by the runs of one subtask and one team."""
+    broken = []
+    if len(runs) > MAX_RUNS:
+        broken.append(f"{len(runs)} runs, at most {MAX_RUNS} are allowed for a subtask")
+    broken += [
+        f"{run.run}: {Path(run.run).stem}.json with the field external_data is missing"
+        for run in runs
+        if run.external_data is None
+    ]
+    # A run whose file is missing may be the one without external data.
+    if runs and all(run.external_data for run in runs):
+        broken.append("all runs use external data; at least one must be without it")
+    return broken
+
+
+def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
+    """Return the classes of the official test clips by subtask and name without file ending.
+
+    Without an official split, the classes of all clips.
+    """
+    official = SPLIT in manifest.folds
+    clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
+    classes: dict[str, dict[str, int]] = {}
+    for subtask, column in COLUMNS.items():
+        cells = {
+            without_ending(clip.clip_id): clip.extra.get(column, "") for clip in clips
+        }
+        try:
+            classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
+        except ValueError:
+            raise FixInput(
+                f"column {column!r} must hold integers", where=manifest.name
+            ) from None
+    if not any(classes.values()):
+        raise FixInput(
+            f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
+            where=manifest.name,
+            hint="obygaze manifest import liris-accede FOLDER",
+        )
+    return classes
+
+
+def without_ending(name: str) -> str:
+    """Return the name of a clip without the ending of its file.
+
+    >>> without_ending("ACCEDE00001.mp4"), without_ending("ACCEDE00001"), without_ending("v1.2")
+    ('ACCEDE00001', 'ACCEDE00001', 'v1.2')
+    """
+    return _FILE_ENDING.sub("", name)
+
+
+def as_judged(returned: Mapping[str, Value], judged: Iterable[str]) -> dict[str, Value]:
+    """Return the values of a run under the names of the judged clips.
+
+    Names are the same with and without the ending of a file. A clip that is not judged keeps its
+    name.
+
+    >>> as_judged({"ACCEDE00001": 0.9, "b.mp4": 0.1}, ["ACCEDE00001.mp4", "b"])
+    {'ACCEDE00001.mp4': 0.9, 'b': 0.1}
+    """
+    judged_names = list(judged)
+    with_ending = {without_ending(name): name for name in judged_names}
+    if len(with_ending) < len(set(judged_names)):
+        # Clips that differ in their ending alone are told apart by it.
+        return dict(returned)
+    name_in_run: dict[str, str] = {}
+    values: dict[str, Value] = {}
+    for name, value in returned.items():
+        stem = without_ending(name)
+        other = name_in_run.setdefault(stem, name)
+        if other != name:
+            raise FixInput(f"{name!r} and {other!r} in the run are the same clip")
+        values[with_ending.get(stem, name)] = value
+    return values
+
+
+def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
+    """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
+    judged_names = sorted(judged)
+    run_names = sorted(returned)
+    if set(judged_names).isdisjoint(run_names):
+        raise FixInput(
+            f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
+            f" one is {judged_names[0]!r}",
+            where=str(run),
+            hint="write both with the same names; the ending of a file, such as .mp4, may be"
+            " missing",
+        )
+
+
+def _uses_external_data(run: Path) -> bool | None:
+    """Return the field `external_data` of the JSON file beside a run; None without a file."""
+    path = facts_path(run)
+    if not path.is_file():
+        return None
+    answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
+    if not isinstance(answer, bool):
+        raise FixInput("the field external_data must be true or false", where=str(path))
+    return answer
+
+
+def _score_run(
+    path: Path,
+    grades: Mapping[str, Mapping[str, int]] | None,
+    classes: Mapping[str, Mapping[str, int]],
+    precision: Precision,
+) -> RunScore:
+    """Score a run against TREC judgements (violence), or the classes of each subtask."""
+    external = _uses_external_data(path)
+    if is_affect_run(path):
+        predicted_valence, predicted_arousal = read_affect_run(path)
+        valence = _score_classes(path, classes.get("valence"), predicted_valence)
+        arousal = _score_classes(path, classes.get("arousal"), predicted_arousal)
+        if valence is None and arousal is None:
+            raise FixInput(
+                "no valence or arousal classes given",
+                where=str(path),
+                hint="--manifest",
+            )
+        return RunScore(str(path), None, valence, arousal, external)
+    scores, warnings = read_trec_run(path)
+    topic, returned = next(iter(scores.items()))
+    if grades is None and classes.get("violence"):
+        grades = {topic: classes["violence"]}
+    if not grades:
+        raise FixInput(
+            "no violence judgements for this run", where=str(path), hint="--qrels"
+        )
+    if len(scores) != 1 or topic not in grades:
+        topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
+        raise FixInput(
+            f"a run and its judgements must have the same topic, got {topics}",
+            where=str(path),
+        )
+    returned = as_judged(returned, grades[topic])
+    _check_names(grades[topic], returned, path)
+    score = score_ranking(grades[topic], returned, precision)
+    return RunScore(str(path), score, None, None, external, warnings)
+
+
+def _score_classes(
+    path: Path, classes: Mapping[str, int] | None, predicted: Mapping[str, int]
+) -> AffectScore | None:
+    """Score the classes that a run predicts for a subtask; None without classes."""
+    if not classes:
+        return None
+    predicted = as_judged(predicted, classes)
+    _check_names(classes, predicted, path)
+    return score_affect(classes, predicted)
+
+
+command = audit_command(audit_mediaeval, "mediaeval")

@@ -1,0 +1,303 @@
+"""The audit of reliability: do several raters, or several prompts, measure one thing?
+
+Cronbach's alpha compares the variance of the sum of the raters with the sum of their variances. It
+ignores that one rater gives higher numbers than another; Krippendorff's alpha for intervals, which
+is beside it, counts this as disagreement.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze.audits.figure import Plot, Point
+from obygaze.audits.result import (
+    Audit,
+    Finding,
+    Interval,
+    audit_command,
+)
+from obygaze.audits.texts import (
+    TextSource,
+    column_names,
+    read_records,
+    source_name,
+)
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.bootstrap import resample
+
+Floats = NDArray[np.float64]
+HEADERS = ("rater", "mean", "sd", "correlation with the others", "alpha without")
+
+
+@dataclass(frozen=True)
+class Rater:
+    """The numbers of one rater, and how they go with those of the others.
+
+    `correlation` is that of the rater with the sum of all others; `alpha_without` is Cronbach's
+    alpha of the others. They are None where a variance is 0, or where one rater is left.
+    """
+
+    name: str
+    mean: float
+    sd: float
+    correlation: float | None
+    alpha_without: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReliabilityAudit(Audit):
+    """Cronbach's and Krippendorff's alpha of raters, with their 95 % intervals over clusters.
+
+    Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
+    alphas are None where no item differs from another.
+    """
+
+    source: str
+    n_items: int
+    n_incomplete: int
+    n_clusters: int
+    cronbach: float | None
+    cronbach_interval: Interval
+    krippendorff: float | None
+    krippendorff_interval: Interval
+    raters: tuple[Rater, ...]
+
+    def finding(self) -> Finding:
+        """Return a row for each rater, and a sentence for each alpha."""
+        rows = []
+        for rater in self.raters:
+            row = (
+                rater.name,
+                rater.mean,
+                rater.sd,
+                rater.correlation,
+                rater.alpha_without,
+            )
+            rows.append(row)
+        sentences = [
+            f"Cronbach's alpha of {len(self.raters)} raters: "
+            f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
+            f"Krippendorff's alpha (interval): "
+            f"{_alpha_text(self.krippendorff, self.krippendorff_interval)}.",
+            f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
+            "bootstrapped over clusters.",
+        ]
+        if self.n_incomplete:
+            sentences.append(
+                f"{self.n_incomplete} items that not all raters have rated are left out."
+            )
+        title = f"Reliability: {self.source}"
+        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return both alphas with their intervals, and Cronbach's without each rater."""
+        points = []
+        if self.cronbach is not None:
+            ends = self.cronbach_interval
+            points.append(Point("Cronbach's alpha", self.cronbach, ends))
+        if self.krippendorff is not None:
+            ends = self.krippendorff_interval
+            points.append(Point("Krippendorff's alpha", self.krippendorff, ends))
+        for rater in self.raters:
+            if rater.alpha_without is not None:
+                label = f"Cronbach's without {rater.name}"
+                points.append(Point(label, rater.alpha_without))
+        return Plot("Reliability", points, "alpha, with 95 % over clusters")
+
+
+def audit_reliability(
+    source: TextSource,
+    *,
+    raters: str | Sequence[str],
+    cluster: str | Sequence[str] | None = None,
+    workspace: str | Path | None = None,
+) -> ReliabilityAudit:
+    """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
+
+    The table has a row for each item and a column of numbers for each rater. Items that not all
+    raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
+
+    Args:
+        source: A CSV table, a manifest or its name, or rows.
+        raters: The columns of the raters, or of the prompts.
+        cluster: The columns of the film or image; by default each item is its own cluster.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
+
+    Commands:
+        obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
+        obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
+    """
+    names = column_names(raters)
+    if len(names) < 2:
+        raise FixInput(
+            f"expected at least two raters, got {len(names)}", hint="--raters ada,ben"
+        )
+    rows: list[list[float]] = []
+    clusters: list[str] = []
+    n_incomplete = 0
+    cluster_columns = column_names(cluster)
+    needed = (*names, *cluster_columns)
+    for record in read_records(
+        source, needed, hint="--raters, --cluster", workspace=workspace
+    ):
+        numbers = [_number(record.cells[name], name, record.where) for name in names]
+        rated = [number for number in numbers if number is not None]
+        if len(rated) < len(names):
+            n_incomplete += 1
+            continue
+        rows.append(rated)
+        clusters.append(record.cluster(cluster_columns))
+    if len(rows) < 2:
+        raise FixInput(
+            f"expected at least two items that all raters have rated, got {len(rows)}",
+            where=source_name(source),
+        )
+    return reliability_of(
+        np.array(rows),
+        names,
+        clusters,
+        source=source_name(source),
+        n_incomplete=n_incomplete,
+    )
+
+
+def reliability_of(
+    ratings: ArrayLike,
+    names: Sequence[str],
+    clusters: Sequence[str],
+    *,
+    source: str = "rows",
+    n_incomplete: int = 0,
+) -> ReliabilityAudit:
+    """Return both alphas of a table of numbers, a row for each item, a column for each rater."""
+    table = np.asarray(ratings, dtype=np.float64)
+    # Neither alpha changes; sums of squares keep their digits.
+    centred = table - table.mean()
+    items = np.ones((1, len(table)))
+    point = _alphas(centred, items)
+    names_of_clusters, codes = np.unique(clusters, return_inverse=True)
+
+    def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
+        return _alphas(centred, weights[:, codes])
+
+    intervals = resample(alphas_of_clusters, names_of_clusters)
+    # Sums of equal numbers differ by rounding.
+    smallest = 1e-12 * float(np.abs(table).max())
+    raters = []
+    for i, name in enumerate(names):
+        others = np.delete(centred, i, axis=1)
+        alpha_without = None
+        if others.shape[1] > 1:
+            alpha_without = cronbach_alpha(others)
+        rater = Rater(
+            name,
+            mean=float(table[:, i].mean()),
+            sd=float(table[:, i].std(ddof=1)),
+            correlation=_correlation(table[:, i], others.sum(axis=1), smallest),
+            alpha_without=alpha_without,
+        )
+        raters.append(rater)
+    cronbach_interval, _ = intervals["cronbach"]
+    krippendorff_interval, _ = intervals["krippendorff"]
+    return ReliabilityAudit(
+        source=source,
+        n_items=len(table),
+        n_incomplete=n_incomplete,
+        n_clusters=len(names_of_clusters),
+        cronbach=_finite(point["cronbach"][0]),
+        cronbach_interval=[
+            _finite(cronbach_interval.low),
+            _finite(min(cronbach_interval.high, 1)),
+        ],
+        krippendorff=_finite(point["krippendorff"][0]),
+        krippendorff_interval=[
+            _finite(krippendorff_interval.low),
+            _finite(min(krippendorff_interval.high, 1)),
+        ],
+        raters=tuple(raters),
+    )
+
+
+def cronbach_alpha(ratings: ArrayLike) -> float | None:
+    """Return Cronbach's alpha of a table, a row for each item, a column for each rater.
+
+    It is None where the sums of all items are equal.
+
+    >>> cronbach_alpha([[1, 2], [2, 3], [3, 4]])
+    1.0
+    """
+    table = np.asarray(ratings, dtype=np.float64)
+    centred = table - table.mean()
+    return _finite(_alphas(centred, np.ones((1, len(table))))["cronbach"][0])
+
+
+def _alphas(table: Floats, weights: Floats) -> dict[str, Floats]:
+    """Return both alphas for each row of item weights; NaN where they are not defined."""
+    n_raters = table.shape[1]
+    n_items = weights.sum(axis=1)
+    sums = table.sum(axis=1)
+    of_raters = _squares(table, weights, n_items).sum(axis=1)
+    of_sums = _squares(sums[:, None], weights, n_items)[:, 0]
+    within_items = weights @ table.var(axis=1, ddof=1)
+    n_values = n_items * n_raters
+    mean = weights @ sums / n_values
+    of_values = weights @ (table**2).sum(axis=1) - n_values * mean**2
+    # Rounding leaves a remainder of the squares where all numbers are equal.
+    smallest = 1e-12 * max(float((table**2).sum()), 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cronbach = n_raters / (n_raters - 1) * (1 - of_raters / of_sums)
+        expected = of_values / (n_values - 1)
+        krippendorff = 1 - within_items / n_items / expected
+    return {
+        "cronbach": np.where(of_sums > smallest, cronbach, np.nan),
+        "krippendorff": np.where(of_values > smallest, krippendorff, np.nan),
+    }
+
+
+def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
+    """Return the weighted sum of squares of each column around its mean, a row a weighting."""
+    means = weights @ columns / n_items[:, None]
+    return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
+
+
+def _correlation(first: Floats, second: Floats, smallest: float) -> float | None:
+    """Return Pearson's correlation; None where the numbers of one differ by `smallest` or less."""
+    if min(np.ptp(first), np.ptp(second)) <= smallest:
+        return None
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _number(cell: str, column: str, where: str) -> float | None:
+    """Return the number of a cell; None of an empty one."""
+    if not str(cell).strip():
+        return None
+    try:
+        number = float(cell)
+    except ValueError:
+        number = float("nan")
+    if not np.isfinite(number):
+        raise FixInput(f"expected a number in {column!r}, got {cell!r}", where=where)
+    return number
+
+
+def _alpha_text(alpha: float | None, interval: Interval) -> str:
+    """Return an alpha with its interval as text."""
+    if alpha is None:
+        return "not defined, because no item differs from another"
+    low, high = interval
+    if low is None or high is None:
+        return f"{alpha:.3f}"
+    return f"{alpha:.3f} ({low:.3f} to {high:.3f})"
+
+
+command = audit_command(audit_reliability, "reliability")

@@ -1,0 +1,495 @@
+"""Measure the agreement of annotators beyond chance: gamma on clip levels, under three nulls.
+
+gamma = 1 - observed / expected disorder, both means of a distance between levels. What is
+expected depends on the model of chance (the null):
+
+- `uniform`: every level is as likely as any other, whatever the film;
+- `own`: each annotator keeps the frequencies of the levels he or she used; gamma is weighted
+  Cohen's kappa;
+- `pooled`: both use the frequencies of both annotators together. With the correction (2n-1)/2n for
+  drawing without replacement it is Krippendorff's alpha, which is given beside it.
+
+The distances are those of points on a line (EN 0, HN .3, NS .7, S 1), so that levels are numbers
+too: Cronbach's alpha of these numbers is given as well. It ignores that one annotator gives higher
+levels than the other.
+
+Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
+each pair of levels occurs. So chance is simulated by random tables of these counts, not of labels:
+the distribution is the same, and the cost does not grow with the number of clips.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze.films.labels import (
+    Rate,
+    Seconds,
+    Tables,
+    project_segments,
+    project_tables,
+    table_names,
+)
+from obygaze.films.projection import (
+    ClipLevel,
+    ClipSpan,
+    Projection,
+    as_threshold,
+    threshold_text,
+)
+from obygaze_features.core.console import table
+from obygaze_features.core.docstrings import described_as_in
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.model import LEVELS
+
+Ints = NDArray[np.int64]
+Values = dict[str, float | None]
+
+NULLS = ("uniform", "own", "pooled")
+# The paper's distances in tenths, rows and columns in the order of LEVELS.
+TENTHS: Ints = np.array(
+    [[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64
+)
+WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
+
+
+@dataclass(frozen=True)
+class AnnotatorPair:
+    """The levels of two annotators in one film, as a table of counts of each pair of levels."""
+
+    movie_id: str
+    annotators: tuple[str, str]
+    counts: Ints
+    tenths: Ints
+
+    @property
+    def n(self) -> int:
+        """The number of clips with a level from both."""
+        return int(self.counts.sum())
+
+    @property
+    def observed(self) -> float | None:
+        """The mean distance between the two levels of a clip; None without clips."""
+        if not self.n:
+            return None
+        total = int((self.counts * self.tenths).sum())
+        return total / (10 * self.n)
+
+    def expected(self, null: str) -> float | None:
+        """Return the mean distance if both answered by chance; None without clips."""
+        if not self.n:
+            return None
+        first, second = self._chances(null)
+        n_pairs = int(first.sum()) * int(second.sum())
+        return int(first @ self.tenths @ second) / (10 * n_pairs)
+
+    def gamma(self, null: str) -> float | None:
+        """Return the agreement beyond chance; None where chance always agrees."""
+        return _gamma(self.observed, self.expected(null))
+
+    @property
+    def alpha(self) -> float | None:
+        """Krippendorff's alpha with these distances."""
+        expected = self.expected("pooled")
+        if expected is None:
+            return None
+        return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
+
+    @property
+    def cronbach(self) -> float | None:
+        """Cronbach's alpha of the levels as numbers; None where their sums are all equal."""
+        numbers = self.tenths[0]
+        first = _sum_of_squares(numbers, self.counts.sum(axis=1))
+        second = _sum_of_squares(numbers, self.counts.sum(axis=0))
+        sums = np.add.outer(numbers, numbers).ravel()
+        of_sums = _sum_of_squares(sums, self.counts.ravel())
+        if not of_sums:
+            return None
+        return float(2 * (1 - (first + second) / of_sums))
+
+    def without_ns(self) -> Self:
+        """Return the pair without the clips that an annotator labelled NS."""
+        keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
+        return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
+
+    def simulated(self, null: str, times: int, seed: int) -> Ints:
+        """Return the sum of distances, in tenths, of each of `times` draws under the null."""
+        # A stream of its own for each film, pair, null and set of levels.
+        n_levels = len(self.counts)
+        name = "\n".join((self.movie_id, *self.annotators, null, str(n_levels)))
+        generator = np.random.default_rng([seed, *name.encode()])
+        tables = shuffled_tables(self.counts, null, times, generator)
+        return np.asarray(np.einsum("tij,ij->t", tables, self.tenths))
+
+    def _chances(self, null: str) -> tuple[Ints, Ints]:
+        """Return how often each level is drawn for the first and for the second annotator."""
+        first = self.counts.sum(axis=1)
+        second = self.counts.sum(axis=0)
+        if null == "uniform":
+            return np.ones_like(first), np.ones_like(second)
+        if null == "own":
+            return first, second
+        pooled = first + second
+        return pooled, pooled
+
+
+def pair_of(
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    movie_id: str = "",
+    annotators: tuple[str, str] = ("", ""),
+) -> AnnotatorPair:
+    """Return the pair of two annotators from their levels of the same clips, in the same order."""
+    if len(first) != len(second):
+        raise FixInput(
+            f"expected levels of the same clips, got {len(first)} and {len(second)} levels"
+        )
+    counts = np.zeros(TENTHS.shape, dtype=np.int64)
+    for one, other in zip(first, second, strict=True):
+        counts[LEVELS.index(one), LEVELS.index(other)] += 1
+    return AnnotatorPair(movie_id, annotators, counts, TENTHS)
+
+
+def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[AnnotatorPair]:
+    """Return every pair of annotators of every film, on the clips that both gave a label.
+
+    A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
+    threshold) says nothing of agreement, and is not counted as an easy negative.
+    """
+    film_of = {span.clip_id: span.movie_id for span in spans}
+    films: dict[str, dict[str, list[ClipLevel]]] = {}
+    for annotator, rows in projection.by_annotator.items():
+        for row in rows:
+            rows_of = films.setdefault(film_of[row.clip_id], {})
+            rows_of.setdefault(annotator, []).append(row)
+    pairs = []
+    for film, rows_of in sorted(films.items()):
+        for names in combinations(sorted(rows_of), 2):
+            first_annotator, second_annotator = names
+            levels: list[str] = []
+            other_levels: list[str] = []
+            # An annotator has a row for each clip of a film or for none, so that lists go together.
+            for row, other_row in zip(
+                rows_of[first_annotator], rows_of[second_annotator], strict=True
+            ):
+                if row.labelled and other_row.labelled:
+                    levels.append(row.level)
+                    other_levels.append(other_row.level)
+            pair = pair_of(levels, other_levels, movie_id=film, annotators=names)
+            pairs.append(pair)
+    return pairs
+
+
+def mean_of_groups(
+    groups: Iterable[object], values: Iterable[float | None]
+) -> float | None:
+    """Return the mean over groups of the mean over a group's values; None is left out."""
+    by_group: dict[object, list[float]] = defaultdict(list)
+    for group, value in zip(groups, values, strict=True):
+        if value is not None:
+            by_group[group].append(value)
+    if not by_group:
+        return None
+    means = [sum(of_group) / len(of_group) for of_group in by_group.values()]
+    return sum(means) / len(means)
+
+
+def p_value(
+    pairs: Sequence[AnnotatorPair], null: str, permutations: int = 9999, seed: int = 0
+) -> float | None:
+    """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance.
+
+    It is None without draws, and where no pair has a gamma.
+    """
+    usable: list[tuple[AnnotatorPair, float]] = []
+    for pair in pairs:
+        expected = pair.expected(null)
+        if expected:
+            usable.append((pair, expected))
+    films = [pair.movie_id for pair, _ in usable]
+    real = mean_of_groups(films, [pair.gamma(null) for pair, _ in usable])
+    if real is None or not permutations:
+        return None
+    in_film = Counter(films)
+    gammas = np.zeros(permutations)
+    for pair, expected in usable:
+        sums = pair.simulated(null, permutations, seed)
+        disorder = sums / (10 * pair.n * expected)
+        gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
+    # Means that are equal as fractions may differ in their last bits.
+    as_good = int((gammas >= real - 1e-12).sum())
+    return (as_good + 1) / (permutations + 1)
+
+
+def agreement(
+    pairs: Sequence[AnnotatorPair], permutations: int = 9999, seed: int = 0
+) -> dict[str, Any]:
+    """Return all measures of agreement of these pairs, as one JSON document.
+
+    `gamma`, `alpha` and `cronbach` are means over films (of the means over a film's pairs), which
+    the p-values belong to; `gamma_over_pairs`, `alpha_over_pairs` and `cronbach_over_pairs` are
+    means over all pairs, as in the paper.
+    A pair has no gamma where chance alone always agrees: it is null in `pairs`, and left out of
+    means and p-values.
+    """
+    pairs_without_ns = [pair.without_ns() for pair in pairs]
+    measures = _measures(pairs, permutations, seed)
+    for name, value in _measures(pairs_without_ns, permutations, seed).items():
+        measures[f"{name}_without_ns"] = value
+    records = []
+    for pair, without_ns in zip(pairs, pairs_without_ns, strict=True):
+        record = {
+            "movie_id": pair.movie_id,
+            "annotators": list(pair.annotators),
+            **_record(pair, permutations, seed),
+            "without_ns": _record(without_ns, permutations, seed),
+        }
+        records.append(record)
+    return {
+        **measures,
+        "permutations": permutations,
+        "seed": seed,
+        "films": len({pair.movie_id for pair in pairs}),
+        "pairs": records,
+    }
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of annotators: `measures` is the document of `agreement`.
+
+    `assumed` are the films with annotators that count as watched as a whole, since nothing says
+    what was watched.
+    """
+
+    threshold: Fraction
+    measures: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the threshold, all measures, and of whom it is not known what they watched."""
+        return {
+            "threshold": threshold_text(self.threshold),
+            **self.measures,
+            "assumed_watched": [list(pair) for pair in self.assumed],
+        }
+
+    def __str__(self) -> str:
+        means = table(("mean", *NULLS), _mean_rows(self.measures))
+        headers = (
+            "film",
+            "pair",
+            "watched",
+            "clips",
+            *NULLS,
+            "alpha",
+            "cronbach",
+            "without NS",
+            *NULLS,
+        )
+        pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
+        alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
+        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
+
+
+@described_as_in(project_segments)
+def measure_agreement(
+    segments: Tables,
+    *,
+    clips: PathLike | None = None,
+    every: Seconds = None,
+    fps: Rate = None,
+    threshold: str | float | Fraction = "0.2",
+    permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
+    seed: Annotated[int, Option(least=0)] = 0,
+    workspace: PathLike | None = None,
+) -> Agreement:
+    """Measure the agreement of the annotators.
+
+    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
+    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
+    is '-' where agreement by chance is complete. Krippendorff's and Cronbach's alpha are beside it.
+    Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
+    `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
+
+    Args:
+        permutations: Number of draws for each p-value; 0 for no p-values.
+        seed: Seed of the random draws.
+
+    Commands:
+        obygaze manifest agree segments.csv --clips clips.csv
+        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
+    """
+    share = as_threshold(threshold)
+    projected = project_tables(segments, clips, every, fps, share, workspace)
+    pairs = pairs_of(projected.projection, projected.spans)
+    if not any(pair.n for pair in pairs):
+        tables = ", ".join(map(str, table_names(segments)))
+        if pairs:
+            raise FixInput(
+                "agreement needs clips that two annotators have labelled, got none",
+                where=tables,
+                hint="obygaze manifest project shows the label of each annotator",
+            )
+        raise FixInput(
+            "agreement needs two annotators of the same film, got one of each",
+            where=tables,
+            hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
+        )
+    measures = agreement(pairs, permutations, seed)
+    assumed = projected.projection.assumed
+    return Agreement(share, measures, projected.warnings, assumed)
+
+
+def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    """Return a row for each measure, with its value under each null."""
+    rows: list[tuple[object, ...]] = []
+    for name, means in sorted(measures.items()):
+        if isinstance(means, Mapping) and tuple(means) == NULLS:
+            values = means.values()
+            # A p-value is never 0, and must not be shown as 0.
+            cells = [
+                f"{value:.6g}" if value and "p_value" in name else value
+                for value in values
+            ]
+            rows.append((name.replace("_", " ").replace("ns", "NS"), *cells))
+    return rows
+
+
+def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    """Return the rows of both alphas, as means over films and over pairs."""
+    rows: list[tuple[object, ...]] = []
+    for ending in ("", "_without_ns"):
+        for key, title in (
+            ("alpha", "Krippendorff's alpha"),
+            ("cronbach", "Cronbach's alpha"),
+        ):
+            over_films = measures[f"{key}{ending}"]
+            over_pairs = measures[f"{key}_over_pairs{ending}"]
+            shown_title = f"{title} without NS" if ending else title
+            rows.append((shown_title, over_films, over_pairs))
+    return rows
+
+
+def _pair_row(
+    pair: Mapping[str, Any], assumed: Sequence[tuple[str, str]]
+) -> tuple[object, ...]:
+    """Return the row of two annotators of a film."""
+    without_ns = pair["without_ns"]
+    films_of_pair = [(pair["movie_id"], name) for name in pair["annotators"]]
+    is_assumed = any(film in assumed for film in films_of_pair)
+    return (
+        pair["movie_id"],
+        " / ".join(pair["annotators"]),
+        "assumed" if is_assumed else "known",
+        pair["n"],
+        *pair["gamma"].values(),
+        pair["alpha"],
+        pair["cronbach"],
+        without_ns["n"],
+        *without_ns["gamma"].values(),
+    )
+
+
+def _measures(
+    pairs: Sequence[AnnotatorPair], permutations: int, seed: int
+) -> dict[str, Any]:
+    """Return gamma and alpha as means over films and over pairs, and the p-values."""
+    films = [pair.movie_id for pair in pairs]
+    # A group for each pair: the mean over groups is the mean over pairs.
+    numbers = range(len(pairs))
+    gamma: Values = {}
+    gamma_over_pairs: Values = {}
+    for null in NULLS:
+        gammas = [pair.gamma(null) for pair in pairs]
+        gamma[null] = mean_of_groups(films, gammas)
+        gamma_over_pairs[null] = mean_of_groups(numbers, gammas)
+    alphas = [pair.alpha for pair in pairs]
+    cronbachs = [pair.cronbach for pair in pairs]
+    return {
+        "gamma": gamma,
+        "gamma_over_pairs": gamma_over_pairs,
+        "alpha": mean_of_groups(films, alphas),
+        "alpha_over_pairs": mean_of_groups(numbers, alphas),
+        "cronbach": mean_of_groups(films, cronbachs),
+        "cronbach_over_pairs": mean_of_groups(numbers, cronbachs),
+        "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
+    }
+
+
+def _record(pair: AnnotatorPair, permutations: int, seed: int) -> dict[str, Any]:
+    """Return the measures of one pair, of which there are no means."""
+    measures = _measures([pair], permutations, seed)
+    for name in ("gamma_over_pairs", "alpha_over_pairs", "cronbach_over_pairs"):
+        del measures[name]
+    expected = {null: pair.expected(null) for null in NULLS}
+    return {"n": pair.n, "observed": pair.observed, "expected": expected, **measures}
+
+
+def _gamma(observed: float | None, expected: float | None) -> float | None:
+    if observed is None or not expected:
+        return None
+    return 1.0 - observed / expected
+
+
+def _sum_of_squares(numbers: Ints, counts: Ints) -> Fraction:
+    """Return the sum of squares around the mean of numbers that occur `counts` times."""
+    n = int(counts.sum())
+    if not n:
+        return Fraction(0)
+    total = int(numbers @ counts)
+    return int(numbers**2 @ counts) - Fraction(total * total, n)
+
+
+def shuffled_tables(
+    counts: Ints, null: str, times: int, generator: np.random.Generator
+) -> Ints:
+    """Return random tables with as many clips as `counts`, for a permutation test of a null.
+
+    `uniform` draws levels at random, `own` shuffles one annotator's labels over the clips,
+    `pooled` shuffles all labels of both between the two.
+    """
+    n_clips = int(counts.sum())
+    if null == "uniform":
+        chances = np.full(counts.size, 1 / counts.size)
+        tables = generator.multinomial(n_clips, chances, times)
+        return tables.reshape(times, *counts.shape)
+    first = counts.sum(axis=1)
+    second = counts.sum(axis=0)
+    if null == "own":
+        shape = (times, len(counts))
+        rows = np.broadcast_to(first, shape)
+        columns = np.broadcast_to(second, shape)
+        return _with_margins(rows, columns, generator)
+    pooled = first + second
+    rows = generator.multivariate_hypergeometric(pooled, n_clips, times)
+    return _with_margins(rows, pooled - rows, generator)
+
+
+def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:
+    """Return a table for each pair of margins, as shuffling one of the labelings makes it."""
+    times, n_levels = rows.shape
+    tables = np.zeros((times, n_levels, n_levels), dtype=np.int64)
+    left = columns.copy()
+    for i in range(n_levels - 1):
+        unassigned = rows[:, i].copy()
+        others = left.sum(axis=1)
+        for j in range(n_levels - 1):
+            others -= left[:, j]
+            tables[:, i, j] = generator.hypergeometric(left[:, j], others, unassigned)
+            unassigned -= tables[:, i, j]
+        tables[:, i, -1] = unassigned
+        left -= tables[:, i]
+    tables[:, -1] = left
+    return tables

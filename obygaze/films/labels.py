@@ -1,0 +1,267 @@
+"""`obygaze manifest project`: from tables of segments to the labels of clips."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze.films.projection import (
+    ClipLevel,
+    ClipSpan,
+    Projection,
+    Segment,
+    as_threshold,
+    project,
+    projection_to_csv,
+    read_inputs,
+)
+from obygaze.films.vocabulary import unknown_concepts
+from obygaze_features.core.console import count, few, table
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.files import write_new
+from obygaze_features.core.options import Option
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest import read_manifest
+
+_LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
+Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
+Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
+Rate = Annotated[str | float | None, Option(metavar="RATE")]
+
+
+@dataclass(frozen=True)
+class ProjectedClips:
+    """The levels of clips, the clips, and what could not be used of the tables."""
+
+    projection: Projection
+    spans: tuple[ClipSpan, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProjectedLabels:
+    """The labels of clips; `output` is the file that they were written to, if there is one."""
+
+    projection: Projection
+    warnings: tuple[str, ...] = ()
+    output: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the levels of all annotators, and the merged ones."""
+        return self.projection.to_json()
+
+    def __str__(self) -> str:
+        return _levels_text(self.projection) if self.output is None else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """The file, and how many clips have which level."""
+        projection = self.projection
+        counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
+        unlabelled = f"without a label {len(projection.unlabelled)}"
+        summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
+        written = [] if self.output is None else [f"wrote {self.output}"]
+        return [*written, summary]
+
+
+def project_segments(
+    segments: Tables,
+    *,
+    clips: PathLike | None = None,
+    every: Seconds = None,
+    fps: Rate = None,
+    threshold: str | float | Fraction = "0.2",
+    output: Annotated[
+        PathLike | None, Option("-o --output", is_file=True, group="Output")
+    ] = None,
+    by_annotator: Annotated[bool, Option(group="Output")] = False,
+    force: Annotated[bool, Option(group="Output")] = False,
+    workspace: PathLike | None = None,
+) -> ProjectedLabels:
+    """Turn experts' segments into clip labels.
+
+    SEGMENTS is a CSV with movie_id, annotator, start_frame, end_frame (inclusive), level and
+    concepts (joined with '|'), or a manifest that has these columns. The highest level of the
+    segments that each cover the threshold's share of a clip is the clip's level.
+
+    A clip without a mark is EN where the annotator has watched it: segments with the level
+    `watched`, here or in SEGMENTS.watched.csv, say where. Without any, that is the whole film.
+
+    Args:
+        segments: One or more such tables, or names of manifests.
+        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
+        every: Cut the films into clips of this length instead.
+        fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
+        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
+        output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
+        by_annotator: -o: each annotator's rows, not the merge.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest project segments.csv --clips clips.csv
+        obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
+        obygaze manifest project mobygaze --every 30 -o levels.csv
+    """
+    if by_annotator and output is None:
+        raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
+    share = as_threshold(threshold)
+    projected = project_tables(segments, clips, every, fps, share, workspace)
+    path = None
+    if output is not None:
+        path = Path(output)
+        data = projection_to_csv(
+            projected.projection, projected.spans, by_annotator=by_annotator
+        )
+        write_new(path, data, force=force)
+    return ProjectedLabels(projected.projection, projected.warnings, path)
+
+
+def project_tables(
+    segments: PathLike | Sequence[PathLike],
+    clips: PathLike | None,
+    every: str | float | None,
+    fps: str | float | None,
+    threshold: Fraction,
+    workspace: PathLike | None,
+) -> ProjectedClips:
+    """Read the tables and project the segments on the clips, or on clips of equal length."""
+    cut = _clips_or_length(clips, every, workspace)
+    names = table_names(segments)
+    paths = [_table_path(name, workspace) for name in names]
+    marked, spans = read_inputs(paths, cut, fps=fps)
+    concepts: set[str] = set()
+    for segment in marked:
+        concepts.update(segment.concepts)
+    projection = project(marked, spans, threshold)
+    if not projection.merged and clips is not None:
+        raise FixInput(
+            "no clip lies in a film with segments",
+            where=str(clips),
+            hint="use the same movie_id in both tables",
+        )
+    if not projection.merged:
+        raise FixInput(
+            "the segments span no whole clip",
+            where=", ".join(map(str, names)),
+            hint="use a smaller number for --every",
+        )
+    warnings = _warnings(projection, unknown_concepts(concepts, paths))
+    if projection.unseen:
+        warnings += _films_without_clips(marked, spans)
+    return ProjectedClips(projection, spans, tuple(warnings))
+
+
+def _films_without_clips(
+    marked: Sequence[Segment], spans: Sequence[ClipSpan]
+) -> list[str]:
+    """Return a warning of the films with segments that no clip lies in."""
+    films_of_clips = {span.movie_id for span in spans}
+    films = sorted({segment.movie_id for segment in marked} - films_of_clips)
+    if not films:
+        return []
+    named = [f"{film}{near(film, films_of_clips)}" for film in films]
+    return [f"no clips of films with segments: {few(named, 5)}"]
+
+
+def _clips_or_length(
+    clips: PathLike | None, every: str | float | None, workspace: PathLike | None
+) -> Path | Fraction:
+    """Return the table of the clips, or the length of clips in seconds."""
+    if (clips is None) == (every is None):
+        raise FixUsage(
+            "expected one of --clips and --every",
+            hint="--clips FILE, a table or manifest of clips with times, or --every 30",
+        )
+    if clips is not None:
+        path = _table_path(clips, workspace)
+        _require_times(path)
+        return path
+    if not _LENGTH.fullmatch(str(every)):
+        raise FixUsage(
+            f"--every must be a number of seconds, got {every!r}", hint="--every 30"
+        )
+    return Fraction(str(every))
+
+
+def _require_times(path: Path) -> None:
+    """Raise an error for a manifest whose clips are whole files, without times in their films."""
+    header = path.with_suffix(".toml")
+    if not header.is_file():
+        return
+    try:
+        clips = read_manifest(header)
+    except ObygazeError:
+        return  # another file of that name, such as a mapping
+    has_times = any(clip.start_s is not None for clip in clips)
+    if has_times or "start_frame" in clips.columns:
+        return
+    raise FixInput(
+        "the clips have no times in their films: start_s and end_s are empty",
+        where=str(path),
+        hint="--every 30 cuts the films into clips of 30 s; or a table of clips with start_s and"
+        " end_s",
+    )
+
+
+def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    """Return the names of one or more tables."""
+    if isinstance(segments, str | os.PathLike):
+        return [segments]
+    return list(segments)
+
+
+def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
+    """Return what is odd about a projection: unknown concepts, and clips without segments."""
+    warnings = []
+    if unknown:
+        warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
+    if projection.assumed:
+        named = few(
+            [f"{annotator} in {film}" for film, annotator in projection.assumed], 3
+        )
+        warnings.append(
+            f"not known what was watched, unmarked clips count as EN: {named}"
+        )
+    if projection.unseen:
+        n_clips = count(len(projection.unseen), "clip")
+        warnings.append(
+            f"{n_clips} in films without segments, skipped: {few(projection.unseen, 5)}"
+        )
+    return warnings
+
+
+def _table_path(name: PathLike, workspace: PathLike | None) -> Path:
+    """Return the path of a table, or that of the rows of a manifest of that name."""
+    path = Path(name)
+    is_table = path.suffix == ".csv" or bool(path.parent.name) or path.is_file()
+    if is_table and path.suffix != ".toml":
+        return path
+    manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
+    return manifest.with_suffix(".csv")
+
+
+def _levels_text(projection: Projection) -> str:
+    """Return a table of clips: the level from each annotator, and the merged level."""
+    annotators = list(projection.by_annotator)
+    levels_of: dict[str, dict[str, str]] = {}
+    for annotator, clip_levels in projection.by_annotator.items():
+        levels_of[annotator] = {row.clip_id: _level_text(row) for row in clip_levels}
+    rows = []
+    for row in projection.merged:
+        share = None
+        if row.ratio is not None:
+            overlap_frames, clip_frames = row.ratio
+            share = f"{100 * overlap_frames / clip_frames:.1f} %"
+        levels = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
+        concepts = ", ".join(row.concepts)
+        rows.append((row.clip_id, *levels, _level_text(row), share, concepts))
+    return table(("clip", *annotators, "level", "share", "concepts"), rows)
+
+
+def _level_text(row: ClipLevel) -> str:
+    return row.level if row.labelled else "none"

@@ -1,0 +1,105 @@
+"""The share of saliency in boxes: by hand, and on made-up films in which a patch moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import VISUAL, films
+from support.maps import GRID, places, token_store
+
+from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
+from obygaze.audits.maps.concept_maps import write_concept_maps
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import open_store
+
+
+def test_shares_by_hand() -> None:
+    maps = np.zeros((2, 2, 2, 2))
+    # The mean of the clip is 1: 3 above it, and 3 in frame 1.
+    maps[0, 0] = [
+        [4, 0],
+        [0, 0],
+    ]
+    maps[0, 1] = [[0, 4], [0, 0]]
+    inside = np.zeros((2, 2, 2), dtype=bool)
+    inside[0, 0, 0] = inside[1, 1, 0] = True
+    share, peaks = clip_shares(maps, inside)
+    assert share.tolist() == [0.5, 0.25]  # a flat map has the share of the area
+    assert peaks.tolist() == [0.5, 0.25]
+    share, peaks = clip_shares(maps, inside & (np.arange(2) == 0)[:, None, None])
+    assert (share[0], peaks[0]) == (1.0, 1.0)  # only frames with a box count
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder, manifest = tmp_path_factory.mktemp("boxes"), films(4, 40)
+    store = token_store(folder / "tokens", manifest, VISUAL[:10])
+    write_concept_maps(folder / "maps", store, manifest, "cav")
+    lines, at = ["clip_id,frame,x0,y0,x1,y1"], places(len(manifest))
+    for clip, own in zip(manifest, at, strict=True):
+        if VISUAL[0] in clip.concepts:
+            for frame, (row, column) in enumerate(own / 5):
+                box = (column, row, column + 0.2, row + 0.2)
+                lines.append(",".join(map(str, (clip.clip_id, frame, *box))))
+    (folder / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "maps", folder / "boxes.csv"
+
+
+def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> None:
+    maps, boxes = made
+    found = {test["x"]: test for test in audit_boxes(open_store(maps), boxes)}
+    own, other = found[VISUAL[0]], found[VISUAL[1]]
+    assert own["peaks"] > 0.9
+    assert own["area"] == pytest.approx(1 / 25)
+    assert (own["y"], own["verdict"]) == ("random directions", "blocked")
+    assert own["p_holm"] < 0.001
+    assert own["share"] > 1.5 * own["share_of_y"]
+    assert own["share"] > 3 * other["share"]
+
+
+def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
+    store = open_store(made[0])
+    clip, path = store.clip_ids[0], tmp_path / "b.csv"
+    path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\n")
+    (mask,) = read_boxes(path, store).values()
+    assert mask.shape == GRID
+    # The box ends at .35: three quarters of the second row.
+    rows = [[0, 1, 1, 1, 1], [0, 0.75, 0.75, 0.75, 0.75], *[[0] * 5] * 3]
+    assert mask[0] == pytest.approx(np.array(rows), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ("0,0,1,1,9", "frame must be from 0 to 3, got 9"),
+        ("0,0,1,1,-1", "frame must be from 0 to 3, got -1"),
+        ("0,0,112,80,0", "x1 must be a share of the picture from 0 to 1, got 112"),
+        ("0,-0.1,1,1,0", "y0 must be a share of the picture from 0 to 1, got -0.1"),
+        ("0,nan,1,1,0", "y0 must be a share of the picture from 0 to 1, got nan"),
+        ("0.8,0,0.2,1,0", "x0 must be below x1, got 0.8 and 0.2"),
+        ("0,0.5,1,0.5,0", "y0 must be below y1, got 0.5 and 0.5"),
+        ("0,0,,1,0", "could not convert string to float: ''"),
+    ],
+)
+def test_a_box_that_is_none_is_named_with_its_line(
+    made: tuple[Path, Path], tmp_path: Path, cells: str, reason: str
+) -> None:
+    store = open_store(made[0])
+    path = tmp_path / "b.csv"
+    path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{store.clip_ids[0]},{cells}\n")
+    with pytest.raises(FixInput) as error:
+        read_boxes(path, store)
+    assert error.value.message == f"line 2: {reason}"
+
+
+def test_a_box_of_an_unknown_clip_is_an_error(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "b.csv"
+    path.write_text("clip_id,x0,y0,x1,y1\nnobody,0,0,1,1\n")
+    with pytest.raises(
+        FixInput, match="line 2: the store of maps has no clip 'nobody'"
+    ):
+        read_boxes(path, open_store(made[0]))

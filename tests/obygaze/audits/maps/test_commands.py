@@ -1,0 +1,194 @@
+"""`obygaze explain`: maps of a tiny CLIP on films whose pictures are known, boxes, and sheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.checkpoints import save_tiny, write_tiny_card
+from support.cli import call_obygaze
+from support.experiments import VISUAL, films
+from support.extraction import film_folder, keep_manifest
+from support.maps import token_store
+from support.videos import write_video
+
+import obygaze as og
+from obygaze.audits.maps.saliency import grad_cam
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.map_drawing import overlay
+from obygaze_features.extraction.recipes import exact_pictures
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.store import TextTable, open_store
+from obygaze_features.store.format.recipe import space_of_array
+from obygaze_features.store.maps import MAPS, map_names
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """A workspace with four films, their features of a tiny CLIP, and two texts."""
+    place = tmp_path_factory.mktemp("explain")
+    manifest = film_folder(place, 4)
+    keep_manifest(manifest, place)
+    write_tiny_card("clip", place / "backbones")
+    save_tiny("clip", place / "weights")
+    weights = {"tiny-clip": place / "weights"}
+    og.extract("films", "tiny-clip", weights=weights, workspace=place)
+    recipe = open_store(place / "stores" / "films.tiny-clip").recipe
+    vectors = np.random.default_rng(0).normal(size=(3, 24)).astype(np.float32)
+    names = (("a", "b", "c"), ("{}",) * 3, ("joy", "joy", "fear"))
+    texts = TextTable(vectors, *names, space_of_array(recipe, "clip") or "")
+    np.savez(place / "t.npz", **vars(texts))
+    done = call_obygaze(
+        *(
+            "-C",
+            place,
+            "explain",
+            "model",
+            "films.tiny-clip",
+            "--text",
+            place / "t.npz",
+        ),
+        *("--weights", place / "weights", "-o", "joy"),
+    ).ok()
+    assert "maps of 4 of 4 clips" in done.stdout
+    return place, list(vectors)
+
+
+def test_maps_are_those_of_the_model_on_the_same_frames(
+    world: tuple[Path, list[Any]],
+) -> None:
+    place, (a, b, c) = world
+    maps = open_store(place / "stores" / "joy")
+    assert map_names(maps)[:3] == ["joy", "fear", "random 1"]
+    assert maps.recipe.to_json()[MAPS]["method"] == "grad-cam"
+    backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
+    video = place / "videos" / "tt0" / "tt0-002.mp4"
+    frames = decode_clip(video, View(3, "even", backbone.resize)).pictures
+    directions = np.stack([(a + b) / 2, c])
+    expected = grad_cam(backbone, backbone.normalise(frames)[None], directions)[0]
+    found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_a_sheet_for_each_direction_over_the_exact_pictures(
+    world: tuple[Path, list[Any]],
+) -> None:
+    place, _ = world
+    words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
+    found = call_obygaze(*words, "--json").ok().json()["files"]
+    # Both directions and, for comparison, the first random one.
+    assert [Path(one).name for one in found] == [
+        "tt0-003.joy.png",
+        "tt0-003.fear.png",
+        "tt0-003.random-1.png",
+    ]
+    store = open_store(place / "stores" / "films.tiny-clip")
+    decoded = exact_pictures(Workspace(place), store, "tt0-003")
+    with Image.open(found[0]) as sheet:
+        cell = np.asarray(sheet)[8 : 8 + 32, 8 : 8 + 32].astype(int)
+    maps = (
+        open_store(place / "stores" / "joy")
+        .matrix(MAPS, clips=["tt0-003"])
+        .values[0, :3]
+    )
+    scale = max(float((one - one.mean()).max()) for one in maps.astype(np.float32))
+    np.testing.assert_array_equal(cell, overlay(decoded.pictures, maps[0], scale)[0])
+
+
+def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    video = place / "videos" / "tt0" / "tt0-000.mp4"
+    before = video.read_bytes()
+    write_video(video, numbers=range(50, 68), size=(64, 48))
+    done = call_obygaze(
+        "-C", place, "explain", "draw", "joy", "tt0-000", "-o", place / "s"
+    )
+    video.write_bytes(before)
+    assert (done.code, "would not be those of the features" in done.stderr) == (5, True)
+
+
+def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    save_tiny("clip", place / "other", seed=1)
+    done = call_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
+        *("--text", place / "t.npz", "--weights", place / "other"),
+    )
+    assert (done.code, "not those of the store" in done.stderr) == (5, True)
+
+
+def test_concepts_and_boxes(tmp_path: Path) -> None:
+    manifest = films(4, 30)
+    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
+    token_store(tmp_path / "stores" / "tokens", manifest, VISUAL[:10])
+    words = ("-C", tmp_path, "explain", "concepts", "tokens", "made-up", "-o", "maps")
+    assert "maps of 120 of 120 clips" in call_obygaze(*words).ok().stdout
+    has = [clip.clip_id for clip in manifest if VISUAL[0] in clip.concepts]
+    lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,0.5,1" for clip in has)]
+    (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = call_obygaze(
+        "-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv"
+    ).ok()
+    assert VISUAL[0] in done.stdout
+    assert "random directions" in done.stdout
+
+
+def test_a_clip_without_maps_is_an_error_that_names_it(
+    world: tuple[Path, list[Any]],
+) -> None:
+    place, _ = world
+    for words, what in (
+        (("draw", "joy", "nobody"), "nobody: missing"),
+        (("draw", "films.tiny-clip", "tt0-000"), "this is not a store of maps"),
+        (
+            (
+                *("model", "films.tiny-clip", "nobody"),
+                *("--text", "t.npz", "--weights", "weights"),
+            ),
+            "no clip 'nobody'",
+        ),
+    ):
+        result = call_obygaze("explain", *words, "-o", "new", cwd=place)
+        assert result.code == 1
+        assert what in result.stderr
+        assert "  Try: " in result.stderr
+    assert not (place / "stores" / "new").exists()
+
+
+def test_python_makes_what_the_commands_make(
+    world: tuple[Path, list[Any]], tmp_path: Path
+) -> None:
+    place, _ = world
+    written = og.write_saliency(
+        tmp_path / "joy",
+        "films.tiny-clip",
+        ["tt0-002"],
+        text=place / "t.npz",
+        weights=str(place / "weights"),
+        workspace=place,
+    )
+    assert (written.path, written.n_clips) == (tmp_path / "joy", 1)
+    ours, theirs = (
+        og.open_store(tmp_path / "joy"),
+        og.open_store(place / "stores" / "joy"),
+    )
+    both = [one.matrix(MAPS, clips=["tt0-002"]).values[0, :2] for one in (ours, theirs)]
+    np.testing.assert_array_equal(*both)
+    drawn = og.draw_maps(ours, "tt0-002", tmp_path / "sheets", workspace=place)
+    assert [one.name for one in drawn[:2]] == ["tt0-002.joy.png", "tt0-002.fear.png"]
+
+    manifest = films(4, 20)
+    tokens = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
+    og.write_concept_maps(tmp_path / "maps", tokens, manifest, "ridge", "EN_S")
+    lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,1,1" for clip in [*tokens][::4])]
+    (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
+    (found,) = og.audit_boxes(tmp_path / "maps", tmp_path / "boxes.csv")
+    assert found["share"] == pytest.approx(1.0)  # of the whole picture

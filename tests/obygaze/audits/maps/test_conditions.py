@@ -1,0 +1,244 @@
+"""Maps of two conditions: means by hand, the paired test against all exchanges."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.cli import call_obygaze
+from support.experiments import VISUAL, films
+from support.maps import GRID, token_store
+
+from obygaze.audits.maps.boxes import audit_boxes, covered_shares
+from obygaze.audits.maps.conditions import AT_RANDOM, compare_conditions
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store.maps import write_maps
+
+N_PAIRS = 10
+NAMES = ("sad person", "random 1", "random 2")
+# A box that has the middle of no place of the grid of 5 x 5.
+SMALL = (0.21, 0.21, 0.29, 0.39)
+CELL = (0.2, 0.2, 0.4, 0.4)
+
+
+def values() -> list[NDArray[np.float64]]:
+    """Maps of ten pairs: of the first clip of each, more lies in row 1, column 1."""
+    rng = np.random.default_rng(3)
+    maps = []
+    for pair in range(N_PAIRS):
+        for amount in (1.0 + pair / 4, 0.5 + (pair % 3) / 4):
+            of_clip = rng.random((len(NAMES), *GRID)) / 8
+            of_clip[0, :, 1, 1] += amount
+            maps.append(of_clip)
+    return maps
+
+
+@pytest.fixture(scope="module")
+def maps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("conditions")
+    source = token_store(folder / "tokens", films(2, 11), VISUAL[:2])
+    ids = source.clip_ids[:22].tolist()
+    failed = RowStatus.failed("decode", "OSError", "a broken file")
+    results = [*values(), failed, values()[0]]
+    write_maps(folder / "maps", source, ids, NAMES, {"method": "by hand"}, results)
+    return folder / "maps"
+
+
+def tables(
+    folder: Path, maps: Path, box: tuple[float, ...] = CELL
+) -> tuple[Path, Path]:
+    """The conditions of ten pairs, and the same box for each of their clips."""
+    ids = open_store(maps).clip_ids.tolist()
+    conditions = ["clip_id,condition,pair"]
+    boxes = ["clip_id,x0,y0,x1,y1"]
+    for number, clip in enumerate(ids[: 2 * N_PAIRS]):
+        name = "objectified" if number % 2 == 0 else "not objectified"
+        conditions.append(f"{clip},{name},{number // 2}")
+        boxes.append(",".join(map(str, (clip, *box))))
+    (folder / "conditions.csv").write_text("\n".join(conditions))
+    (folder / "boxes.csv").write_text("\n".join(boxes))
+    return folder / "conditions.csv", folder / "boxes.csv"
+
+
+def share_by_hand(of_clip: NDArray[np.float64]) -> float:
+    """The part of a map above its mean that lies in row 1, column 1, in half precision."""
+    stored = of_clip.astype(np.float16).astype(np.float64)
+    above = np.maximum(stored - stored.mean(), 0)
+    return float(above[:, 1, 1].sum() / above.sum())
+
+
+def test_the_paired_test_is_that_of_all_exchanges(maps: Path, tmp_path: Path) -> None:
+    conditions, boxes = tables(tmp_path, maps)
+    audit = compare_conditions(maps, conditions, boxes=boxes)
+    assert [condition.name for condition in audit.conditions] == [
+        "objectified",
+        "not objectified",
+    ]
+    assert audit.n_pairs == N_PAIRS and audit.left_out == {}
+    of_text, at_random = audit.directions
+    by_hand = np.array([share_by_hand(of_clip[0]) for of_clip in values()])
+    x, y = by_hand[::2], by_hand[1::2]
+    assert of_text.shares == pytest.approx((x.mean(), y.mean()), abs=1e-9)
+    differences = x - y
+    signs = np.array(list(product((1, -1), repeat=N_PAIRS)))
+    exchanged = np.abs(signs @ differences)
+    p = np.mean(exchanged >= abs(differences.sum()) - 1e-12)
+    assert of_text.p == pytest.approx(p) and of_text.method == "exact"
+    assert of_text.p_holm == of_text.p  # one direction that is not random
+    assert of_text.difference == pytest.approx(differences.mean(), abs=1e-9)
+    assert at_random.direction == AT_RANDOM and at_random.p is None
+    assert abs(at_random.difference) < 0.05 < of_text.difference
+
+
+def test_mean_maps_are_over_clips_and_frames(maps: Path, tmp_path: Path) -> None:
+    conditions, _ = tables(tmp_path, maps)
+    audit = compare_conditions(maps, conditions)
+    stored = [of_clip.astype(np.float16).astype(float) for of_clip in values()]
+    for condition, grid in enumerate(audit.directions[0].mean_maps):
+        by_hand = np.mean([m[0].mean(axis=0) for m in stored[condition::2]], axis=0)
+        assert np.array(grid) == pytest.approx(by_hand)
+    assert audit.directions[0].shares is None and "no test" in str(audit)
+
+
+def test_without_pairs_clips_are_exchanged_within_films(
+    maps: Path, tmp_path: Path
+) -> None:
+    conditions, boxes = tables(tmp_path, maps)
+    lines = [line.rpartition(",")[0] for line in conditions.read_text().split("\n")]
+    conditions.write_text("\n".join(lines))
+    audit = compare_conditions(maps, conditions, boxes=boxes)
+    assert audit.n_pairs == 0
+    assert "10 and 10 clips" in str(audit)
+    assert "exchanges the clips of each film" in str(audit)
+    store = open_store(maps)
+    ids = store.clip_ids[: 2 * N_PAIRS].tolist()
+    films_of_clips = store.movie_ids_of(store.select(ids).rows)
+    by_hand = np.array([share_by_hand(of_clip[0]) for of_clip in values()])
+    is_first = np.arange(2 * N_PAIRS) % 2 == 0
+    # The sums of the first condition under all exchanges within each film, by brute force.
+    sums = np.zeros(1)
+    for film in np.unique(films_of_clips):
+        inside = films_of_clips == film
+        n_first = int(is_first[inside].sum())
+        of_film = [sum(taken) for taken in combinations(by_hand[inside], n_first)]
+        sums = np.add.outer(sums, of_film).ravel()
+    distances = np.abs(sums - sums.mean())
+    observed = abs(by_hand[is_first].sum() - sums.mean())
+    p = np.mean(distances >= observed - 1e-9)
+    assert audit.directions[0].p == pytest.approx(p, abs=1e-12)
+
+
+def test_conditions_of_different_films_are_exchanged_across_films(
+    maps: Path, tmp_path: Path
+) -> None:
+    conditions, boxes = tables(tmp_path, maps)
+    store = open_store(maps)
+    ids = store.clip_ids[: 2 * N_PAIRS].tolist()
+    films_of_clips = store.movie_ids_of(store.select(ids).rows).tolist()
+    rows = [f"{clip},{film}" for clip, film in zip(ids, films_of_clips, strict=True)]
+    conditions.write_text("\n".join(["clip_id,condition", *rows]))
+    text = str(compare_conditions(maps, conditions, boxes=boxes))
+    assert "exchanges all clips, because no film has both conditions" in text
+
+
+def test_a_pair_without_a_box_or_without_maps_is_left_out_and_said(
+    maps: Path, tmp_path: Path
+) -> None:
+    conditions, boxes = tables(tmp_path, maps)
+    ids = open_store(maps).clip_ids.tolist()
+    lines = conditions.read_text().split("\n")
+    lines += [f"{ids[20]},objectified,10", f"{ids[21]},not objectified,10"]
+    conditions.write_text("\n".join(lines))
+    lines = [line for line in boxes.read_text().split("\n") if ids[0] not in line]
+    lines += [f"{ids[21]},0,0,1,1"]
+    boxes.write_text("\n".join(lines))
+    audit = compare_conditions(maps, conditions, boxes=boxes)
+    assert audit.n_pairs == N_PAIRS - 1
+    assert audit.left_out == {
+        ids[20]: "without maps in the store",
+        ids[0]: "without a box",
+        ids[1]: "without the other clip of its pair",
+        ids[21]: "without the other clip of its pair",
+    }
+    assert audit.notes[-1].startswith("2 clips left out, without the other clip")
+
+
+def test_small_boxes_count_by_the_area_that_they_cover(
+    maps: Path, tmp_path: Path
+) -> None:
+    """A clip whose box had the middle of no place was left out without a word."""
+    conditions, boxes = tables(tmp_path, maps, SMALL)
+    audit = compare_conditions(maps, conditions, boxes=boxes)
+    assert audit.n_pairs == N_PAIRS and not audit.left_out
+    # .08 x .18 of a place of .2 x .2.
+    part = 0.08 * 0.18 / 0.04
+    by_hand = [part * share_by_hand(of_clip[0]) for of_clip in values()]
+    assert audit.directions[0].shares == pytest.approx(
+        (np.mean(by_hand[::2]), np.mean(by_hand[1::2])), abs=1e-9
+    )
+    measured = audit_boxes(maps, boxes)
+    assert measured[0]["n_x"] == 2 * N_PAIRS and measured.left_out == {}
+    assert measured[0]["area"] == pytest.approx(part / 25)
+
+
+def test_boxes_of_a_clip_without_maps_are_said(maps: Path, tmp_path: Path) -> None:
+    _, boxes = tables(tmp_path, maps)
+    broken = open_store(maps).clip_ids[20]
+    boxes.write_text(f"{boxes.read_text()}\n{broken},0,0,1,1\n")
+    done = call_obygaze("-C", tmp_path, "explain", "boxes", maps, boxes)
+    assert done.stderr.strip() == (
+        f"1 clip left out, without maps in the store: {broken}"
+    )
+
+
+def test_covered_shares_against_a_fine_grid() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    middle = (np.arange(n) + 0.5) / n
+    for _ in range(20):
+        ends = np.sort(rng.integers(0, n + 1, (3, 2, 2)) / n, axis=1)
+        boxes = [(x0, y0, x1, y1) for (x0, y0), (x1, y1) in ends if x0 < x1 and y0 < y1]
+        fine = np.zeros((n, n), dtype=bool)
+        for x0, y0, x1, y1 in boxes:
+            in_rows = (middle > y0) & (middle < y1)
+            fine |= in_rows[:, None] & (middle > x0) & (middle < x1)
+        coarse = fine.reshape(4, n // 4, 5, n // 5).mean(axis=(1, 3))
+        assert covered_shares(boxes, (4, 5)) == pytest.approx(coarse, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("not objectified,0", "objectified,0"), "pair '0' has the clips"),
+        (("objectified,1", "objectified,"), "has no pair"),
+        (("not objectified,2", "third,2"), "expected two conditions, got 3"),
+        (("objectified,3", ",3"), "has no condition"),
+    ],
+)
+def test_conditions_that_cannot_be(
+    maps: Path, tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    conditions, _ = tables(tmp_path, maps)
+    conditions.write_text(conditions.read_text().replace(*change, 1))
+    with pytest.raises(FixInput, match=message):
+        compare_conditions(maps, conditions)
+
+
+def test_the_command_and_its_figure(maps: Path, tmp_path: Path) -> None:
+    conditions, boxes = tables(tmp_path, maps)
+    done = call_obygaze(
+        *("-C", tmp_path, "explain", "conditions", maps, conditions),
+        *("--boxes", boxes, "--figure", tmp_path / "means", "--json"),
+    )
+    document = json.loads(done.stdout)
+    assert document["n_pairs"] == N_PAIRS
+    assert np.array(document["directions"][0]["mean_maps"]).shape == (2, 5, 5)
+    svg = (tmp_path / "means.svg").read_text("utf-8")
+    for text in ("not objectified (10)", "sad person", "difference"):
+        assert text in svg
+    assert (tmp_path / "means.png").exists()

@@ -1,0 +1,219 @@
+"""Values of a column in two groups of clips: against enumeration, scipy, and the whole command."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from support.cli import call_obygaze
+
+from obygaze.audits import audit_annotations
+from obygaze.audits.result import ratio_interval
+from obygaze_features.core.errors import UnknownName
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.evaluation.group_tests import compare_groups
+from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
+
+# Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
+CLIPS = [
+    ("a", "S", "anger|fear"),
+    ("a", "S", "anger"),
+    ("a", "EN", "joy"),
+    ("a", "EN", " joy | anger "),
+    ("b", "S", "fear"),
+    ("b", "EN", "joy"),
+    ("b", "EN", ""),
+]
+
+
+def manifest(rows: list[tuple[str, str, str]]) -> Manifest:
+    clips = tuple(
+        Clip(f"{film}-{i}", film, level=level, extra={"emotions": cell})
+        for i, (film, level, cell) in enumerate(rows)
+    )
+    return Manifest("toy", Header("toy", {}), clips, ("emotions",))
+
+
+def enumerated(name: str) -> tuple[float, float]:
+    """The p-values within films and across films: all ways to choose which clips are S."""
+    has = [name in cell for _, _, cell in CLIPS]
+    observed = sum(has[i] for i, (_, level, _) in enumerate(CLIPS) if level == "S")
+
+    def two_sided(sums: list[int]) -> float:
+        mean = sum(sums) / len(sums)
+        return float(
+            np.mean([abs(s - mean) >= abs(observed - mean) - 1e-9 for s in sums])
+        )
+
+    within = [
+        sum(has[i] for i in (*in_a, in_b))
+        for in_a, in_b in product(combinations(range(4), 2), range(4, 7))
+    ]
+    across = [sum(has[i] for i in chosen) for chosen in combinations(range(7), 3)]
+    assert (len(within), len(across)) == (18, 35)
+    return two_sided(within), two_sided(across)
+
+
+def test_each_value_is_tested_by_all_exchanges_within_films() -> None:
+    audit = audit_annotations(
+        manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
+    )
+    document = audit.to_json()
+    assert (document["n_x"], document["n_y"], document["n_empty"]) == (3, 4, 1)
+    found = {value["value"]: value for value in document["values"]}
+    counts = {
+        name: (value["count_x"], value["count_y"]) for name, value in found.items()
+    }
+    assert counts == {"anger": (2, 1), "fear": (2, 0), "joy": (0, 3)}
+    assert (found["anger"]["share_x"], found["anger"]["share_y"]) == (2 / 3, 1 / 4)
+    for name, value in found.items():
+        p = (value["p_blocked"]["two_sided"], value["p"]["two_sided"])
+        assert p == pytest.approx(enumerated(name))
+        assert (value["p"]["method"], value["p"]["n"]) == ("exact", None)
+    # Holm multiplies the smallest of three p-values by three.
+    smallest = min(found.values(), key=lambda value: value["p_blocked"]["two_sided"])
+    assert smallest["p_holm"] == pytest.approx(3 * smallest["p_blocked"]["two_sided"])
+    assert "1 of these clips have no value in this column." in str(audit)
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.booleans(), st.integers(0, 2)),
+        min_size=2,
+        max_size=12,
+    ).filter(lambda rows: 0 < sum(first for _, first, _ in rows) < len(rows))
+)
+def test_distribution_is_that_of_counted_permutations(
+    rows: list[tuple[bool, bool, int]],
+) -> None:
+    occurs, first, block = map(np.array, zip(*rows, strict=True))
+    p, counted = occurrence_p(occurs, first, block), permutation_p(occurs, first, block)
+    for tail in ("greater", "less", "two_sided"):
+        assert getattr(p, tail) == pytest.approx(getattr(counted, tail), abs=1e-12)
+
+
+def test_one_film_is_fishers_exact_test() -> None:
+    occurs = np.array([True] * 30 + [False] * 170)
+    first = np.random.default_rng(0).random(200) < 0.4
+    table = [[(occurs & first).sum(), (occurs & ~first).sum()]]
+    table += [[(~occurs & first).sum(), (~occurs & ~first).sum()]]
+    p = occurrence_p(occurs, first)
+    assert p.greater == pytest.approx(stats.fisher_exact(table, "greater").pvalue)
+    assert p.less == pytest.approx(stats.fisher_exact(table, "less").pvalue)
+
+
+def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
+    rows = [("a", "S" if i < 16 else "EN", "anger") for i in range(20)]
+    rows += [("b", "S" if i < 4 else "EN", "") for i in range(20)]
+    audit = audit_annotations(
+        manifest(rows), column="emotions", x="level == S", y="level == EN"
+    )
+    (test,) = audit.tests
+    assert test.p_across < 0.001
+    assert test.p == 1.0
+    assert "The difference is between films" in str(audit)
+
+
+def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None:
+    write_manifest(manifest(CLIPS), tmp_path / "manifests" / "toy.toml")
+    levels = ("--x", "level == S", "--y", "level == EN")
+    words = (
+        "-C",
+        tmp_path,
+        "audit",
+        "annotations",
+        "toy",
+        *levels,
+        "--column",
+        "emotions",
+    )
+    document = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
+    assert [value["value"] for value in document["values"]] == ["anger", "joy"]
+    assert document["n_left_out"] == 1
+    done = call_obygaze(
+        *words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv"
+    ).ok()
+    assert "joy: 0.0 % of X, 75.0 % of Y" in done.stdout
+    assert ">joy: level == S<" in (tmp_path / "f.svg").read_text("utf-8")
+    assert (
+        (tmp_path / "t.csv")
+        .read_text("utf-8")
+        .startswith("value,n X,share X,low X,high X,n Y")
+    )
+    for wrong, message in (
+        (
+            ("--column", "relationships"),
+            "no column 'relationships'; found concepts, emotions",
+        ),
+        (
+            ("--column", "concepts"),
+            "no clip of the groups has a value in column 'concepts'",
+        ),
+        (("--y", "level != EN"), "clips are in both groups"),
+        (("--min-count", "9"), "--min-count"),
+    ):
+        # The last six words are three options, of which one is wrong.
+        options = dict(zip(words[-6::2], words[-5::2], strict=True))
+        options |= dict([wrong])
+        changed = [word for option in options.items() for word in option]
+        done = call_obygaze(*words[:-6], *changed)
+        assert (done.code, message in done.stderr) == (1, True), done.stderr
+
+
+def test_clips_that_the_manifest_does_not_have_are_an_error() -> None:
+    with pytest.raises(UnknownName, match="z-9"):
+        audit_annotations(
+            manifest(CLIPS), column="emotions", x=["a-0", "z-9"], y=["a-2"]
+        )
+
+
+def test_films_alone_make_no_value_significant_within_films() -> None:
+    # Films differ in their levels and in a value; within a film the two are independent.
+    random, n_films = np.random.default_rng(0), 12
+    within = across = 0
+    for _ in range(200):
+        film = np.repeat(np.arange(n_films), 50)
+        has = random.random(len(film)) < random.beta(1, 3, n_films)[film]
+        x = random.random(len(film)) < random.beta(2, 2, n_films)[film]
+        films = np.concatenate([film[x], film[~x]])
+        test = compare_groups(("X", "Y", "value", ""), has[x], has[~x], films)
+        within, across = within + (test.p < 0.05), across + (test.p_across < 0.05)
+    # Four standard errors above .05 of 200 are .11.
+    assert within / 200 <= 0.11
+    assert across / 200 > 0.15
+
+
+def test_shares_have_intervals_over_films_and_every_value_is_tested() -> None:
+    random = np.random.default_rng(2)
+    rows = [
+        (
+            f"f{random.integers(11)}",
+            "S" if random.random() < 0.6 else "EN",
+            "joy" if random.random() < 0.4 else "",
+        )
+        for _ in range(150)
+    ]
+    rows[0] = ("f0", "S", "fear")
+    audit = audit_annotations(
+        manifest(rows), column="emotions", x="level == S", y="level == EN"
+    )
+    assert [test.a for test in audit.tests] == ["fear", "joy"]
+    has = np.array(["joy" in cell for _, level, cell in rows if level == "S"])
+    films = [film for film, level, _ in rows if level == "S"]
+    drawn = ratio_interval(has, np.ones(len(films)), films)
+    assert audit.intervals[1][0] == drawn
+
+
+def test_the_audit_names_the_view_of_its_clips() -> None:
+    """Counts of the views differ, and the output did not say which one it was."""
+    audit = audit_annotations(
+        manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
+    )
+    assert audit.finding().title == "Annotations: emotions of toy, raw view"
+    assert audit.to_json()["view"] == "raw"

@@ -1,0 +1,275 @@
+"""Association tests against hand counts, full enumeration, and the published cases."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from obygaze.audits.eat import association, run_tests
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation import permutation
+from obygaze_models.evaluation.group_tests import (
+    GroupTest,
+    compare_groups,
+    effect_size,
+)
+from obygaze_models.evaluation.permutation import permutation_p
+from obygaze_models.text_vectors import VectorGroup, unit_rows
+
+# Two groups of four on the axes: four ties with the observed split at each step.
+X = [[1, 0], [1, 0], [0, 1], [1, 1]]
+Y = [[0, 1], [0, 1], [1, 0], [1, 1]]
+A, B = [[1, 0]], [[0, 1]]
+# Two films of five and six items, one of three: 10 * 20 * 3 = 600 ways within films.
+BLOCKED = [
+    0.65,
+    -0.512,
+    0.832,
+    0.646,
+    -0.753,
+    0.123,
+    0.541,
+    0.248,
+    -0.204,
+    -0.485,
+    -0.222,
+]
+BLOCKED += [0.993, 2.081, -1.416]
+BLOCKED_IS_X = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
+BLOCK = [0] * 5 + [1] * 6 + [2] * 3
+
+
+def embedding_association(
+    x: object,
+    y: object,
+    a: object,
+    b: object,
+    x_block: object = None,
+    y_block: object = None,
+) -> GroupTest:
+    """The result of one test of X against Y."""
+    groups = VectorGroup("X", x, x_block), VectorGroup("Y", y, y_block)  # type: ignore[arg-type]
+    pair = (VectorGroup("A", a), VectorGroup("B", b))  # type: ignore[arg-type]
+    return run_tests(*groups, [pair])[0]
+
+
+def test_association_by_hand() -> None:
+    assert association(X, A, B) == pytest.approx([1, 1, -1, 0])
+
+
+def test_ties_count_as_reached() -> None:
+    result = embedding_association(X, Y, A, B)
+    assert result.effect_size == pytest.approx(0.5400617248673217)
+    assert (result.across.n, result.across.n_greater) == (70, 26)
+    assert result.across.greater == 26 / 70
+
+
+def test_blocked_count_by_hand() -> None:
+    p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK)
+    assert (p.n, p.n_greater, p.greater, p.method) == (600, 18, 0.03, "exact")
+
+
+@given(
+    st.lists(st.integers(-3, 3), min_size=4, max_size=10),
+    st.integers(1, 9),
+    st.lists(st.integers(0, 2), min_size=10, max_size=10),
+)
+def test_exact_counts_equal_full_enumeration(
+    values: list[int], n_first: int, labels: list[int]
+) -> None:
+    """Small integers tie often, which is where counting goes wrong."""
+    n = len(values)
+    n_first = min(n_first, n - 1)
+    block = np.array(labels[:n])
+    first = np.arange(n) < n_first
+    taken = {label: int(first[block == label].sum()) for label in set(block)}
+    sums = np.array(
+        [
+            sum(values[i] for i in chosen)
+            for chosen in combinations(range(n), n_first)
+            if all(sum(block[i] == b for i in chosen) == k for b, k in taken.items())
+        ],
+        dtype=float,
+    )
+    observed = sum(values[:n_first])
+    p = permutation_p(values, first, block)
+    assert p.n == len(sums)
+    assert p.n_greater == int((sums >= observed).sum())
+    assert p.less == pytest.approx((sums <= observed).mean(), abs=1e-12)
+    far = np.abs(sums - sums.mean()) >= abs(observed - sums.mean()) - 1e-9
+    assert p.two_sided == pytest.approx(far.mean(), abs=1e-12)
+
+
+def test_all_splits_of_forty_are_counted() -> None:
+    values = np.random.default_rng(0).normal(size=40)
+    p = permutation_p(values, np.arange(40) < 20)
+    assert p.n == comb(40, 20) == 137_846_528_820
+    sampled = _sampled(values, np.arange(40) < 20)
+    assert sampled.greater == pytest.approx(p.greater, abs=0.005)
+
+
+def test_sampling_agrees_with_counting_within_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+    p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3)
+    # Four standard errors of a share of .03 in 200,000.
+    assert p.greater == pytest.approx(0.03, abs=4 * (0.03 * 0.97 / 200_000) ** 0.5)
+    assert p.method == "sampled, 200000 permutations, seed 3"
+    assert p == permutation_p(
+        BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3
+    )
+
+
+def test_sampled_p_is_never_zero() -> None:
+    values = np.concatenate([np.arange(30) + 100.0, np.arange(30)])
+    p = permutation_p(values, np.arange(60) < 30, permutations=999)
+    assert p.greater == 1 / 1000
+
+
+def _sampled(values: np.ndarray, first: np.ndarray) -> permutation.PValue:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+        return permutation_p(values, first, permutations=100_000)
+
+
+@pytest.mark.check("many draws")
+def test_film_effect_is_significant_only_without_blocks() -> None:
+    random = np.random.default_rng(5)
+    films = np.repeat(np.arange(4), 12)
+    # Films 0 and 1 lean to A and give most of X; within a film X and Y are alike.
+    lean = np.where(films < 2, 1.0, -1.0) + random.normal(0, 0.3, 48)
+    vectors = np.stack([np.ones(48), lean, random.normal(0, 0.1, 48)], axis=1)
+    is_x = np.array([(i % 12) < (9 if film < 2 else 3) for i, film in enumerate(films)])
+    result = embedding_association(
+        vectors[is_x],
+        vectors[~is_x],
+        [[0.0, 1.0, 0.0]],
+        [[0.0, -1.0, 0.0]],
+        x_block=films[is_x],
+        y_block=films[~is_x],
+    )
+    assert result.across.greater < 0.01
+    assert result.within is not None
+    assert result.within.greater > 0.05
+    assert result.verdict is result.within
+
+
+def test_no_blocked_test_if_no_block_has_both_groups() -> None:
+    result = embedding_association(
+        X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3]
+    )
+    assert result.within is None
+    assert result.verdict is result.across
+
+
+def test_constant_values_have_no_effect_size() -> None:
+    result = embedding_association([[1, 0], [1, 0]], [[1, 0], [1, 0]], A, B)
+    assert result.effect_size is None
+    assert result.to_json()["p_normal"] is None
+    assert (result.across.greater, result.across.less, result.across.two_sided) == (
+        1.0,
+        1.0,
+        1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [[0.0, 0.0], [1.0, 0.0]],
+        [[np.nan, 1.0]],
+        [[np.inf, 1.0]],
+        [],
+        [1.0, 2.0],
+        [[1.0, 2.0, 3.0]],
+    ],
+)
+def test_zero_nonfinite_and_misshaped_vectors_are_errors(x: list[object]) -> None:
+    with pytest.raises(FixInput):
+        embedding_association(x, Y, A, B)
+
+
+def test_blocks_must_fit() -> None:
+    with pytest.raises(FixInput):
+        embedding_association(X, Y, A, B, x_block=[0, 1, 2, 3])
+    with pytest.raises(FixInput):
+        embedding_association(X, Y, A, B, x_block=[0], y_block=[0, 1, 2, 3])
+    with pytest.raises(FixInput):
+        permutation_p([1.0, 2.0], [1, 1])
+
+
+def test_normal_form_has_the_mean_and_variance_of_all_permutations() -> None:
+    s, block = (
+        np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5, 7.0]),
+        np.array([0, 0, 0, 1, 1, 1, 2]),
+    )
+    first = np.array([1, 0, 1, 0, 1, 0, 1], dtype=bool)
+    sums = [
+        s[list(a)].sum() + s[b] + s[6]
+        for a in combinations(range(3), 2)
+        for b in range(3, 6)
+    ]
+    z = (s[first].sum() - np.mean(sums)) / np.std(sums)
+    normal = permutation_p(s, first, block).normal
+    assert normal is not None
+    assert normal["greater"] == pytest.approx(stats.norm.sf(z))
+    assert normal["less"] == pytest.approx(stats.norm.cdf(z))
+    assert normal["two_sided"] == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert permutation_p([1.0, 1.0, 1.0], [True, False, False]).normal is None
+
+
+def test_normal_form_without_blocks_is_that_of_the_effect_size() -> None:
+    s = np.random.default_rng(2).normal(size=12)
+    normal = permutation_p(s, np.arange(12) < 5).normal
+    effect = effect_size(s[:5], s[5:])
+    assert normal is not None
+    assert effect is not None
+    # The published formula: the tail of a normal at d * sqrt(n_x n_y / (n_x + n_y)).
+    assert normal["greater"] == pytest.approx(
+        stats.norm.sf(effect * (5 * 7 / 12) ** 0.5)
+    )
+
+
+def test_effect_size_by_hand() -> None:
+    # Means 3 and 1; all four values 4, 2, 2, 0 have a sample variance of 8 / 3.
+    assert effect_size([4, 2], [2, 0]) == pytest.approx(2 / (8 / 3) ** 0.5)
+
+
+def test_published_cases() -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
+    for case in cases["cases"]:
+        result = embedding_association(*(case[name] for name in "XYAB"))
+        expected = case["expected"]
+        assert result.effect_size == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert result.across.n_greater == expected["exact"]["ge"]
+        assert result.across.greater == expected["exact"]["p_ge"]
+        assert result.to_json()["p_normal"] == pytest.approx(
+            expected["p_normal_closed_form"], rel=1e-6
+        )
+    for case in cases["sc_weat"]:
+        # One item alone: its cosines to A against those to B.
+        item = unit_rows([case["w"]], "w")[0]
+        to_a = unit_rows(case["A"], "A") @ item
+        to_b = unit_rows(case["B"], "B") @ item
+        result = compare_groups(("w", "", "A", "B"), to_a, to_b)
+        assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
+        assert result.across.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
+    blocked = cases["blocked"]
+    p = permutation_p(
+        blocked["s"], np.array(blocked["is_x"], dtype=bool), blocked["block"]
+    )
+    assert (p.greater, p.n) == (blocked["p_exact_ge"], blocked["n"])
+    assert p.normal is not None
+    assert p.normal["greater"] == pytest.approx(blocked["p_normal"], abs=1e-12)
+    forty = cases["exact_40C20"]
+    assert permutation_p(forty["s"], np.arange(40) < 20).n_greater == forty["ge"]

@@ -1,0 +1,389 @@
+"""Word rates and co-occurrence, counted by hand and against the original script's output."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from obygaze.audits.captions import (
+    WordRate,
+    audit_captions,
+    contrasts,
+    word_rates,
+)
+from obygaze.audits.cooccurrence import (
+    audit_cooc,
+    count_pairs,
+)
+from obygaze.audits.texts import (
+    LabelledText,
+    bare_words,
+    read_words,
+    tokens,
+)
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_models.evaluation.compare import holm
+from obygaze_models.evaluation.permutation import permutation_p
+
+
+def in_group(text: str, group: str, cluster: str) -> LabelledText:
+    """A caption of one group."""
+    return LabelledText(text, frozenset({group}), cluster)
+
+
+LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
+CAPTIONS = [
+    in_group("A sad, crying woman.", "o", "1"),
+    in_group("a happy man", "o", "1"),
+    in_group("nothing here", "o", "2"),
+    in_group('a "sad" face', "n", "3"),
+    in_group("Crying. crying", "n", "4"),
+]
+
+
+def rates_by_group(rates: list[WordRate]) -> dict[str, dict[str, WordRate]]:
+    """The rates by list, then by group."""
+    nested: dict[str, dict[str, WordRate]] = {}
+    for rate in rates:
+        nested.setdefault(rate.words, {})[rate.group] = rate
+    return nested
+
+
+def test_words_of_a_caption() -> None:
+    assert tokens("A man, smiling.  Twice") == ["a", "man", "smiling", "", "twice"]
+
+
+def test_rates_by_hand() -> None:
+    rates = rates_by_group(word_rates(CAPTIONS, LISTS))
+    sad = rates["sad"]["o"]
+    assert (sad.count, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (
+        2,
+        1,
+        3,
+        2,
+    )
+    assert sad.occurrences_per_1000 == pytest.approx(2000 / 3)
+    assert sad.captions_with_hit_per_1000 == pytest.approx(1000 / 3)
+    # A word in quotes is another token.
+    assert rates["sad"]["n"].count == 2
+    assert rates["glad"]["n"].count == 0
+
+
+def test_the_interval_is_over_clusters_not_captions() -> None:
+    many = [in_group("sad", "g", str(i % 8)) for i in range(400)]
+    many += [in_group("fine", "g", str(i % 8)) for i in range(400)]
+    # Every cluster has the same rate: a width of zero is no interval.
+    assert word_rates(many, LISTS)[0].ci == [None, None]
+    lumped = [
+        in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)
+    ]
+    low, high = word_rates(lumped, LISTS)[0].ci
+    assert low is not None
+    assert high is not None
+    assert low < 250
+    assert high > 750
+
+
+def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
+    captions = [
+        in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)
+    ]
+    (sad, glad) = contrasts(captions, LISTS)
+    assert (sad.first, sad.second) == ("a", "b")
+    assert sad.p.greater == 1 / 20
+    assert glad.p.greater == 1.0
+    mixed = [in_group("sad", "a", "1"), in_group("sad", "b", "1")]
+    assert contrasts(mixed, LISTS) == []
+
+
+def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
+    """For each cluster its group, how many captions it has, and how many of them are sad."""
+    return [
+        in_group("sad" if k < n_sad else "fine", group, str(name))
+        for name, (group, size, n_sad) in enumerate(clusters)
+        for k in range(size)
+    ]
+
+
+def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
+    same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
+    rates = rates_by_group(word_rates(same, LISTS))["sad"]
+    assert rates["a"].occurrences_per_1000 == rates["b"].occurrences_per_1000 == 1000
+    (sad, _) = contrasts(same, LISTS)
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1.0, 1.0)
+
+
+def test_groups_are_ordered_by_rate_not_by_count() -> None:
+    # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
+    # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
+    (sad, _) = contrasts(
+        sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
+    )
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
+
+
+def test_rates_need_at_least_one_caption() -> None:
+    with pytest.raises(FixInput, match="no texts"):
+        audit_captions([])
+
+
+GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}
+
+
+def test_co_occurrence_by_hand() -> None:
+    texts = [
+        LabelledText("a man with a dog", frozenset({"dog"}), "1"),
+        LabelledText("he walks a dog", frozenset({"dog"}), "2"),
+        LabelledText("a woman, a dog and a man", frozenset({"dog", "tree"}), "3"),
+        LabelledText("a dog alone", frozenset({"dog"}), "4"),
+        LabelledText("an umbrella", frozenset({"umbrella"}), "4"),
+    ]
+    dog, tree, umbrella = count_pairs(texts, GENDERS)
+    assert (dog.thing, dog.counts, dog.share) == ("dog", {"man": 3, "woman": 1}, 0.75)
+    assert dog.ci is not None
+    low, high = dog.ci
+    assert low is not None
+    assert high is not None
+    assert low <= 0.75 <= high
+    assert (tree.counts, tree.share) == ({"man": 1, "woman": 1}, 0.5)
+    assert (umbrella.share, umbrella.printed) == (None, None)
+    assert dog.printed == (0.75, 0.25)
+
+
+def test_co_occurrence_needs_two_lists() -> None:
+    with pytest.raises(FixInput):
+        count_pairs([], {"man": frozenset({"man"})})
+
+
+def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
+    assert set(read_words("emotions")) == {"AN", "SA", "HA"}
+    assert not read_words("gender")["man"] & read_words("gender")["woman"]
+    path = tmp_path / "own.toml"
+    path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
+    assert read_words(str(path)) == {"x": frozenset({"a"})}
+    for text in (
+        '[lists]\nx = ["a  b"]',
+        '[lists]\nx = ["a, b"]',
+        '[lists]\nx = ["A b"]',
+        "[lists]\nx = []",
+        "[lists]\nx = 3",
+        "x = 1",
+        "x =",
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(FixInput):
+            read_words(str(path))
+    with pytest.raises(NotFound):
+        read_words("none")
+
+
+def test_published_cases() -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))
+    lists = {name: frozenset(words) for name, words in cases["word_lists"].items()}
+    assert lists == read_words("emotions")
+    captions = []
+    for name, text in cases["synthetic"]["files"].items():
+        image, emotion, condition, _ = name.split("_", 3)
+        group = {"NO": "Nonobjectified", "O": "Objectified"}[condition] + " " + emotion
+        captions += [
+            in_group(line, group, f"{image}{emotion}") for line in text.splitlines()
+        ]
+    rates = rates_by_group(word_rates(captions, lists))
+    for expected in cases["synthetic"]["expected"]:
+        emotion = expected["emotion"]
+        rate = rates[emotion[:2]][f"{expected['condition']} {emotion}"]
+        assert (rate.count, rate.n_captions) == (
+            expected["count"],
+            expected["n_captions"],
+        )
+        assert rate.occurrences_per_1000 == pytest.approx(
+            expected["occurrences_per_1000"]
+        )
+        hit_rate = expected["captions_with_hit_per_1000"]
+        assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
+    for image in cases["per_image_permutation"]:
+        values = [*image["per_image_NO"], *image["per_image_O"]]
+        p = permutation_p(values, np.arange(40) < 20)
+        assert (p.n_greater, p.n) == (image["ge"], image["n"])
+
+
+def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
+    (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
+    audit = audit_captions(tmp_path, permutations=50)
+    rates = {(rate.words, rate.group): rate for rate in audit.rates}
+    (words,) = {words for words, _ in rates if rates[words, "a"].count}
+    assert (rates[words, "a"].n_captions, rates[words, "a"].count) == (2, 2)
+
+
+def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
+    # "sad" three times in both groups together, "crying" twice, "happy" never.
+    captions = [
+        {"caption": "a sad woman", "group": "o", "image": "1"},
+        {"caption": "sad, sad", "group": "n", "image": "2"},
+        {"caption": "crying. crying", "group": "n", "image": "3"},
+    ]
+    everything = audit_captions(captions, cluster="image", words=LISTS)
+    assert [rate.count for rate in everything.rates] == [4, 0, 1, 0]
+    audit = audit_captions(captions, cluster="image", words=LISTS, min_occurrences=3)
+    assert [(rate.words, rate.group, rate.count) for rate in audit.rates] == [
+        ("sad", "n", 2),
+        ("sad", "o", 1),
+    ]
+    assert audit.rare_words == {"sad": {"crying": 2}, "glad": {"happy": 0}}
+    shown = str(audit)
+    assert "fewer than 3 occurrences in all captions are left out: crying 2." in shown
+    assert "No word is left of glad" in shown
+    at_the_bound = audit_captions(
+        captions, cluster="image", words=LISTS, min_occurrences=2
+    )
+    assert at_the_bound.rates[0].count == 4
+    with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
+        audit_captions(captions, words=LISTS, min_occurrences=4)
+
+
+BATS = {"bat": frozenset({"bat"}), "sport": frozenset({"baseball bat", "bat", "ball"})}
+
+
+def test_entries_of_several_words() -> None:
+    captions = [
+        in_group("A baseball  bat, and a bat.", "g", "1"),
+        in_group("a bat on a baseball", "g", "2"),
+        in_group("baseball", "g", "3"),
+    ]
+    rates = rates_by_group(word_rates(captions, BATS))
+    assert rates["bat"]["g"].count == 3
+    # The longest entry counts: the bat of a baseball bat is not a second one.
+    assert rates["sport"]["g"].count == 3
+    assert rates["sport"]["g"].captions_with_hit == 2
+    assert bare_words('a "wine bottle"', 2) >= {"wine bottle", "wine", "bottle"}
+    assert "baseball bat" in bare_words("the baseball bat's end", 2)
+    assert "a man" not in bare_words("a (tall) man", 2)
+
+
+def test_things_of_several_words_and_of_a_column() -> None:
+    rows = [
+        {"caption": "a man with a baseball bat", "objects": "baseball bat|ball"},
+        {"caption": "a woman with a bat", "objects": "ball"},
+        {"caption": "a woman and a wine bottle", "objects": "wine bottle"},
+    ]
+    things = {
+        "baseball bat": frozenset({"baseball bat"}),
+        "wine bottle": frozenset({"wine bottle", "bottle of wine"}),
+    }
+    counts = {
+        thing.thing: thing.counts for thing in audit_cooc(rows, things=things).things
+    }
+    assert counts == {
+        "baseball bat": {"man": 1, "woman": 0},
+        "wine bottle": {"man": 0, "woman": 1},
+    }
+    of_column = audit_cooc(rows, things="objects").things
+    assert {thing.thing: thing.counts for thing in of_column} == {
+        "ball": {"man": 1, "woman": 1},
+        "baseball bat": {"man": 1, "woman": 0},
+        "wine bottle": {"man": 0, "woman": 1},
+    }
+    with pytest.raises(NotFound, match="no column and no word lists called 'object'"):
+        audit_cooc(rows, things="object")
+
+
+def crossed_captions(seed: int) -> list[dict[str, str]]:
+    """Sixteen images of three crossed columns, each with one to three captions."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for image in range(16):
+        cells = {
+            "race": str(random.choice(["black", "white"])),
+            "gender": str(random.choice(["man", "woman"])),
+            "class": str(random.choice(["poor", "rich", "unknown"])),
+        }
+        for _ in range(random.integers(1, 4)):
+            words = ["sad"] * int(random.integers(0, 3))
+            rows.append(
+                {"caption": " ".join(["a", *words]), "image": str(image), **cells}
+            )
+    return rows
+
+
+def enumerated(
+    rows: list[dict[str, str]], column: str, first: str
+) -> tuple[Fraction, Fraction]:
+    """One-sided p of more and of fewer words, over all exchanges within the other columns."""
+    others = [name for name in ("race", "gender", "class") if name != column]
+    n_all = len(rows)
+    total = sum(row["caption"].count("sad") for row in rows)
+    images: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        images.setdefault(row["image"], []).append(row)
+    cells: dict[tuple[str, ...], list[tuple[int, bool]]] = {}
+    for captions in images.values():
+        value = n_all * sum(row["caption"].count("sad") for row in captions)
+        value -= total * len(captions)
+        key = tuple(captions[0][name] for name in others)
+        cells.setdefault(key, []).append((value, captions[0][column] == first))
+    sums = [0]
+    observed = 0
+    for items in cells.values():
+        taken = sum(is_first for _, is_first in items)
+        observed += sum(value for value, is_first in items if is_first)
+        of_cell = [
+            sum(chosen) for chosen in combinations([value for value, _ in items], taken)
+        ]
+        sums = [before + more for before in sums for more in of_cell]
+    greater = Fraction(sum(one >= observed for one in sums), len(sums))
+    less = Fraction(sum(one <= observed for one in sums), len(sums))
+    return greater, less
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crossed_groups_against_all_exchanges(seed: int) -> None:
+    rows = crossed_captions(seed)
+    audit = audit_captions(
+        rows,
+        group="race,gender,class",
+        cluster="image",
+        words={"sad": frozenset({"sad"})},
+    )
+    tested = {(test.crossed, test.first): test for test in audit.contrasts}
+    assert set(tested) == {
+        ("race", "black"),
+        ("gender", "man"),
+        ("class", "poor"),
+        ("class", "rich"),
+        ("class", "unknown"),
+    }
+    for (column, first), test in tested.items():
+        greater, less = enumerated(rows, column, first)
+        assert test.p.method == "exact"
+        assert test.p.greater == pytest.approx(float(greater), abs=1e-12)
+        assert test.p.less == pytest.approx(float(less), abs=1e-12)
+    raw = [test.p.two_sided for test in audit.contrasts]
+    assert [test.p_holm for test in audit.contrasts] == pytest.approx(holm(raw))
+    assert "sad, gender man against woman: two-sided p" in str(audit)
+    assert "exchanged where race and class are the same." in str(audit)
+
+
+def test_images_of_several_crossed_groups_are_not_tested() -> None:
+    rows = crossed_captions(0)
+    rows.append({**rows[0], "race": "other"})
+    audit = audit_captions(
+        rows, group="race,gender", cluster="image", words={"sad": frozenset({"sad"})}
+    )
+    assert audit.contrasts == ()
+    assert "if no cluster has captions of two groups" in str(audit)
+
+
+def test_lists_without_a_word_are_an_error() -> None:
+    rows = [{"caption": "sad", "group": name} for name in "ab"]
+    with pytest.raises(FixInput, match="no word of the lists"):
+        audit_captions(rows, words={"sad": frozenset()})

@@ -1,0 +1,257 @@
+"""Association audits: what is document of films, several tests at once, and the whole command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze.audits.eat import EatAudit, run_tests
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.group_tests import film_share
+from obygaze_models.text_vectors import VectorGroup
+
+A, B = [[1.0, 0.0]], [[0.0, 1.0]]
+
+
+def at(value: float) -> list[float]:
+    """A unit vector whose association with A against B is `value`: cos t - sin t."""
+    angle = np.arccos(value / np.sqrt(2)) - np.pi / 4
+    return [float(np.cos(angle)), float(np.sin(angle))]
+
+
+def only_films(
+    n_films: int = 10, n: int = 8, seed: int = 5
+) -> tuple[VectorGroup, VectorGroup]:
+    """Clips that differ by film alone; X holds more of the films that lean to A."""
+    random = np.random.default_rng(seed)
+    sides: dict[str, tuple[list[list[float]], list[str]]] = {
+        "X": ([], []),
+        "Y": ([], []),
+    }
+    for film in range(n_films):
+        lean = 0.6 if film % 2 else -0.6
+        for i in range(n):
+            name = "X" if (i < n - 2) == (film % 2 == 1) else "Y"
+            sides[name][0].append(at(lean + 0.2 * random.normal()))
+            sides[name][1].append(f"tt{film:07d}")
+    return VectorGroup("X", *sides["X"]), VectorGroup("Y", *sides["Y"])
+
+
+PAIR = [(VectorGroup("A", A), VectorGroup("B", B))]
+
+
+def audit(*args: object, **options: object) -> EatAudit:
+    return EatAudit(run_tests(*args, PAIR, permutations=20_000, **options))  # type: ignore[arg-type]
+
+
+def test_films_share_of_a_difference_by_hand() -> None:
+    # Film 1 holds 4, 2 | 0, film 2 holds 1 | 1, 1: means 2 and 1, three films' worth of X and Y.
+    values, in_x = np.array([4.0, 2, 1, 0, 1, 1]), np.arange(6) < 3
+    share = film_share(values, in_x, np.array([1, 1, 2, 1, 2, 2]))
+    assert (share.n_blocks, share.n_shared, share.n_items_shared) == (2, 2, 6)
+    assert share.difference == pytest.approx(7 / 3 - 2 / 3)
+    assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
+    assert share.share == pytest.approx(0.2)
+    with pytest.raises(FixInput, match=r"blocks of shape \(1,\) for 2 rows"):
+        VectorGroup("X", [[1.0], [2.0]], [1])
+
+
+def test_film_share_is_the_mean_over_all_shuffles_within_films() -> None:
+    s, blocks = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5]), np.array([0, 0, 0, 1, 1, 1])
+    taken = {0: 2, 1: 1}
+    differences = []
+    for first in itertools.combinations(range(6), 3):
+        chosen = np.isin(np.arange(6), first)
+        if all((blocks[chosen] == block).sum() == n for block, n in taken.items()):
+            differences.append(s[chosen].mean() - s[~chosen].mean())
+    assert len(differences) == 9
+    share = film_share(s, np.isin(np.arange(6), [0, 1, 3]), blocks)
+    assert share.of_blocks == pytest.approx(np.mean(differences))
+
+
+def test_pure_film_effect_is_explained() -> None:
+    test = audit(*only_films()).tests[0]
+    assert test.across.two_sided < 0.001
+    assert test.within is not None
+    assert test.within.two_sided > 0.1
+    document = test.to_json()
+    assert document["verdict"] == "blocked"
+    assert document["why"].startswith("The difference is between films")
+    assert document["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_difference_within_films_hidden_across_films_is_found() -> None:
+    x = [at(lean + 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
+    y = [at(lean - 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
+    films = [film for film in range(5) for _ in range(3)]
+    test = audit(VectorGroup("X", x, films), VectorGroup("Y", y, films)).tests[0]
+    assert test.across.two_sided > 0.3
+    # In each of five films all three of X are above all three of Y: both ends of 20 ** 5 splits.
+    assert test.within is not None
+    assert test.within.two_sided == 2 / 20**5
+    assert "hidden across films" in test.to_json()["why"]
+
+
+def test_films_with_one_group_only_are_reported() -> None:
+    x, y = (
+        VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
+        VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
+    )
+    document = audit(x, y).tests[0].to_json()
+    assert document["p_blocked"] is None
+    assert "cannot separate" in document["why"]
+
+
+def test_tests_of_one_call_are_corrected_together() -> None:
+    x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(4)])
+    y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(4)])
+    pairs = [
+        (VectorGroup("A", A), VectorGroup("B", B)),
+        (VectorGroup("B", B), VectorGroup("A", A)),
+    ]
+    same = (VectorGroup("A", A), VectorGroup("A", A))
+    result = EatAudit(run_tests(x, y, [*pairs, same]))
+    # Four above four: two of 70 splits are as far; no difference at all has p = 1.
+    assert [test.p for test in result.tests] == [2 / 70, 2 / 70, 1.0]
+    assert [test.p_holm for test in result.tests] == pytest.approx(
+        [6 / 70, 6 / 70, 1.0]
+    )
+    document = result.to_json()
+    assert "effect_size" not in document
+    assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
+    assert "Holm's correction is over these 3 tests." in result.finding().sentences
+
+
+def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
+    x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(5)])
+    y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(5)])
+    pairs = [(VectorGroup(f"A{i}", A), VectorGroup("B", B)) for i in range(50)]
+    result = EatAudit(run_tests(x, y, pairs))
+    finding = result.finding()
+    assert len(finding.rows) == 50
+    # 2 of 252 splits are as far, times 50 tests: none holds.
+    assert (
+        finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
+    )
+    assert {test.p for test in result.tests} == {2 / 252}
+    result.draw(tmp_path / "f")
+    drawn = (tmp_path / "f.svg").read_text("utf-8")
+    assert "(40 of 50 rows)" in drawn
+    assert ">A3 / B<" in drawn
+
+
+def test_a_finding_has_its_numbers_in_a_table(tmp_path: Path) -> None:
+    result = audit(*only_films())
+    finding = result.finding()
+    assert len(finding.headers) == len(finding.rows[0])
+    lines = result.write(table=tmp_path / "t.csv")[0].read_text("utf-8").splitlines()
+    assert lines[0].startswith("X,Y,A,B,n X,n Y,d,p")
+    assert lines[1].startswith("X,Y,A,B,40,40,")
+    assert str(result).startswith(finding.title)
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def save(path: Path, **arrays: object) -> Path:
+    np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+    return path
+
+
+def test_the_command_reads_a_file_of_vectors(tmp_path: Path) -> None:
+    x, y = [at(0.5), at(0.6), at(0.7)], [at(0.1), at(0.2), at(0.3)]
+    path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B)
+    document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+    assert (document["n_x"], document["n_y"], document["p_blocked"]) == (3, 3, None)
+    assert document["p"]["method"] == "exact"
+    assert document["p"]["greater"] == 1 / 20
+    assert document["p"]["two_sided"] == 2 / 20
+    # Means .6 and .2 of six values .1 to .7 without .4: their variance is .28 / 5.
+    assert document["effect_size"] == pytest.approx(0.4 / np.sqrt(0.28 / 5))
+
+
+def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> None:
+    x, y = only_films()
+    codes = {name: i for i, name in enumerate(sorted({*x.blocks, *y.blocks}))}  # type: ignore[misc]
+    path = save(
+        tmp_path / "v.npz",
+        **{"X": x.vectors, "Y": y.vectors, "A": A, "B": B},
+        x_block=[codes[film] for film in x.blocks or ()],
+        y_block=[codes[film] for film in y.blocks or ()],
+    )
+    words = ("audit", "eat", "--vectors", path, "--permutations", "20000")
+    out, rows, figure = tmp_path / "o.json", tmp_path / "t.csv", tmp_path / "f" / "eat"
+    done = call_obygaze(*words, "-o", out, "--table", rows, "--figure", figure).ok()
+    assert "The difference is between films" in done.stdout
+    document = json.loads(out.read_text("utf-8"))
+    assert document["p"]["two_sided"] < 0.001 < 0.1 < document["p_blocked"]["two_sided"]
+    assert rows.read_text("utf-8").startswith("X,Y,")
+    assert (tmp_path / "f" / "eat.svg").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "f" / "eat.png").read_bytes().startswith(b"\x89PNG")
+    call_obygaze(*words, "--figure", figure).ok()  # the same bytes
+    again = call_obygaze(*words, "--tail", "less", "--figure", figure)
+    assert (again.code, "--force" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"X": [[1.0, 0.0]], "A": A, "B": B}, "missing array 'Y'; found X, A, B"),
+        ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "must hold numbers"),
+        (
+            {"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B},
+            "vector 0 of X is zero",
+        ),
+        (
+            {"X": A, "Y": B, "A": A, "B": B, "x_block": [1]},
+            "both x_block and y_block or neither",
+        ),
+        (
+            {"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]},
+            "for 1 rows",
+        ),
+        (
+            {"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B},
+            "the same number of dimensions",
+        ),
+    ],
+)
+def test_files_of_vectors_that_cannot_be_tested(
+    tmp_path: Path, arrays: dict[str, object], words: str
+) -> None:
+    done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
+    assert (done.code, words in done.stderr) == (1, True), done.stderr
+
+
+def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
+    np.savez(tmp_path / "p.npz", X=np.array([{}, []], dtype=object))
+    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz")
+    assert (done.code, "Python objects" in done.stderr) == (1, True)
+    (tmp_path / "t.npz").write_text("no")
+    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
+    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
+    assert call_obygaze("audit", "eat").code == 2
+    done = call_obygaze(
+        "audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S"
+    )
+    assert (done.code, "--x is for a store" in done.stderr) == (2, True)
+
+
+def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
+    None
+):
+    test = audit(*only_films()).tests[0]
+    assert test.films is not None
+    for share, start in (
+        (0.5, "The difference is between films"),
+        (0.49, "The difference is significant across films but not within films"),
+        (None, "The difference is significant across films but not within films"),
+    ):
+        other = replace(test, films=replace(test.films, share=share))
+        assert other.explain().startswith(start)

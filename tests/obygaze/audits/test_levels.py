@@ -1,0 +1,178 @@
+"""Concepts by level and annotator: by hand, against enumeration, and on published labels."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.data import real_data
+
+from obygaze.audits import audit_levels
+from obygaze.audits.levels import AnnotatorLevels, LevelAudit
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
+from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.evaluation.compare import sign_flip
+
+NAMES = dict.fromkeys("ABCDEFGH", "visual")
+
+
+def manifest(numbers: dict[str, dict[str, list[list[int]]]]) -> Manifest:
+    """Clips of each annotator and level: a list for each film with the numbers of concepts."""
+    clips = []
+    for annotator, by_level in numbers.items():
+        for level, films in by_level.items():
+            for film, counts in enumerate(films):
+                for i, n in enumerate(counts):
+                    clips.append(
+                        Clip(
+                            f"{annotator}-{level}-{film}-{i}",
+                            f"film{film}",
+                            level=level,
+                            concepts=tuple("ABCDEFGH"[:n]),
+                            extra={"annotator": annotator},
+                        )
+                    )
+    return Manifest("toy", Header("toy", NAMES), tuple(clips), ("annotator",))
+
+
+# Of six films, one without NS: ada's number rises in all, ben's falls from NS to S.
+ADA = {
+    "HN": [[1, 1], [1], [2], [1, 2], [1], [1]],
+    "NS": [[2], [2, 3], [3], [2], [2], [3]],
+    "S": [[4], [3], [4, 5], [3], [4], [4]],
+}
+BEN = {
+    "HN": [[1], [1], [1], [1], [1], [1]],
+    "NS": [[3], [3], [4], [3], [3], [3]],
+    "S": [[2], [3], [2], [2], [2], [4]],
+}
+
+
+def of(audit: LevelAudit, name: str) -> AnnotatorLevels:
+    (annotator,) = [item for item in audit.annotators if item.annotator == name]
+    return annotator
+
+
+def enumerated(differences: list[float]) -> float:
+    """The share of the patterns of signs whose mean is as high as the observed one."""
+    observed = np.mean(differences)
+    means = [
+        np.mean(np.multiply(signs, differences))
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    return float(np.mean([mean >= observed - 1e-12 for mean in means]))
+
+
+def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
+    audit = audit_levels(manifest({"ada": ADA, "ben": BEN}))
+    assert [item.annotator for item in audit.annotators] == [
+        "all annotators",
+        "ada",
+        "ben",
+    ]
+    ada = of(audit, "ada")
+    assert [(level.n_clips, level.n_films) for level in ada.levels] == [
+        (8, 6),
+        (7, 6),
+        (7, 6),
+    ]
+    assert [level.mean for level in ada.levels] == pytest.approx(
+        [10 / 8, 17 / 7, 27 / 7]
+    )
+    first, second = ada.steps
+    rises = [2 - 1, 2.5 - 1, 3 - 2, 2 - 1.5, 2 - 1, 3 - 1]
+    assert first.difference == pytest.approx(np.mean(rises))
+    assert (first.n_films, first.n_rising) == (6, 6)
+    assert first.p == pytest.approx(1 / 64) == enumerated(rises)
+    assert second.p == pytest.approx(1 / 64)
+    ben = of(audit, "ben")
+    falls = [2 - 3, 3 - 3, 2 - 4, 2 - 3, 2 - 3, 4 - 3]
+    assert ben.steps[1].difference == pytest.approx(np.mean(falls))
+    assert ben.steps[1].p == pytest.approx(enumerated(falls))
+    # The claim is about every annotator: its p is the largest.
+    assert audit.p == ben.steps[1].p
+    assert not audit.rises and ada.rises and not ben.rises
+    assert "rises from HN to NS to S for 1 of 2 annotators" in str(audit)
+    assert "with each step, for each annotator: this is not shown" in str(audit)
+
+
+def test_the_claim_of_an_annotator_alone() -> None:
+    audit = audit_levels(manifest({"ada": ADA}))
+    assert audit.rises and audit.p == pytest.approx(1 / 64)
+    assert "this claim" not in str(audit) and "it does (p = 0.016" in str(audit)
+
+
+def test_of_five_films_there_is_no_p() -> None:
+    five = {level: films[:5] for level, films in ADA.items()}
+    audit = audit_levels(manifest({"ada": ADA, "ben": five}))
+    assert of(audit, "ben").steps[0].p is None and audit.p is None
+    assert "not tested" in str(audit)
+
+
+def test_an_annotator_without_a_level_has_no_step() -> None:
+    audit = audit_levels(manifest({"ada": {"HN": ADA["HN"], "S": ADA["S"]}}))
+    levels = {level.level: level.mean for level in of(audit, "ada").levels}
+    assert levels["NS"] is None
+    assert [step.n_films for step in of(audit, "ada").steps] == [0, 0]
+    assert not audit.rises and audit.p is None
+
+
+@pytest.mark.parametrize("n", [4, 7])
+def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
+    for seed in range(5):
+        d = np.random.default_rng(seed).integers(-3, 5, n).astype(float)
+        p, exact = sign_flip(d, greater=True)
+        assert exact and p == pytest.approx(enumerated(d.tolist()))
+
+
+def test_published_clips_have_the_numbers_of_the_paper() -> None:
+    """1.256, 1.709 and 2.603 concepts a clip of HN, NS and S in the visual view."""
+    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    audit = audit_levels(read_obygaze12(table).manifest)
+    (everyone,) = audit.annotators
+    means = [round(level.mean or 0, 3) for level in everyone.levels]
+    assert means == [1.256, 1.709, 2.603]
+    assert audit.rises and audit.p is not None and audit.p < 0.05
+    for level in everyone.levels:
+        low, high = level.interval
+        assert low < level.mean < high
+
+
+def test_every_annotator_of_mobygaze() -> None:
+    table = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    audit = audit_levels(read_mobygaze(table).manifest, view="visual")
+    assert [item.annotator for item in audit.single] == ["annotator1", "annotator2"]
+    assert audit.unit == "segment"
+    assert [level.n_clips for level in of(audit, "annotator1").levels] == [
+        378,
+        100,
+        504,
+    ]
+    # The means rise for both; within films annotator2 has as many at NS as at HN.
+    assert audit.rises
+    assert of(audit, "annotator2").steps[0].difference < 0
+    assert audit.p > 0.5
+
+
+def test_errors_and_the_command(tmp_path: Path) -> None:
+    toy = manifest({"ada": ADA})
+    easy = Manifest("easy", toy.header, (Clip("a-1", "a", level="EN"),))
+    with pytest.raises(FixInput, match="no clip has the level HN, NS or S"):
+        audit_levels(easy)
+    write_manifest(toy, tmp_path / "manifests" / "toy.toml")
+    done = call_obygaze(
+        *("-C", tmp_path, "audit", "levels", "toy", "--json"),
+        *("--figure", tmp_path / "levels"),
+    )
+    document = json.loads(done.stdout)
+    assert document["rises"] and document["p"] == pytest.approx(1 / 64)
+    assert [item["annotator"] for item in document["annotators"]][1:] == ["ada"]
+    svg = (tmp_path / "levels.svg").read_text("utf-8")
+    assert "ada: NS" in svg and "7 clips" in svg

@@ -1,0 +1,241 @@
+"""MediaEval scoring against trec_eval (through pytrec_eval), sklearn, brute force, and by hand."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import auc, average_precision_score, precision_recall_curve
+
+from obygaze.audits.mediaeval import RunScore, audit_mediaeval, check_rules
+from obygaze.audits.mediaeval_runs import (
+    read_affect_run,
+    read_qrels,
+    read_trec_run,
+    score_affect,
+    score_ranking,
+)
+from obygaze_features.core.errors import FixInput
+from obygaze_models.zoo.mediaeval_file import facts_path
+
+documents = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.sampled_from([0.1, 0.5, 0.5000000001, 0.9]), st.booleans()
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@given(documents)
+def test_trec_form_equals_trec_eval(rows: list[tuple[int, float, bool]]) -> None:
+    """Ties, float32 ties, unjudged and unreturned documents included."""
+    names = [f"{'aZ' if i % 2 else 'm'}{i:02d}" for i in range(len(rows))]
+    qrels = {
+        n: grade for n, (grade, _, judged) in zip(names, rows, strict=True) if judged
+    }
+    run = {
+        n: score
+        for i, (n, (_, score, _)) in enumerate(zip(names, rows, strict=True))
+        if i % 4
+    }
+    assume(qrels and run)
+    result = pytrec_eval.RelevanceEvaluator({"v": qrels}, {"map"}).evaluate({"v": run})
+    assert score_ranking(qrels, run).ap_trec == pytest.approx(
+        result["v"]["map"], abs=1e-12
+    )
+
+
+@given(documents)
+def test_the_other_two_forms_equal_sklearn(rows: list[tuple[int, float, bool]]) -> None:
+    grades = [grade for grade, _, _ in rows]
+    scores = [score for _, score, _ in rows]
+    assume(any(grades))
+    names = [f"d{i}" for i in range(len(rows))]
+    result = score_ranking(
+        dict(zip(names, grades, strict=True)),
+        dict(zip(names, scores, strict=True)),
+        "float64",
+    )
+    truth = np.array(grades) > 0
+    assert result.ap_sklearn == pytest.approx(
+        average_precision_score(truth, scores), abs=1e-12
+    )
+    precision, recall, _ = precision_recall_curve(truth, scores)
+    assert result.pr_auc_trapezoid == pytest.approx(auc(recall, precision), abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1)), min_size=1, max_size=6))
+def test_ties_best_worst_and_expected_by_trying_all_orders(
+    rows: list[tuple[bool, int]],
+) -> None:
+    qrels = {f"d{i}": int(hit) for i, (hit, _) in enumerate(rows)}
+    run = {f"d{i}": float(score) for i, (_, score) in enumerate(rows)}
+    assume(any(qrels.values()))
+    values = []
+    for order in permutations(run):
+        scores = [run[name] for name in order]
+        if scores == sorted(scores, reverse=True):
+            hits = [qrels[name] for name in order]
+            found = [sum(hits[: i + 1]) / (i + 1) for i, hit in enumerate(hits) if hit]
+            values.append(sum(found) / sum(hits))
+    result = score_ranking(qrels, run)
+    assert result.ap_ties_best == pytest.approx(max(values))
+    assert result.ap_ties_worst == pytest.approx(min(values))
+    assert result.ap_ties_expected == pytest.approx(sum(values) / len(values))
+
+
+def test_ap_without_relevant_or_with_unreturned_documents() -> None:
+    assert score_ranking({"a": 0}, {"a": 1.0}).ap_trec == 0.0
+    result = score_ranking({"a": 1, "b": 1, "c": 0}, {"a": 1.0, "x": 0.5})
+    assert result.ap_trec == 0.5
+    assert (result.n_relevant, result.n_relevant_returned, result.n_returned) == (
+        2,
+        1,
+        2,
+    )
+
+
+def test_random_ap_in_closed_form() -> None:
+    # Two documents, one relevant: first or second, (1 + 1/2) / 2.
+    for n, n_relevant, expected in (
+        (2, 1, 0.75),
+        (300, 15, 0.06678438356616898),
+        (10, 0, 0.0),
+        (5, 5, 1.0),
+    ):
+        judged = {str(i): int(i < n_relevant) for i in range(n)}
+        assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(
+            expected, abs=1e-14
+        )
+
+
+def test_accuracy_over_all_and_over_returned() -> None:
+    result = score_affect({"a": -1, "b": 0, "c": 0, "d": 1}, {"a": -1, "b": 1, "x": 0})
+    assert (result.accuracy, result.accuracy_returned) == (0.25, 0.5)
+    assert (result.n, result.n_returned, result.n_unknown) == (4, 2, 1)
+    assert result.majority == 0.5
+    # Three classes, each as likely as any other.
+    assert result.random == 1 / 3
+    assert result.confusion == ((1, 0, 0), (0, 0, 1), (0, 0, 0))
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_files_are_read_and_scored(tmp_path: Path) -> None:
+    qrels = read_qrels(write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\n\n"))
+    run, _ = read_trec_run(
+        write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n")
+    )
+    assert score_ranking(qrels["violence"], run["violence"]).ap_trec == 0.5
+    valence, arousal = read_affect_run(write(tmp_path, "a", "a -1 0\nb 1 1\n"))
+    assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
+
+
+def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    text = "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"
+    run, warnings = read_trec_run(write(tmp_path, "r", text))
+    scores = run["v"]
+    assert score_ranking({"a": 1, "b": 0, "c": 0}, scores).ap_trec == 0.5
+    assert score_ranking({"a": 0, "b": 0, "c": 1}, scores).ap_trec == pytest.approx(
+        1 / 3
+    )
+    assert [warning.split(":")[1] for warning in warnings] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("v Q0 a 1 0.9 t\nv Q0 a 2 0.5 t\n", 2), ("v Q0 a 1 0.9\n", 1), ("", 1)],
+)
+def test_runs_that_trec_eval_refuses(tmp_path: Path, text: str, line: int) -> None:
+    with pytest.raises(FixInput) as caught:
+        read_trec_run(write(tmp_path, "run", text))
+    assert caught.value.details[0].startswith(f"{tmp_path / 'run'}:{line}:")
+
+
+def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
+    with pytest.raises(FixInput) as caught:
+        read_qrels(write(tmp_path, "q", "v 0 a 1\nv 0 a 0\nv 0 b x\nv 0\n"))
+    assert len(caught.value.details) == 3
+    with pytest.raises(FixInput) as caught:
+        read_affect_run(write(tmp_path, "a", "a 0 2\nb 0\nc 1 1\nc 1 1\n"))
+    assert len(caught.value.details) == 3
+    run, qrels = (
+        write(tmp_path, "r", "w Q0 a 1 1 t\n"),
+        write(tmp_path, "q", "v 0 a 1\n"),
+    )
+    with pytest.raises(FixInput, match="the same topic, got w in the run, v judged"):
+        audit_mediaeval([run], qrels=qrels)
+
+
+def test_the_rules_of_the_task(tmp_path: Path) -> None:
+    runs = [RunScore(f"r{i}.txt", None, None, None, i > 0) for i in range(5)]
+    assert check_rules(runs) == []
+    assert check_rules([*runs, RunScore("s.txt", None, None, None, None)]) == [
+        "6 runs, at most 5 are allowed for a subtask",
+        "s.txt: s.json with the field external_data is missing",
+    ]
+    assert check_rules(runs[1:3]) == [
+        "all runs use external data; at least one must be without it"
+    ]
+    run, qrels = (
+        write(tmp_path, "r", "v Q0 a 1 1 t\n"),
+        write(tmp_path, "q", "v 0 a 1\n"),
+    )
+    write(tmp_path, "r.json", "{}")
+    with pytest.raises(FixInput, match="external_data must be true or false"):
+        audit_mediaeval([run], qrels=qrels)
+
+
+def test_published_cases(tmp_path: Path) -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "mediaeval.json").read_text("utf-8"))
+    for case in cases["ap_cases"]:
+        expected = case["expected"]
+        for precision in ("float32", "float64"):
+            result = score_ranking(case["qrels"], case["run"], precision)
+            assert result.ap_trec == pytest.approx(
+                expected[f"ap_{precision}"], abs=1e-12
+            )
+        assert result.ap_sklearn == pytest.approx(expected["sklearn_ap"], abs=1e-12)
+        assert result.pr_auc_trapezoid == pytest.approx(
+            expected["sklearn_pr_auc_trapz"], abs=1e-12
+        )
+    for case in cases["format_cases"]:
+        qrels = read_qrels(write(tmp_path, "q", case["qrels_text"]))
+        run_file = write(tmp_path, "r", case["run_text"])
+        tool = case["tools"]["trec_eval_9.0.4"]
+        if tool["returncode"]:
+            with pytest.raises(FixInput):
+                read_trec_run(run_file)
+        else:
+            [(topic, scores)] = read_trec_run(run_file)[0].items()
+            ap = score_ranking(qrels[topic], scores).ap_trec
+            assert ap == pytest.approx(tool["values"]["map"], abs=5e-5)
+    affect = cases["affect_accuracy"]
+    truth = {str(i): value for i, value in enumerate(affect["y_true"])}
+    result = score_affect(
+        truth, {str(i): value for i, value in enumerate(affect["y_pred"])}
+    )
+    assert result.accuracy == affect["accuracy"]
+    assert [list(row) for row in result.confusion] == affect["confusion_rows_true"]
+
+
+def test_the_facts_beside_runs_with_dots_in_their_names_are_two_files() -> None:
+    paths = [
+        facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")
+    ]
+    assert paths == ["v1.2.json", "v1.3.json", "run.json", "a.b.json"]

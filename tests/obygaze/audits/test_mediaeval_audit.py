@@ -1,0 +1,273 @@
+"""The MediaEval command: runs, annotation files, manifests, rules, and runs that are written."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze.audits.mediaeval import audit_mediaeval, classes_of
+from obygaze.audits.mediaeval_runs import read_trec_run
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.manifest.adapters import liris_accede
+from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def annotations(tmp_path: Path) -> Path:
+    """Six clips, the last two of the development set."""
+    folder = tmp_path / "annotations"
+    folder.mkdir()
+    names = [f"A{i}.mp4" for i in range(6)]
+    violent, valence, arousal = "101011", (1, 1, 0, -1, 0, 0), (0, 0, 0, 1, -1, -1)
+    lines = [f"{i}\t{name}\t{violent[i]}\n" for i, name in enumerate(names)]
+    write(folder / "MEDIAEVALviolence.txt", "id\tname\tviolence\n" + "".join(lines))
+    lines = [
+        f"{i}\t{name}\t{valence[i]}\t{arousal[i]}\n" for i, name in enumerate(names)
+    ]
+    header = "id\tname\tvalenceClass\tarousalClass\n"
+    write(folder / "MEDIAEVALaffect.txt", header + "".join(lines))
+    write(
+        folder / "shots-testset-nl.txt",
+        "".join(f"{i}\t{n}\n" for i, n in enumerate(names[:4])),
+    )
+    write(
+        folder / "shots-devset-nl.txt",
+        "".join(f"{i}\t{n}\n" for i, n in enumerate(names[4:], 4)),
+    )
+    return folder
+
+
+def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
+    return write_run_file(path, scores, external_data=False, about=about)[0]
+
+
+def test_the_contract_of_a_trec_run(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\nv 0 c 1\nv 0 d 0\n")
+    run = write(
+        tmp_path / "r.txt",
+        "v Q0 a 1 0.9 t\nv Q0 b 2 0.8 t\nv Q0 c 3 0.7 t\nv Q0 d 4 .7 t\n",
+    )
+    document = (
+        call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
+        .ok()
+        .json()
+    )
+    # d stands before c in trec_eval's order of ties: found at 1 and 4. sklearn takes both at once.
+    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 4) / 2)
+    assert document["violence"]["ap_sklearn"] == pytest.approx(0.5 + 0.5 * 2 / 4)
+    assert document["violence"]["tied"] == 0.5
+    assert document["violence"]["ap_ties_best"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (document["valence"], document["arousal"]) == (None, None)
+    assert document["runs"][0]["external_data"] is None
+
+
+def test_sklearn_compares_doubles_and_trec_eval_floats(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\n")
+    # One apart in the ninth digit: tied as 32-bit floats, and then b comes first by its name.
+    run = write(tmp_path / "r.txt", "v Q0 a 1 0.500000002 t\nv Q0 b 2 0.500000001 t\n")
+    words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
+    single = call_obygaze(*words).ok().json()["violence"]
+    assert (single["ap_trec"], single["ap_sklearn"], single["tied"]) == (0.5, 1.0, 1.0)
+    double = call_obygaze(*words, "--precision", "float64").ok().json()["violence"]
+    assert (double["ap_trec"], double["ap_sklearn"], double["tied"]) == (1.0, 1.0, 0.0)
+
+
+def test_annotation_files_score_the_official_test_clips(
+    annotations: Path, tmp_path: Path
+) -> None:
+    classes = classes_of(liris_accede.read([annotations]).manifest)
+    assert classes["violence"] == {"A0": 1, "A1": 0, "A2": 1, "A3": 0}
+    violence = violence_run(
+        tmp_path / "v.txt", {"A0.mp4": 0.9, "A1.mp4": 0.8, "A2.mp4": 0.7}
+    )
+    written = write(tmp_path / "a.txt", "A0 1 0\nA1 0 0\nA3 -1 0\nA5 0 0\n")
+    write(tmp_path / "a.json", '{"external_data": true}')
+    call_obygaze("-C", tmp_path, "manifest", "import", "liris-accede", annotations).ok()
+    words = ("--manifest", "liris-accede", "--run", violence, "--run", written)
+    audit = ("-C", tmp_path, "audit", "mediaeval", *words)
+    document = call_obygaze(*audit, "--json").ok().json()
+    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (document["violence"]["n_judged"], document["violence"]["n_unjudged"]) == (
+        4,
+        0,
+    )
+    # A0 and A3 are right, A1 is wrong, A2 was not returned, A5 is not a test clip.
+    valence = document["valence"]
+    assert (valence["accuracy"], valence["accuracy_returned"]) == (2 / 4, 2 / 3)
+    assert (valence["n_returned"], valence["n_unknown"]) == (3, 1)
+    assert valence["majority"] == 2 / 4
+    assert document["arousal"]["accuracy"] == 2 / 4
+    done = call_obygaze(*audit, "--figure", tmp_path / "f").ok()
+    assert "all runs use external data" in done.stdout
+    assert "1 judged clips were not returned" in done.stdout
+    assert (tmp_path / "f.svg").exists()
+
+
+def test_six_runs_are_one_too_many(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a 1\nviolence 0 b 0\n")
+    runs = [violence_run(tmp_path / f"{i}.txt", {"a": 0.9, "b": 0.1}) for i in range(6)]
+    words = [word for run in runs for word in ("--run", run)]
+    document = (
+        call_obygaze("audit", "mediaeval", "--qrels", qrels, *words, "--json")
+        .ok()
+        .json()
+    )
+    assert document["broken"] == [
+        "violence: 6 runs, at most 5 are allowed for a subtask"
+    ]
+    assert len(document["runs"]) == 6
+
+
+def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
+    scores = {"b": 0.1, "a": 0.1, "c": 1 / 3}
+    path, beside = write_run_file(
+        tmp_path / "r.txt", scores, external_data=True, about={"model": "x"}
+    )
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[0] == f"violence Q0 c 1 {1 / 3!r} obygaze"
+    assert [line.split()[2] for line in lines] == ["c", "b", "a"]
+    assert read_trec_run(path)[0] == {"violence": scores}
+    assert json.loads(beside.read_text("utf-8")) == {
+        "subtask": "violence",
+        "external_data": True,
+        "tag": "obygaze",
+        "model": "x",
+    }
+    with pytest.raises(AlreadyThere):
+        write_run_file(path, {"b": 0.5}, external_data=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "error"),
+    [
+        ("r.txt", {"a": float("nan")}, FixInput),
+        ("r.txt", {"a b": 0.5}, FixInput),
+        ("r.txt", {}, FixInput),
+        ("r.json", {"a": 0.5}, FixUsage),
+    ],
+)
+def test_invalid_runs_are_not_written(
+    tmp_path: Path, name: str, scores: dict[str, float], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        write_run_file(tmp_path / name, scores, external_data=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
+    run = write(tmp_path / "a.txt", "A0 1 0\nA0.mp4 1 0\n")
+    call_obygaze("-C", tmp_path, "manifest", "import", "liris-accede", annotations).ok()
+    words = (
+        "-C",
+        tmp_path,
+        "audit",
+        "mediaeval",
+        "--manifest",
+        "liris-accede",
+        "--run",
+        run,
+    )
+    done = call_obygaze(*words)
+    assert (done.code, "in the run are the same clip" in done.stderr) == (1, True)
+    qrels = write(tmp_path / "q", "v 0 A0 1\n")
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
+    assert (done.code, "no valence or arousal classes given" in done.stderr) == (
+        1,
+        True,
+    )
+    done = call_obygaze("audit", "mediaeval", "--run", run)
+    assert (
+        done.code,
+        "expected --qrels or --manifest, got neither" in done.stderr,
+    ) == (2, True)
+    done = call_obygaze(
+        "audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none"
+    )
+    assert (done.code, "no such file" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("clip", "name"),
+    [
+        ("ACCEDE00286", "ACCEDE00286.mp4"),
+        ("MEDIAEVAL00000", "MEDIAEVAL00000.mp4"),
+        ("ACCEDE00286.mp4", "ACCEDE00286.mp4"),
+        ("tt0108160-001", "tt0108160-001"),
+    ],
+)
+def test_runs_have_the_names_of_the_official_files(clip: str, name: str) -> None:
+    assert official_name(clip) == name
+
+
+def test_names_with_and_without_the_ending_of_a_file_are_the_same(
+    tmp_path: Path,
+) -> None:
+    scores = {"ACCEDE00001": 0.9, "ACCEDE00002": 0.5, "ACCEDE00003": 0.5}
+    grades = {"ACCEDE00001": 1, "ACCEDE00002": 0, "ACCEDE00003": 1}
+    values = set()
+    for number, (of_run, of_qrels) in enumerate(product(("", ".mp4"), repeat=2)):
+        run = violence_run(
+            tmp_path / f"{number}.txt",
+            {f"{name}{of_run}": score for name, score in scores.items()},
+        )
+        lines = [f"violence 0 {n}{of_qrels} {g}\n" for n, g in grades.items()]
+        qrels = write(tmp_path / f"{number}.qrels", "".join(lines))
+        (score,) = audit_mediaeval([run], qrels=qrels).runs
+        assert score.violence is not None
+        assert score.violence.n_unjudged == 0
+        values.add(score.violence.ap_trec)
+    # Of the tied scores, 00003 comes first.
+    assert values == {1.0}
+
+
+def test_some_clips_with_an_ending_and_some_without(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a.mp4 1\nviolence 0 b.mp4 1\n")
+    run = violence_run(tmp_path / "r.txt", {"a": 0.9, "b.mp4": 0.1, "c": 0.0})
+    (score,) = audit_mediaeval([run], qrels=qrels).runs
+    assert score.violence is not None
+    assert (score.violence.n_unjudged, score.violence.ap_trec) == (1, 1.0)
+    twice = violence_run(tmp_path / "twice.txt", {"a": 0.9, "a.mp4": 0.1})
+    with pytest.raises(
+        FixInput, match=r"'a\.mp4' and 'a' in the run are the same clip"
+    ):
+        audit_mediaeval([twice], qrels=qrels)
+
+
+def test_names_that_differ_in_their_ending_alone_are_two_clips(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a.mp4 1\nviolence 0 a.avi 0\n")
+    run = violence_run(tmp_path / "r.txt", {"a.mp4": 0.9, "a.avi": 0.1})
+    (score,) = audit_mediaeval([run], qrels=qrels).runs
+    assert score.violence is not None
+    assert (score.violence.n_unjudged, score.violence.ap_trec) == (0, 1.0)
+
+
+def test_a_run_with_other_names_than_the_judged_ones_is_an_error(
+    tmp_path: Path,
+) -> None:
+    qrels = write(tmp_path / "q", "violence 0 v1.2 1\nviolence 0 v1.3 0\n")
+    run = violence_run(tmp_path / "r.txt", {"v1.4": 0.9, "v1.5": 0.1})
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
+    assert (done.code, done.stdout) == (1, "")
+    assert "no clip of the run is judged" in done.stderr
+    assert "'v1.4'" in done.stderr
+    assert "'v1.2'" in done.stderr
+
+
+def test_a_run_of_affect_with_other_names_is_an_error(
+    tmp_path: Path, annotations: Path
+) -> None:
+    manifest = liris_accede.read(annotations).manifest
+    run = write(tmp_path / "r.txt", "B0.mp4 1 0\nB1.mp4 1 0\n")
+    with pytest.raises(
+        FixInput, match=r"its first name is 'B0\.mp4', the first judged one is 'A0'"
+    ):
+        audit_mediaeval([run], manifest=manifest)

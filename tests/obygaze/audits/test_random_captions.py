@@ -1,0 +1,199 @@
+"""Captions of any form: the audit counts what a plain reading of the same files counts.
+
+`OBYGAZE_CAPTIONS=2000` draws that many tables and folders instead of the few of the suite.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze.audits.captions import CaptionAudit, audit_captions
+from obygaze_features.core.errors import FixInput, ObygazeError
+
+N_DRAWN = int(os.environ.get("OBYGAZE_CAPTIONS", "60"))
+Random = np.random.Generator
+WORDS = {"joy": frozenset({"happy"})}
+CELLS = ["x", "x y", "y", "y z", "z", " x", "X", "é", "e\u0301", "名前", "", "a,b"]
+LINES = [
+    "a happy day",
+    "Happy",
+    "a day.",
+    "happy happy",
+    "",
+    " ",
+    "ünï happy",
+    "so, happy.",
+]
+ODD_LINES = [
+    "a happy\u2028day",
+    "happy\x0bday",
+    "happy\x85 x",
+    "\ufeffhappy",
+    "a\thappy",
+]
+# What a group counts: captions, clusters, words.
+Counts = dict[str, tuple[int, int, int]]
+
+
+def pick(random: Random, items: Any) -> Any:
+    """Return one of the items."""
+    return items[int(random.integers(len(items)))]
+
+
+def counted(audit: CaptionAudit) -> Counts:
+    """What an audit counted in each group."""
+    return {
+        rate.group: (rate.n_captions, rate.n_clusters, rate.count)
+        for rate in audit.rates
+    }
+
+
+def plainly_counted(captions: list[tuple[str, tuple[str, ...], Any]]) -> Counts:
+    """The same counts, from texts with their group and their cluster."""
+    of_group = defaultdict(list)
+    for text, group, cluster in captions:
+        of_group[group].append((text, cluster))
+    counts = {}
+    for group, own in of_group.items():
+        clusters = {cluster for _, cluster in own}
+        n_words = 0
+        for text, _ in own:
+            bare = text.lower().replace(".", "").replace(",", "")
+            n_words += bare.split(" ").count("happy")
+        counts[" ".join(group)] = len(own), len(clusters), n_words
+    return counts
+
+
+def groups_are_alike(captions: list[tuple[str, tuple[str, ...], Any]]) -> bool:
+    """Whether two groups have one name."""
+    groups = {group for _, group, _ in captions}
+    return len({" ".join(group) for group in groups}) < len(groups)
+
+
+def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], Any]]:
+    """Write a table of captions; return what a plain reading has of it."""
+    columns = ["caption", "a", "b", "film", "image", "extra"]
+    order = [columns[i] for i in random.permutation(len(columns))]
+    own_cells = [pick(random, CELLS) for _ in range(3)]
+    stream = io.StringIO(newline="")
+    end = pick(random, ["\n", "\r\n"])
+    writer = csv.writer(stream, lineterminator=end)
+    writer.writerow(order)
+    for _ in range(int(random.integers(1, 12))):
+        row = {name: pick(random, own_cells) for name in columns}
+        row["caption"] = pick(random, LINES + ODD_LINES)
+        for _ in range(1 + int(random.random() < 0.1)):
+            writer.writerow([row[name] for name in order])
+    mark = b"\xef\xbb\xbf" if random.random() < 0.3 else b""
+    path.write_bytes(mark + stream.getvalue().encode())
+    text = path.read_bytes().decode("utf-8-sig")
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return [
+        (row["caption"], (row["a"], row["b"]), (row["film"], row["image"]))
+        for row in rows
+    ]
+
+
+def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(
+    tmp_path: Path,
+) -> None:
+    found, n_read = {}, 0
+    for seed in range(N_DRAWN):
+        random = np.random.default_rng([44, seed])
+        path = tmp_path / f"{seed}.csv"
+        captions = draw_table(random, path)
+        try:
+            audit = audit_captions(
+                path, group="a,b", cluster="film,image", words=WORDS, permutations=10
+            )
+        except ObygazeError as error:
+            has_text = any(text.strip() for text, _, _ in captions)
+            if has_text and not groups_are_alike(captions):
+                found[seed] = f"refused: {error}"
+            continue
+        n_read += 1
+        expected = plainly_counted(captions)
+        if groups_are_alike(captions) or counted(audit) != expected:
+            found[seed] = f"{counted(audit)}, expected {expected}"
+    assert found == {}
+    assert n_read > N_DRAWN / 5
+
+
+def test_a_folder_of_captions_is_counted_line_by_line(tmp_path: Path) -> None:
+    found, n_read = {}, 0
+    for seed in range(N_DRAWN):
+        random = np.random.default_rng([45, seed])
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        captions = []
+        for number in range(int(random.integers(1, 5))):
+            group = pick(random, ["man", "woman", "Ж", "a b"])
+            ending = pick(random, [".txt", ".txt", ".TXT"])
+            end = pick(random, ["\n", "\r\n", "\r"])
+            lines = [pick(random, LINES + ODD_LINES[:3]) for _ in range(4)]
+            mark = pick(random, ["", "\ufeff"])
+            text = mark + end.join(lines) + pick(random, ["", end])
+            path = folder / f"{number}_face_{group}_1{ending}"
+            path.write_bytes(text.encode())
+            kept = [line for line in lines if line.strip()]
+            captions += [(line, (group,), str(number)) for line in kept]
+        try:
+            audit = audit_captions(
+                folder,
+                cluster="image",
+                words=WORDS,
+                permutations=10,
+            )
+        except ObygazeError as error:
+            if captions:
+                found[seed] = f"refused: {error}"
+            continue
+        n_read += 1
+        expected = plainly_counted(captions)
+        if counted(audit) != expected:
+            found[seed] = f"{counted(audit)}, expected {expected}"
+    assert found == {}
+    assert n_read > N_DRAWN / 2
+
+
+def test_two_groups_of_one_name_are_not_counted_as_one() -> None:
+    rows = [
+        {"caption": "happy", "who": "x y", "how": "z"},
+        {"caption": "sad", "who": "x", "how": "y z"},
+    ]
+    with pytest.raises(FixInput) as raised:
+        audit_captions(rows, group="who,how", words=WORDS)
+    assert raised.value.message == (
+        "two groups have the name 'x y z': 'x y' + 'z' and 'x' + 'y z'"
+    )
+
+
+def test_clusters_whose_joined_cells_are_alike_stay_apart() -> None:
+    rows = [
+        {"caption": "happy", "group": "man", "film": "a b", "image": "c"},
+        {"caption": "sad", "group": "man", "film": "a", "image": "b c"},
+    ]
+    audit = audit_captions(rows, cluster="film,image", words=WORDS)
+    assert counted(audit) == {"man": (2, 2, 1)}
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x85", "\x1c"])
+def test_only_a_line_break_ends_a_caption(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "im_face_man_1.txt").write_text(f"a happy{mark}day\nhappy\n", "utf-8")
+    audit = audit_captions(tmp_path, words=WORDS)
+    assert counted(audit)["man"][0] == 2
+
+
+def test_files_named_txt_in_capitals_are_read_too(tmp_path: Path) -> None:
+    (tmp_path / "im_face_man_1.txt").write_text("happy\n")
+    (tmp_path / "im_face_woman_1.TXT").write_text("happy\n")
+    audit = audit_captions(tmp_path, words=WORDS)
+    assert counted(audit) == {"man": (1, 1, 1), "woman": (1, 1, 1)}

@@ -1,0 +1,144 @@
+"""Cronbach's alpha by hand, against its definition, and beside the package krippendorff."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import krippendorff
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze.audits import audit_eat, audit_reliability
+from obygaze.audits.reliability import cronbach_alpha, reliability_of
+from obygaze_features.core.errors import FixInput, NotFound
+
+# Five items, three raters: variances 2.5, 2.5, 1.3; of the sums 4, 6, 8, 13, 14 it is 19.
+RATINGS = [[1, 2, 1], [2, 1, 3], [3, 3, 2], [4, 5, 4], [5, 4, 5]]
+
+
+def rows(ratings: list[list[float]], names: str = "abc") -> list[dict[str, str]]:
+    return [dict(zip(names, map(str, row), strict=True)) for row in ratings]
+
+
+def by_definition(table: np.ndarray) -> float:
+    """The mean covariance of two raters over the mean of all cells of the covariance matrix."""
+    covariance = np.cov(table, rowvar=False)
+    k = len(covariance)
+    between = (covariance.sum() - np.trace(covariance)) / (k * (k - 1))
+    return float(between / covariance.mean())
+
+
+def test_by_hand() -> None:
+    table = [[1, 1], [2, 3], [3, 2]]
+    # Variances 1 and 1, of the sums 2, 5, 5 it is 3: 2 (1 - 2 / 3).
+    assert cronbach_alpha(table) == pytest.approx(2 / 3, abs=1e-15)
+
+
+def test_a_constant_difference_costs_krippendorff_but_not_cronbach() -> None:
+    audit = audit_reliability(rows([[1, 3], [2, 4], [3, 5]], "ab"), raters="a,b")
+    assert audit.cronbach == pytest.approx(1, abs=1e-12)
+    assert audit.krippendorff is not None
+    assert audit.krippendorff < 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_alphas_against_other_implementations(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = random.normal(size=(30, 1)) + random.normal(size=(30, 4)) + 1000 * seed
+    audit = reliability_of(table, list("abcd"), [str(i) for i in range(30)])
+    assert audit.cronbach == pytest.approx(by_definition(table), abs=1e-9)
+    expected = krippendorff.alpha(
+        reliability_data=table.T, level_of_measurement="interval"
+    )
+    assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+    for i, rater in enumerate(audit.raters):
+        others = np.delete(table, i, axis=1)
+        assert rater.alpha_without == pytest.approx(by_definition(others), abs=1e-9)
+        expected_r = np.corrcoef(table[:, i], others.sum(axis=1))[0, 1]
+        assert rater.correlation == pytest.approx(expected_r, abs=1e-9)
+    low, high = audit.cronbach_interval
+    assert low is not None
+    assert high is not None
+    assert audit.cronbach is not None
+    assert low < audit.cronbach < high
+
+
+def test_equal_numbers_have_no_alpha() -> None:
+    audit = audit_reliability(rows([[2, 2], [2, 2], [2, 2]], "ab"), raters="a,b")
+    assert (audit.cronbach, audit.krippendorff) == (None, None)
+    assert "not defined" in str(audit)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    lines = ["film,a,b,c"]
+    for i, row in enumerate(RATINGS):
+        lines.append(",".join([f"film{i}", *map(str, row)]))
+    lines.append("film9,1,,2")
+    table = tmp_path / "ratings.csv"
+    table.write_text("\n".join(lines) + "\n")
+    result = call_obygaze(
+        "audit",
+        "reliability",
+        str(table),
+        "--raters",
+        "a,b,c",
+        "--cluster",
+        "film",
+        "--json",
+    )
+    document = json.loads(result.stdout)
+    assert document["cronbach"] == pytest.approx(by_definition(np.array(RATINGS)))
+    assert (document["n_items"], document["n_incomplete"]) == (5, 1)
+    shown = call_obygaze("audit", "reliability", str(table), "--raters", "a,b,c").stdout
+    assert f"Cronbach's alpha of 3 raters: {document['cronbach']:.3f} (" in shown
+    assert "1 items that not all raters have rated are left out." in shown
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(FixInput, match="at least two raters, got 1"):
+        audit_reliability(rows(RATINGS), raters="a")
+    with pytest.raises(NotFound, match="no column 'd'; found a, b, c"):
+        audit_reliability(rows(RATINGS), raters="a,d")
+    with pytest.raises(FixInput, match="expected a number in 'b', got 'much'"):
+        audit_reliability([{"a": "1", "b": "much"}], raters="a,b")
+    with pytest.raises(
+        FixInput, match="at least two items that all raters have rated, got 1"
+    ):
+        audit_reliability([{"a": "1", "b": "2"}, {"a": "1", "b": ""}], raters="a,b")
+
+
+def test_the_prompts_of_an_attribute() -> None:
+    random = np.random.default_rng(0)
+    lean = random.normal(size=16)
+    vectors = {
+        "X": random.normal(size=(20, 16)),
+        "Y": random.normal(size=(20, 16)),
+        "A": lean + 0.1 * random.normal(size=(5, 16)),
+        "B": random.normal(size=(5, 16)),
+    }
+    audit = audit_eat(vectors=vectors, permutations=1000)
+    items = np.concatenate([vectors["X"], vectors["Y"]])
+    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    for prompts, name in zip(audit.prompts, "AB", strict=True):
+        texts = vectors[name] / np.linalg.norm(vectors[name], axis=1, keepdims=True)
+        assert prompts.cronbach == pytest.approx(by_definition(items @ texts.T))
+    alpha = audit.prompts[0].cronbach
+    assert alpha is not None
+    assert alpha > 0.95
+    assert f"the 5 texts of A, by their cosines to 40 items: {alpha:.3f}" in str(audit)
+    assert audit.to_json()["prompts"][0]["cronbach"] == alpha
+
+
+def test_numbers_with_equal_sums_have_no_correlation() -> None:
+    """Of sums that are all 0.4, but for rounding, it was 0.65."""
+    ratings = np.array(
+        [[0.1, 0.3, 0.7], [0.3, 0.1, 0.2], [0.2, 0.2, 0.9], [0.25, 0.15, 0.4]]
+    )
+    for shift in (0.0, -0.2):
+        audit = reliability_of(ratings + shift, ["a", "b", "c"], list("wxyz"))
+        assert audit.raters[2].correlation is None
+        assert audit.raters[2].alpha_without is None
+        of_a = np.corrcoef(ratings[:, 0], ratings[:, 1] + ratings[:, 2])[0, 1]
+        assert audit.raters[0].correlation == pytest.approx(of_a)

@@ -1,0 +1,127 @@
+"""The public audit functions: arrays, rows and paths in; text, JSON and files out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from obygaze.audits import (
+    Audit,
+    audit_captions,
+    audit_cooc,
+    audit_eat,
+    audit_gender_score,
+    audit_mediaeval,
+)
+from obygaze.audits.result import ratio_interval
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+VECTORS = {
+    "X": [[1, 0], [1, 0.1]],
+    "Y": [[0, 1], [0.1, 1]],
+    "A": [[1, 0]],
+    "B": [[0, 1]],
+}
+ROWS = [
+    {"caption": text, "group": "ab"[i > 2], "concepts": "Look"}
+    for i, text in enumerate(["a sad man", "sad", "a sad woman", "a man", "he", "she"])
+]
+
+
+def gender_table(folder: Path) -> Path:
+    path = folder / "scores.csv"
+    path.write_text("lm,sim,prob\n0.25,0,0.5\n", encoding="utf-8")
+    return path
+
+
+def mediaeval_audit(folder: Path) -> Audit:
+    (folder / "q").write_text("v 0 a 1\nv 0 b 0\n", encoding="utf-8")
+    (folder / "r").write_text("v Q0 a 1 0.9 t\nv Q0 b 2 0.1 t\n", encoding="utf-8")
+    return audit_mediaeval([folder / "r"], qrels=folder / "q")
+
+
+def test_arrays_are_compared_as_a_file_of_them_is() -> None:
+    document = audit_eat(vectors=VECTORS).to_json()
+    # Two above two: one of the six splits is as high, two are as far.
+    assert (document["p"]["greater"], document["p"]["two_sided"]) == (1 / 6, 2 / 6)
+    assert document["source"] == "arrays"
+    one_sided = audit_eat(vectors=VECTORS, tail="greater")
+    assert one_sided.tests[0].p == 1 / 6
+
+
+def test_rates_over_few_clusters_are_not_negative_and_shares_not_above_one() -> None:
+    for hits, n in (
+        ([1, 0, 0, 0], [1] * 4),
+        ([1, 1, 1, 0], [1] * 4),
+        ([9, 0, 0, 0], [3] * 4),
+    ):
+        low, high = ratio_interval(hits, n, list("abcd"))
+        assert low is not None
+        assert high is not None
+        assert 0 <= low <= sum(hits) / sum(n) <= high
+        assert (high <= 1) == (max(hits) <= 1)
+
+
+def test_invalid_arguments_are_named() -> None:
+    with pytest.raises(FixUsage, match="unknown tail 'upper'"):
+        audit_eat(vectors=VECTORS, tail="upper")  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="--attributes is for a store"):
+        audit_eat(vectors=VECTORS, attributes=[("A", "B")])
+    with pytest.raises(FixUsage, match="got neither"):
+        audit_eat()
+    with pytest.raises(NotFound, match="no column 'film'"):
+        audit_captions(ROWS, group="film")
+
+
+def test_captions_are_counted_from_rows_and_manifests() -> None:
+    audit = audit_captions(ROWS, words={"sad": frozenset({"sad"})})
+    assert [rate.count for rate in audit.rates] == [3, 0]
+    # Each row is its own cluster: one of the 20 ways to choose three of six has all three.
+    assert audit.contrasts[0].p.greater == 1 / 20
+    clips = tuple(
+        Clip(f"m-{i}", "m", extra={"text": text})
+        for i, text in enumerate(("he", "she"))
+    )
+    manifest = Manifest("toy", Header("toy", {}), clips, ("text",))
+    audit = audit_captions(manifest, text="text", group="movie_id", words="gender")
+    assert {(rate.words, rate.count) for rate in audit.rates} == {
+        ("man", 1),
+        ("woman", 1),
+    }
+    assert audit.source == "toy"
+
+
+def test_things_are_counted_from_rows() -> None:
+    (look,) = audit_cooc(ROWS).things
+    assert (look.counts, look.share) == ({"man": 3, "woman": 2}, 3 / 5)
+
+
+def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
+    audits: list[Audit] = [
+        audit_eat(vectors=VECTORS),
+        audit_captions(ROWS),
+        audit_cooc(ROWS),
+        audit_gender_score(gender_table(tmp_path)),
+        mediaeval_audit(tmp_path),
+    ]
+    for i, audit in enumerate(audits):
+        assert "\n" not in repr(audit)
+        assert len(repr(audit)) <= 120
+        finding = audit.finding()
+        assert str(audit).startswith(finding.title)
+        folder = tmp_path / str(i)
+        written = audit.write(
+            document=folder / "o.json", table=folder / "t.csv", figure=folder / "f"
+        )
+        assert [path.name for path in written] == ["o.json", "t.csv", "f.svg", "f.png"]
+        assert json.loads(written[0].read_bytes()) == json.loads(
+            json.dumps(audit.to_json())
+        )
+        assert len(written[1].read_text("utf-8").splitlines()) == 1 + len(finding.rows)
+        (folder / "f.png").write_bytes(b"another")
+        with pytest.raises(AlreadyThere):
+            audit.write(figure=folder / "f")
+        assert audit.write(figure=folder / "f.png", force=True) == written[2:]

@@ -1,0 +1,283 @@
+"""The caption and co-occurrence commands, on tables, folders and manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze.audits.captions import audit_captions
+from obygaze.audits.cooccurrence import audit_cooc
+from obygaze.audits.gender import cut_shares
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+# Sabir and Padro's poster: counts of man and woman, and the two ratios it prints for them.
+POSTER = """\
+792,408,0.66,0.34
+770,368,0.67,0.32
+702,311,0.69,0.30
+845,409,0.67,0.32
+775,385,0.66,0.33
+769,381,0.66,0.33
+695,356,0.66,0.33
+616,217,0.73,0.26
+527,213,0.71,0.28
+526,161,0.76,0.23
+630,237,0.72,0.27
+554,240,0.69,0.30
+537,251,0.68,0.31
+498,239,0.67,0.32
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ---- captions ----------------------------------------------------------------------------------
+
+CAPTIONS = """\
+caption,condition,image
+a sad man,O,1
+a sad sad man,O,2
+a happy man,O,3
+a man,N,4
+a happy man,N,5
+a man,N,6
+"""
+
+
+def test_rates_and_contrast_of_a_table(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS)
+    words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
+    document = call_obygaze(*words, "--json").ok().json()
+    rate = next(r for r in document["rates"] if (r["group"], r["words"]) == ("O", "SA"))
+    assert (rate["count"], rate["captions_with_hit"], rate["n_clusters"]) == (3, 2, 3)
+    assert rate["occurrences_per_1000"] == 1000
+    assert rate["captions_with_hit_per_1000"] == pytest.approx(2000 / 3)
+    # Images have 1, 2, 0 | 0, 0, 0 sad words: a sum of 3 for 4 of the 20 ways to choose three.
+    sad = next(c for c in document["contrasts"] if c["words"] == "SA")
+    assert (sad["first"], sad["second"], sad["p"]["less"]) == ("N", "O", 4 / 20)
+    done = call_obygaze(
+        *words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv"
+    ).ok()
+    assert "whole clusters were exchanged" in done.stdout
+    assert (tmp_path / "f.svg").exists()
+    assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
+
+
+def test_clusters_with_both_groups_are_not_tested(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS.replace("N,4", "N,1"))
+    words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
+    assert call_obygaze(*words, "--json").ok().json()["contrasts"] == []
+    assert "The groups were not tested" in call_obygaze(*words).ok().stdout
+
+
+def test_tables_with_semicolons(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS.replace(",", ";"))
+    words = ("audit", "captions", table, "--group", "condition", "--json")
+    assert len(call_obygaze(*words).ok().json()["rates"]) == 6
+
+
+def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
+    folder = tmp_path / "captions"
+    write(folder / "1_SA1_NO_1.txt", "a sad face\na face\n")
+    write(folder / "1_SA1_O_1.txt", "a face")
+    words = (
+        "audit",
+        "captions",
+        folder,
+        "--group",
+        "group,face",
+        "--cluster",
+        "image,face",
+    )
+    document = call_obygaze(*words, "--json").ok().json()
+    sad = {
+        r["group"]: r["occurrences_per_1000"]
+        for r in document["rates"]
+        if r["words"] == "SA"
+    }
+    assert sad == {"NO SA1": 500.0, "O SA1": 0.0}
+    write(folder / "odd.txt", "a face")
+    done = call_obygaze(*words)
+    assert (done.code, "odd.txt does not match the pattern" in done.stderr) == (1, True)
+    done = call_obygaze("audit", "captions", folder, "--group", "film")
+    assert (done.code, "no column 'film'" in done.stderr) == (1, True)
+
+
+def test_published_folder_by_the_command(tmp_path: Path) -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))[
+        "synthetic"
+    ]
+    for name, text in cases["files"].items():
+        write(tmp_path / "c" / name, text)
+    words = ("audit", "captions", tmp_path / "c", "--group", "group,face", "--json")
+    rates = call_obygaze(*words).ok().json()["rates"]
+    for expected in cases["expected"]:
+        group = "NO" if expected["condition"] == "Nonobjectified" else "O"
+        key = (f"{group} {expected['emotion']}", expected["emotion"][:2])
+        rate = next(rate for rate in rates if (rate["group"], rate["words"]) == key)
+        for name in (
+            "count",
+            "n_captions",
+            "occurrences_per_1000",
+            "captions_with_hit_per_1000",
+        ):
+            assert rate[name] == pytest.approx(expected[name])
+
+
+# ---- co-occurrence -----------------------------------------------------------------------------
+
+
+def test_the_posters_ratios_from_its_counts() -> None:
+    rows = [line.split(",") for line in POSTER.splitlines()]
+    printed = [share for row in rows for share in cut_shares(int(row[0]), int(row[1]))]
+    assert len(printed) == 28
+    # 770 of 1138 is .6766: rounded it would be .68, the poster has .67.
+    assert printed == [float(cell) for row in rows for cell in row[2:]]
+
+
+def test_word_lists_as_things(tmp_path: Path) -> None:
+    things = write(
+        tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n'
+    )
+    texts = [
+        "A man, a bike.",
+        "his bicycle",
+        "a woman and a bike",
+        "her pan",
+        "the pan of a man",
+    ]
+    rows = "".join(f'"{text}"\n' for text in texts)
+    table = write(tmp_path / "t.csv", "caption\n" + rows)
+    words = ("audit", "cooc", table, "--things", things)
+    bike, pan = call_obygaze(*words, "--json").ok().json()["things"]
+    assert bike["counts"] == {"man": 2, "woman": 1}
+    assert pan["counts"] == {"man": 1, "woman": 1}
+    call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv").ok()
+    assert ">bike<" in (tmp_path / "f.svg").read_text("utf-8")
+
+
+def test_texts_without_gendered_words_are_reported(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "caption,concepts\na tree,Look\n")
+    done = call_obygaze("audit", "cooc", table, "--figure", tmp_path / "f").ok()
+    assert "No text with a thing has a word of man or woman" in done.stdout
+    assert "share of man" in (tmp_path / "f.svg").read_text("utf-8")
+
+
+def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
+    header = Header("toy", {"Body": "visual", "Look": "visual"})
+    texts = ["he looks at her", "his body", "a lady", "a tree"]
+    concepts = [("Look",), ("Body",), ("Body", "Look"), ()]
+    clips = [
+        Clip(
+            f"a-{i}",
+            "a",
+            level="S" if words else "EN",
+            concepts=words,
+            extra={"comments": text},
+        )
+        for i, (text, words) in enumerate(zip(texts, concepts, strict=True))
+    ]
+    path = tmp_path / "manifests" / "toy.toml"
+    write_manifest(Manifest("toy", header, tuple(clips), ("comments",)), path)
+    words = ("-C", tmp_path, "audit", "cooc", "toy", "--cluster", "movie_id")
+    document = call_obygaze(*words, "--text", "comments", "--json").ok().json()
+    counts = {thing["thing"]: thing["counts"] for thing in document["things"]}
+    assert counts == {"Body": {"man": 1, "woman": 1}, "Look": {"man": 1, "woman": 2}}
+    done = call_obygaze(*words, "--text", "subtitles")
+    assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
+    done = call_obygaze(
+        *(
+            "-C",
+            tmp_path,
+            "audit",
+            "captions",
+            "toy",
+            "--text",
+            "comments",
+            "--group",
+            "level",
+        ),
+        *("--words", "gender", "--json"),
+    ).ok()
+    found = {
+        (rate["group"], rate["words"]): rate["count"] for rate in done.json()["rates"]
+    }
+    # "he", "his" and "her", "lady" in three comments of S, none in the one of EN.
+    assert found == {
+        ("S", "man"): 2,
+        ("S", "woman"): 2,
+        ("EN", "man"): 0,
+        ("EN", "woman"): 0,
+    }
+    # One film: no interval can be had, and none is made up.
+    assert all(thing["ci"] in (None, [None, None]) for thing in document["things"])
+
+
+@pytest.mark.check("large figures")
+def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -> None:
+    rows = [
+        {"caption": "a man", "concepts": f"thing {i}", "group": f"g{i:02d}"}
+        for i in range(61)
+    ]
+    for audit, note in (
+        (audit_cooc(rows), "each thing (40 of 61 rows)"),
+        (audit_captions(rows, words="gender"), "(40 of 122 rows)"),
+    ):
+        svg = audit.draw(tmp_path / "figure")[0].read_text("utf-8")
+        assert note in svg
+    svg = audit_cooc(rows[:40]).draw(tmp_path / "figure")[0].read_text("utf-8")
+    assert "rows)" not in svg
+
+
+def test_gendered_words_are_found_beside_punctuation() -> None:
+    captions = [
+        'the "man" rides',
+        "a rider (he) jumps",
+        "the woman's horse!",
+        "she's up; her—bag",
+    ]
+    rows = [{"caption": text, "concepts": "horse"} for text in captions]
+    (horse,) = audit_cooc(rows).things
+    assert horse.counts == {"man": 2, "woman": 2}
+    # Not inside longer words.
+    (other,) = audit_cooc([{"caption": "a human, shepherd", "concepts": "x"}]).things
+    assert other.counts == {"man": 0, "woman": 0}
+
+
+def test_two_groups_that_describe_the_same_images_are_compared_within_each_image() -> (
+    None
+):
+    lists = {"sad": frozenset({"sad"})}
+    # Sad words, still against moving: 1-0, 2-0, 1-0, 0-1, 1-0; the sixth image has one group.
+    texts = {
+        "1": ("sad", "a"),
+        "2": ("sad sad", "a"),
+        "3": ("sad", "a"),
+        "4": ("a", "sad"),
+    }
+    texts["5"] = ("sad", "a")
+    rows = [
+        {"caption": text, "image": image, "group": group}
+        for image, pair in texts.items()
+        for group, text in zip(("a-still", "moving"), pair, strict=True)
+    ]
+    rows.append({"caption": "sad", "image": "6", "group": "moving"})
+    audit = audit_captions(rows, cluster="image", words=lists)
+    (test,) = audit.contrasts
+    assert (test.paired, test.n_paired, test.n_left_out) == (True, 5, 1)
+    assert test.difference == pytest.approx(800)
+    # Of 32 sign patterns of 1, 2, 1, 1, 1, those with a sum of at least 4: all, and one 1 flipped.
+    assert (test.p.greater, test.p.two_sided) == (5 / 32, 10 / 32)
+    assert "paired, +800.0 words per 1000 captions in the mean of 5 clusters" in str(
+        audit
+    )

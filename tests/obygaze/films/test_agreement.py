@@ -1,0 +1,628 @@
+"""Agreement: by hand, against statsmodels, krippendorff and pygamma-agreement, and by counting."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+from support.data import golden
+from support.film import clips, marks, write_segments, write_spans
+
+from obygaze.audits.reliability import cronbach_alpha
+from obygaze.films.agreement import (
+    NULLS,
+    TENTHS,
+    AnnotatorPair,
+    agreement,
+    mean_of_groups,
+    p_value,
+    pair_of,
+    pairs_of,
+    shuffled_tables,
+)
+from obygaze.films.projection import ClipSpan, Segment, project
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import LEVELS
+
+DISTANCES = {
+    ("EN", "HN"): 0.3,
+    ("EN", "NS"): 0.7,
+    ("EN", "S"): 1.0,
+    ("HN", "NS"): 0.4,
+    ("HN", "S"): 0.7,
+    ("NS", "S"): 0.3,
+}
+BY_HAND = pair_of(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
+
+labelings = st.lists(
+    st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)), min_size=1, max_size=60
+)
+
+
+def close(value: float | None) -> Any:
+    return pytest.approx(value, abs=1e-12)
+
+
+def test_the_distances_are_the_papers() -> None:
+    for one, other in product(LEVELS, LEVELS):
+        expected = DISTANCES.get((one, other), DISTANCES.get((other, one), 0.0))
+        assert TENTHS[LEVELS.index(one), LEVELS.index(other)] == round(10 * expected)
+
+
+def test_a_pair_worked_out_by_hand() -> None:
+    # Distances 0, .4, 0, 1; pooled shares 3/8, 1/8, 3/8, 1/8.
+    assert BY_HAND.n == 4
+    assert BY_HAND.observed == close(0.35)
+    assert [BY_HAND.expected(null) for null in NULLS] == close([0.425, 0.425, 0.40625])
+    assert BY_HAND.gamma("uniform") == close(1 - 0.35 / 0.425)
+    assert BY_HAND.gamma("pooled") == close(1 - 0.35 / 0.40625)
+    assert BY_HAND.alpha == close(1 - 7 / 8 * 0.35 / 0.40625)
+
+
+def test_cronbachs_alpha_of_levels_as_numbers() -> None:
+    # In tenths 0 3 7 10 and 0 3 3 10: squares 58 and 54 around their means, of the sums 212.
+    pair = pair_of(["EN", "HN", "NS", "S"], ["EN", "HN", "HN", "S"])
+    assert pair.cronbach == close(2 * (1 - (58 + 54) / 212))
+    perfect = pair_of(["EN", "S", "HN"], ["EN", "S", "HN"])
+    assert perfect.cronbach == 1.0
+    assert pair_of(["EN", "EN"], ["EN", "EN"]).cronbach is None
+    document = agreement([pair, perfect], permutations=0)
+    assert document["cronbach_over_pairs"] == close((1 + pair.cronbach) / 2)
+    assert document["cronbach_over_pairs_without_ns"] == 1.0
+
+
+@given(labelings)
+def test_cronbachs_alpha_is_that_of_a_table_of_numbers(
+    labels: list[tuple[str, str]],
+) -> None:
+    pair = pair_of(*map(list, zip(*labels, strict=True)))
+    position = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
+    table = [[position[one], position[other]] for one, other in labels]
+    expected = cronbach_alpha(table)
+    if pair.cronbach is None:
+        assert expected is None
+    else:
+        assert expected == pytest.approx(pair.cronbach, abs=1e-9)
+
+
+def test_without_ns_by_hand() -> None:
+    # Left are (EN, EN) and (S, EN): distances 0 and 1; three levels, 2/9 (.3 + 1 + .7) = .4444.
+    reduced = BY_HAND.without_ns()
+    assert (reduced.n, reduced.observed) == (2, 0.5)
+    assert reduced.expected("uniform") == close(4 / 9)
+    assert reduced.gamma("uniform") == close(-0.125)
+    assert reduced.gamma("own") == close(0.0)
+
+
+def test_the_golden_pair() -> None:
+    case = json.loads(golden("projection", "g12_gamma_by_hand.json").read_text("utf-8"))
+    pair, expected = pair_of(case["u"], case["v"]), case["expect"]
+    assert pair.observed == pytest.approx(expected["observed"], abs=1e-11)
+    for null, values in expected["all"].items():
+        assert pair.expected(null) == pytest.approx(values["expected"], abs=1e-11)
+        assert pair.gamma(null) == pytest.approx(values["gamma"], abs=1e-11)
+    less = expected["without_NS"]
+    assert pair.without_ns().n == less["kept"]
+    assert pair.without_ns().gamma("uniform") == pytest.approx(
+        less["uniform"]["gamma"], abs=1e-11
+    )
+
+
+def test_perfect_agreement_is_one_under_every_null() -> None:
+    pair = pair_of(["EN", "S", "HN"], ["EN", "S", "HN"])
+    assert [pair.gamma(null) for null in NULLS] == [1.0, 1.0, 1.0]
+    assert pair.alpha == 1.0
+
+
+def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
+    pair = pair_of(["EN", "EN"], ["EN", "EN"])
+    assert [pair.gamma(null) for null in NULLS] == [1.0, None, None]
+    assert pair.alpha is None
+    document = agreement([pair], permutations=10)
+    assert document["gamma"] == {"uniform": 1.0, "own": None, "pooled": None}
+    assert document["p_value"]["own"] is None
+    for record in (document["pairs"][0], document["pairs"][0]["without_ns"]):
+        assert record["gamma"] == {"uniform": 1.0, "own": None, "pooled": None}
+
+
+def test_without_clips_there_is_nothing() -> None:
+    pair = pair_of(["NS"], ["S"]).without_ns()
+    assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (
+        0,
+        None,
+        None,
+        None,
+    )
+    document = agreement([], permutations=10)
+    assert document["gamma"] == dict.fromkeys(NULLS)
+    assert document["pairs"] == []
+
+
+def test_lists_of_other_lengths_are_refused() -> None:
+    with pytest.raises(FixInput, match="got 3 and 2 levels"):
+        pair_of(["EN", "EN", "S"], ["EN", "S"])
+
+
+@settings(max_examples=100)
+@given(labelings)
+def test_own_is_weighted_cohens_kappa(labels: list[tuple[str, str]]) -> None:
+    cohens_kappa = pytest.importorskip("statsmodels.stats.inter_rater").cohens_kappa
+    pair = pair_of(*zip(*labels, strict=True))
+    for each in (pair, pair.without_ns()):
+        if each.gamma("own") is not None:
+            kappa = cohens_kappa(
+                each.counts, weights=each.tenths / 10, return_results=False
+            )
+            assert each.gamma("own") == close(kappa)
+
+
+@settings(max_examples=100)
+@given(labelings)
+def test_alpha_is_krippendorffs(labels: list[tuple[str, str]]) -> None:
+    krippendorff = pytest.importorskip("krippendorff")
+
+    def distance(one: Any, other: Any, **_: Any) -> Any:
+        # The matrix is one of points on a line, EN 0, HN .3, NS .7, S 1.
+        return np.abs(one - other)
+
+    position = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
+    pair = pair_of(*zip(*labels, strict=True))
+    if pair.alpha is not None:
+        data = np.array(
+            [
+                [position[label] for label in track]
+                for track in zip(*labels, strict=True)
+            ]
+        )
+        alpha = krippendorff.alpha(reliability_data=data, level_of_measurement=distance)
+        assert pair.alpha == close(alpha)
+
+
+@settings(max_examples=100)
+@given(labelings)
+def test_expected_disorder_is_the_mean_over_every_way_to_answer(
+    labels: list[tuple[str, str]],
+) -> None:
+    first, second = zip(*labels, strict=True)
+    pair = pair_of(first, second)
+
+    def mean(ones: Any, others: Any) -> float:
+        apart = [
+            DISTANCES.get((one, other), DISTANCES.get((other, one), 0.0))
+            for one, other in product(ones, others)
+        ]
+        return math.fsum(apart) / len(apart)
+
+    assert pair.expected("uniform") == close(mean(LEVELS, LEVELS))
+    assert pair.expected("own") == close(mean(first, second))
+    assert pair.expected("pooled") == close(mean(first + second, first + second))
+
+
+def every_labeling(
+    pair: tuple[list[str], list[str]], null: str
+) -> Iterator[tuple[Any, Any]]:
+    """Everything that chance could do with a small pair, each as often as it would."""
+    first, second = pair
+    if null == "own":
+        yield from ((first, shuffled) for shuffled in permutations(second))
+    elif null == "pooled":
+        for both in permutations(first + second):
+            yield both[: len(first)], both[len(first) :]
+    else:
+        for both in product(LEVELS, repeat=2 * len(first)):
+            yield both[: len(first)], both[len(first) :]
+
+
+@pytest.mark.parametrize("null", NULLS)
+def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> None:
+    labels = (["EN", "HN", "S", "S"], ["EN", "EN", "S", "HN"])
+    pair = pair_of(*labels)
+    others = [pair_of(*both).observed for both in every_labeling(labels, null)]
+    exact = sum(other <= (pair.observed or 0) for other in others) / len(others)
+    m = 20_000
+    p = p_value([pair], null, permutations=m)
+    # Four standard errors of a share out of m draws.
+    assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / m) + 1 / m)
+
+
+def test_p_values_are_as_small_as_they_can_be_where_chance_never_agrees() -> None:
+    labels = ["EN", "HN", "NS", "S"] * 20
+    pair = pair_of(labels, labels)
+    assert [p_value([pair], null, permutations=99) for null in NULLS] == [0.01] * 3
+
+
+def test_where_every_draw_is_the_same_p_is_one() -> None:
+    # A constant labeling cannot be shuffled into another: ties count as agreeing as well.
+    pair = pair_of(["EN", "EN", "S"], ["EN", "EN", "EN"])
+    assert p_value([pair], "own", permutations=50) == 1.0
+
+
+def test_the_p_value_of_the_mean_counts_films_together() -> None:
+    labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
+    one = pair_of(*labels, movie_id="one")
+    ten = [pair_of(*labels, movie_id=f"film{i}") for i in range(10)]
+    single, together = (
+        p_value(films, "own", permutations=999) for films in ([one], ten)
+    )
+    assert single is not None and together is not None
+    assert together == 0.001 < 0.1 < single
+
+
+def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
+    good, bad = ["EN", "S", "HN"], ["S", "EN", "HN"]
+    pairs = [
+        pair_of(good, good, movie_id="a"),
+        pair_of(good, bad, movie_id="b", annotators=("x", "y")),
+        pair_of(good, good, movie_id="b", annotators=("x", "z")),
+        pair_of(good, bad, movie_id="b", annotators=("y", "z")),
+    ]
+    low = 1 - (2 / 3) / 0.425
+    expected = (1 + (low + 1 + low) / 3) / 2
+    assert mean_of_groups(
+        [pair.movie_id for pair in pairs], [pair.gamma("uniform") for pair in pairs]
+    ) == close(expected)
+    # As in the paper, every pair of annotators counts once: two that agree, two that do not.
+    document = agreement(pairs, permutations=0)
+    assert document["gamma"]["uniform"] == close(expected)
+    assert document["gamma_over_pairs"]["uniform"] == close((2 + 2 * low) / 4)
+
+
+@pytest.mark.parametrize("null", NULLS)
+def test_shuffled_tables_keep_what_the_null_keeps(null: str) -> None:
+    counts = np.array([[4, 1, 0, 2], [0, 3, 1, 0], [0, 0, 0, 0], [5, 0, 2, 1]])
+    tables = shuffled_tables(counts, null, 4000, np.random.default_rng(3))
+    rows, columns = tables.sum(axis=2), tables.sum(axis=1)
+    assert (tables >= 0).all() and (tables.sum(axis=(1, 2)) == counts.sum()).all()
+    if null == "own":
+        assert (rows == counts.sum(axis=1)).all() and (
+            columns == counts.sum(axis=0)
+        ).all()
+        mean = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    elif null == "pooled":
+        pool = counts.sum(axis=0) + counts.sum(axis=1)
+        assert (rows + columns == pool).all()
+        # Two of 2n labels drawn without replacement.
+        n = int(counts.sum())
+        mean = n * (np.outer(pool, pool) - np.diag(pool)) / (2 * n * (2 * n - 1))
+    else:
+        mean = np.full((4, 4), counts.sum() / 16)
+    assert tables.mean(axis=0) == pytest.approx(mean, abs=0.12)
+
+
+class Replayed:
+    """A sampler for pygamma-agreement that replays given labelings on the clips' grid."""
+
+    def __init__(self, continua: list[Any]) -> None:
+        self.continua = iter(continua)
+
+    def init_sampling(self, *_: Any) -> None:
+        """Nothing is learnt from the reference."""
+
+    @property
+    def sample_from_continuum(self) -> Any:
+        """The next labeling."""
+        return next(self.continua)
+
+
+@pytest.mark.check("takes a quarter of a minute")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("null", ["own", "uniform"])
+def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> None:
+    """Where moving in time is ruled out, its alignment is clip by clip and gamma is ours."""
+    pygamma = pytest.importorskip("pygamma_agreement")
+    grid = pytest.importorskip("pyannote.core").Segment
+    labels = (
+        (["EN", "HN", "S"], ["EN", "S", "NS"]) if null == "own" else (["HN"], ["NS"])
+    )
+
+    def continuum(both: tuple[Any, Any]) -> Any:
+        made = pygamma.Continuum()
+        for name, track in zip("AB", both, strict=True):
+            for clip, label in enumerate(track):
+                made.add(name, grid(10 * clip, 10 * clip + 10), label)
+        return made
+
+    levels = pytest.importorskip("sortedcontainers").SortedSet(LEVELS)
+    matrix = pygamma.PrecomputedCategoricalDissimilarity(levels, TENTHS / 10)
+    samples = [continuum(both) for both in every_labeling(labels, null)]
+    result = continuum(labels).compute_gamma(
+        pygamma.CombinedCategoricalDissimilarity(alpha=1000, cat_dissim=matrix),
+        n_samples=len(samples),
+        sampler=Replayed(samples),
+    )
+    pair = pair_of(*labels)
+    # It computes in single precision.
+    assert result.observed_disorder == pytest.approx(pair.observed, abs=1e-6)
+    assert result.expected_disorder == pytest.approx(pair.expected(null), abs=1e-6)
+    assert result.gamma == pytest.approx(pair.gamma(null), abs=1e-5)
+
+
+def film(film: str, first: str, second: str) -> tuple[list[Segment], list[ClipSpan]]:
+    """Two annotators who gave each clip of ten frames one level."""
+    segments = [
+        segment
+        for annotator, levels in (("A", first), ("B", second))
+        for clip, level in enumerate(levels.split())
+        for segment in marks(
+            f"{10 * clip}-{10 * clip + 9} {level}", film=film, annotator=annotator
+        )
+    ]
+    bounds = " ".join(f"{10 * i}-{10 * i + 9}" for i in range(len(first.split())))
+    return segments, clips(bounds, film=film)
+
+
+def test_pairs_are_made_film_by_film_from_those_who_marked_it() -> None:
+    one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
+    two, two_clips = film("two", "S S", "S EN")
+    third = marks("0-9 HN", film="two", annotator="C")
+    alone = marks("0-9 HN", film="three", annotator="C")
+    spans = [*one_clips, *two_clips, *clips("0-9", film="three")]
+    pairs = pairs_of(project([*two, *third, *alone, *one], spans), spans)
+    named = [(pair.movie_id, pair.annotators, pair.n) for pair in pairs]
+    assert named == [
+        ("one", ("A", "B"), 4),
+        ("two", ("A", "B"), 2),
+        ("two", ("A", "C"), 2),
+        ("two", ("B", "C"), 2),
+    ]
+    assert (pairs[0].counts == BY_HAND.counts).all()
+    # C left the second clip unmarked, which counts as EN.
+    assert pairs[2].observed == close((0.7 + 1.0) / 2)
+
+
+def run(
+    folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
+) -> Any:
+    marked = write_segments(folder / "s.csv", segments)
+    cut = write_spans(folder / "c.csv", spans)
+    return call_obygaze("manifest", "agree", marked, "--clips", cut, *options).ok()
+
+
+def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
+    one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
+    two, two_clips = film("two", "S EN EN", "S EN HN")
+    inputs = [*one, *two], [*one_clips, *two_clips]
+    document = run(tmp_path, *inputs, "--json", "--seed", "3").json()
+    low, high = 1 - 0.35 / 0.425, 1 - 0.1 / 0.425
+    assert document["gamma"]["uniform"] == close((low + high) / 2)
+    assert document["gamma_without_ns"]["uniform"] == close(
+        (-0.125 + 1 - 0.1 / (4 / 9)) / 2
+    )
+    assert set(document["p_value"]) == set(NULLS)
+    assert all(0 < p <= 1 for p in document["p_value"].values())
+    (pair, _) = document["pairs"]
+    assert (pair["movie_id"], pair["annotators"], pair["n"]) == ("one", ["A", "B"], 4)
+    assert pair["observed"] == close(0.35)
+    assert pair["expected"] == {"uniform": 0.425, "own": 0.425, "pooled": 0.40625}
+    assert pair["without_ns"]["n"] == 2
+    again = run(tmp_path, *inputs, "--json", "--seed", "3").json()
+    assert again == document
+
+
+def test_the_tables_for_people(tmp_path: Path) -> None:
+    result = run(
+        tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"), "--permutations", "0"
+    )
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["mean", *NULLS]
+    assert lines[1][:2] == ["gamma", "0.176"]
+    assert lines[4][:4] == ["gamma", "without", "NS", "-0.125"]
+    assert lines[5] == ["p", "value", "-", "-", "-"]
+    assert lines[-1][:6] == ["one", "A", "/", "B", "known", "4"]
+
+
+def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
+    levels = "EN HN NS S " * 10
+    result = run(tmp_path, *film("one", levels, levels))
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert next(row[2:] for row in rows if row[:2] == ["p", "value"]) == ["0.0001"] * 3
+
+
+def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) -> None:
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    marked = write_segments(tmp_path / "s.csv", marks("0-9 S"))
+    result = call_obygaze("manifest", "agree", marked, "--clips", cut)
+    assert (result.code, result.stdout) == (1, "")
+    error, where, hint = result.stderr.splitlines()[-3:]
+    assert error == (
+        "Error: agreement needs two annotators of the same film, got one of each"
+    )
+    assert where.endswith("s.csv") and hint.startswith("  Try: name the tables of both")
+
+
+def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) -> None:
+    # Each marks half of the ten frames; six are needed for a label.
+    segments = [*marks("0-4 S, 5-9 HN"), *marks("0-4 S, 5-9 HN", annotator="B")]
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    marked = write_segments(tmp_path / "s.csv", segments)
+    words = ("manifest", "agree", marked, "--clips", cut, "--threshold", "0.6")
+    result = call_obygaze(*words)
+    assert (result.code, result.stdout) == (1, "")
+    assert "clips that two annotators have labelled, got none" in result.stderr
+
+
+def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
+    def swapped(pair: AnnotatorPair) -> AnnotatorPair:
+        return AnnotatorPair(
+            pair.movie_id, pair.annotators[::-1], pair.counts.T, pair.tenths
+        )
+
+    for null in NULLS:
+        assert swapped(BY_HAND).gamma(null) == BY_HAND.gamma(null)
+
+
+def test_clips_without_a_label_are_not_compared() -> None:
+    # Ten frames a clip, of which six are needed. Ada marks half of clip 1, so that neither her
+    # segment nor the rest is enough; clip 2 is S for both, clip 3 EN for Ada and S for Ben.
+    spans = [ClipSpan(str(n), "film", 10 * (n - 1), 10 * n - 1) for n in (1, 2, 3)]
+    marked = [
+        Segment("film", "ada", 0, 4, "S"),
+        Segment("film", "ada", 10, 19, "S"),
+        Segment("film", "ben", 0, 29, "S"),
+    ]
+    projection = project(marked, spans, Fraction(3, 5))
+    (pair,) = pairs_of(projection, spans)
+    assert pair.n == 2
+    expected = np.zeros((4, 4), dtype=int)
+    expected[3, 3] = 1
+    expected[0, 3] = 1
+    assert np.array_equal(pair.counts, expected)
+    # The distances are 0 and 1.
+    assert pair.observed == 0.5
+
+
+def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(header + "film,ada,0,4,S,\nfilm,ben,0,9,S,\n")
+    (tmp_path / "c.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\none,film,0,9\n"
+    )
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--threshold", "0.6")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["clip", "ada", "ben", "level", "share", "concepts"],
+        ["one", "none", "S", "S", "100.0", "%"],
+    ]
+
+
+def test_9999_draws_of_seed_0_unless_others_are_asked_for() -> None:
+    pairs = [pair_of(["EN", "S", "HN", "S"], ["EN", "S", "S", "HN"])]
+    measures = agreement(pairs)
+    assert (measures["permutations"], measures["seed"]) == (9999, 0)
+    expected = p_value(pairs, "own", 9999, 0)
+    assert p_value(pairs, "own") == measures["p_value"]["own"] == expected
+    # Another seed, or one draw more, gives another number.
+    assert expected not in (
+        p_value(pairs, "own", 9999, 1),
+        p_value(pairs, "own", 10000),
+    )
+
+
+FRAMES = 275  # of each of 66 clips, of 11 seconds at 25 a second
+MARKS = {
+    "ada": ((0, 274, "HN"), (550, 824, "NS")),
+    "ben": ((0, 274, "HN"), (550, 824, "S")),
+}
+MINUTE = (0, 1499)
+WHOLE = (0, 66 * FRAMES - 1)
+
+
+def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:
+    """Two marks of each annotator in the first minute, and what each of them watched."""
+    rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    for name, marks_of in MARKS.items():
+        rows += [
+            f"lake,{name},{first},{last},{level},,25" for first, last, level in marks_of
+        ]
+        if name in watched:
+            first, last = watched[name]
+            rows.append(f"lake,{name},{first},{last},watched,,25")
+    (folder / "marks.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    spans = [
+        f"lake-{number},lake,{number * FRAMES},{(number + 1) * FRAMES - 1}"
+        for number in range(66)
+    ]
+    header = "clip_id,movie_id,start_frame,end_frame"
+    (folder / "clips.csv").write_text("\n".join([header, *spans]) + "\n", "utf-8")
+    return folder / "marks.csv"
+
+
+@pytest.mark.parametrize(
+    ("watched", "n_clips", "uniform"),
+    [
+        # One of n clips differs, by 0.3; by chance the mean distance is 6.8 / 16.
+        ({}, 66, 1 - 0.3 / 66 / 0.425),
+        ({"ada": MINUTE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": WHOLE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": WHOLE, "ben": WHOLE}, 66, 1 - 0.3 / 66 / 0.425),
+        ({"ada": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+    ],
+)
+@pytest.mark.parametrize("way", ["table", "manifest", "elan", "frames"])
+def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
+    way: str,
+    watched: dict[str, tuple[int, int]],
+    n_clips: int,
+    uniform: float,
+    tmp_path: Path,
+) -> None:
+    marks = twelve_minutes(tmp_path, watched)
+
+    def obygaze(*words: object) -> Any:
+        return call_obygaze("manifest", *words, cwd=tmp_path).ok()
+
+    table: object = marks
+    if way != "table":
+        obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
+        table = "marks"
+    if way == "elan":
+        obygaze("export", "elan", "marks", "-o", "out")
+        (written,) = (tmp_path / "out").iterdir()
+        obygaze("import", "segments", written, "--fps", "25", "-o", "again")
+        table = "again"
+    if way == "frames":
+        obygaze("export", "csv", "marks", "--frames", "-o", "out")
+        table = "out/lake.csv"
+    words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
+    document = obygaze(*words, "--json").json()
+    (pair,) = document["pairs"]
+    assert (pair["n"], pair["gamma"]["uniform"]) == (n_clips, close(uniform))
+    unknown = [["lake", name] for name in MARKS if name not in watched]
+    assert document["assumed_watched"] == unknown
+    shown = obygaze(*words)
+    assert ("assumed" if unknown else "known") in shown.stdout.splitlines()[-1]
+    assert bool(unknown) == ("not known what was watched" in shown.stderr)
+
+
+@pytest.mark.parametrize("way", ["vtt", "seconds"])
+def test_of_tables_for_readers_it_is_not_known_what_was_watched(
+    way: str, tmp_path: Path
+) -> None:
+    # A cue or a row over a whole film would be read as an annotation.
+    marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
+
+    def obygaze(*words: object) -> Any:
+        return call_obygaze("manifest", *words, cwd=tmp_path).ok()
+
+    obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
+    table = "out.csv"
+    if way == "seconds":
+        obygaze("export", "csv", "marks", "-o", "out.csv")
+    else:
+        obygaze("export", "vtt", "marks", "-o", "out")
+        (written,) = (tmp_path / "out").iterdir()
+        obygaze("import", "segments", written, "--fps", "25", "-o", "again")
+        table = "again"
+    words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
+    shown = obygaze(*words)
+    assert "not known what was watched" in shown.stderr
+    assert "assumed" in shown.stdout.splitlines()[-1]
+    unknown = obygaze(*words, "--json").json()["assumed_watched"]
+    assert unknown == [["lake", "ada"], ["lake", "ben"]]
+
+
+def test_what_was_watched_beside_a_table_of_the_page_is_imported(
+    tmp_path: Path,
+) -> None:
+    marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
+    header, *rows = marks.read_text("utf-8").splitlines()
+    seen = [row for row in rows if ",watched," in row]
+    rest = [row for row in rows if row not in seen]
+    marks.write_text("\n".join([header, *rest]) + "\n", "utf-8")
+    beside = tmp_path / "marks.watched.csv"
+    beside.write_text("\n".join([header, *seen]) + "\n", "utf-8")
+    words = ("manifest", "import", "segments", marks, "--fps", "25", "-o", "marks")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    words = ("manifest", "agree", "marks", "--clips", "clips.csv", "--json")
+    document = call_obygaze(*words, "--permutations", "0", cwd=tmp_path).ok().json()
+    assert (document["pairs"][0]["n"], document["assumed_watched"]) == (6, [])

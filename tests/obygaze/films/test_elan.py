@@ -1,0 +1,194 @@
+"""ELAN files as their users make them: what each tier is, there and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from obygaze.films.elan import TierMapping
+from obygaze.films.exchange import (
+    export,
+    export_segments,
+    import_segments,
+)
+from obygaze.films.film_segments import FilmSegments
+from obygaze.films.projection import Segment
+from obygaze_features.core.errors import FixInput
+
+LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
+
+
+def timed(prefix: str, values: list[tuple[str, int, int]]) -> str:
+    parts = []
+    for n, (text, start, end) in enumerate(values):
+        parts.append(
+            f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{prefix}{n}"'
+            f' TIME_SLOT_REF1="t{start}" TIME_SLOT_REF2="t{end}">'
+            f"<ANNOTATION_VALUE>{text}</ANNOTATION_VALUE>"
+            "</ALIGNABLE_ANNOTATION></ANNOTATION>"
+        )
+    return "".join(parts)
+
+
+def linked(prefix: str, values: list[tuple[str, str]]) -> str:
+    parts = []
+    for n, (to, text) in enumerate(values):
+        parts.append(
+            f'<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="{prefix}{n}" ANNOTATION_REF="{to}">'
+            f"<ANNOTATION_VALUE>{text}</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>"
+        )
+    return "".join(parts)
+
+
+def document(tiers: str, rest: str = "") -> str:
+    slots = "".join(
+        f'<TIME_SLOT TIME_SLOT_ID="t{ms}" TIME_VALUE="{ms}"/>'
+        for ms in (0, 1000, 2000, 3000, 4000)
+    )
+    return (
+        '<ANNOTATION_DOCUMENT AUTHOR="me" DATE="2024-01-01T00:00:00+00:00" FORMAT="3.0"'
+        ' VERSION="3.0"><HEADER TIME_UNITS="milliseconds"><PROPERTY'
+        ' NAME="lastUsedAnnotationId">70</PROPERTY></HEADER>'
+        f"<TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
+        '<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="frei" TIME_ALIGNABLE="true"/>'
+        '<LINGUISTIC_TYPE CONSTRAINTS="Symbolic_Association" LINGUISTIC_TYPE_ID="zu"'
+        ' TIME_ALIGNABLE="false"/>'
+        '<LINGUISTIC_TYPE CONSTRAINTS="Symbolic_Subdivision" LINGUISTIC_TYPE_ID="teile"'
+        f' TIME_ALIGNABLE="false"/>{rest}</ANNOTATION_DOCUMENT>'
+    )
+
+
+ADA = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{timed("a", LEVELS)}</TIER>'
+MUSIC = f"""<TIER TIER_ID="Musik" LINGUISTIC_TYPE_REF="frei">{
+    timed("m", [("leise", 0, 2000)])
+}</TIER>"""
+
+
+def below(name: str, type_name: str, content: str) -> str:
+    return (
+        f'<TIER TIER_ID="{name}" PARENT_REF="ada" LINGUISTIC_TYPE_REF="{type_name}">'
+        f"{content}</TIER>"
+    )
+
+
+CONCEPTS = below("Konzepte", "zu", linked("k", [("a0", "Look; Body")]))
+FILES = {
+    "linked": document(ADA + CONCEPTS + MUSIC),
+    "vocabulary": document(
+        ADA + MUSIC,
+        '<CONTROLLED_VOCABULARY CV_ID="eigen"><CV_ENTRY_ML CVE_ID="c1"><CVE_VALUE'
+        ' LANG_REF="deu">nah</CVE_VALUE></CV_ENTRY_ML></CONTROLLED_VOCABULARY>',
+    ),
+    "languages": document(
+        ADA + below("Notiz", "zu", linked("n", [("a1", "Küche")])),
+        '<LOCALE LANGUAGE_CODE="de"/><LANGUAGE LANG_ID="deu"/><LANGUAGE LANG_ID="fra"/>',
+    ),
+    "no-rate": document(MUSIC + ADA),
+    "subdivision": document(
+        ADA + below("Teile", "teile", linked("s", [("a0", "Look"), ("a0", "Body")]))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_come_back_as_they_were(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.eaf"
+    path.write_text(FILES[name], encoding="utf-8")
+    imported = import_segments([path], "marks", 25)
+    assert {clip.extra["annotator"] for clip in imported.manifest} == {"ada"}
+    assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN"]
+    marks = imported.save(tmp_path / "marks").manifest
+    again = export_segments("elan", marks, into=path, folder=tmp_path / "out")
+    assert again.files[0].read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_level_changes_one_value(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.eaf"
+    path.write_text(FILES[name], encoding="utf-8")
+    saved = import_segments([path], "marks", 25).save(tmp_path / "marks").manifest
+    first, second, third = saved.clips
+    changed = replace(saved, clips=(first, replace(second, level="NS"), third))
+    (written,) = export_segments(
+        "elan", changed, into=path, folder=tmp_path / "out"
+    ).files
+    expected = FILES[name].replace("<ANNOTATION_VALUE>HN<", "<ANNOTATION_VALUE>NS<")
+    assert ElementTree.canonicalize(
+        written.read_text("utf-8")
+    ).strip() == ElementTree.canonicalize(expected)
+
+
+def test_what_each_tier_is(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(FILES["linked"], encoding="utf-8")
+    imported = import_segments(
+        [path], "marks", 25, write_mapping=tmp_path / "tiers.toml"
+    )
+    assert imported.notes == (
+        "tier ada: levels of ada",
+        "tier Konzepte: concepts of the tier ada",
+        "tier Musik: kept as it is, not used",
+    )
+    assert imported.manifest.clips[0].concepts == ("Look", "Body")
+    mapped = import_segments([path], "marks", 25, mapping=tmp_path / "tiers.toml")
+    assert mapped.manifest.clips == imported.manifest.clips
+    with pytest.raises(FixInput, match="'Ton', which no file has"):
+        import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "keep"}))
+
+
+def test_an_annotation_with_a_note_of_a_tier_that_is_not_used_stays(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(FILES["languages"], encoding="utf-8")
+    saved = import_segments([path], "marks", 25).save(tmp_path / "marks").manifest
+    fewer = replace(saved, clips=saved.clips[:1])
+    done = export_segments("elan", fewer, into=path, folder=tmp_path / "out")
+    assert (done.changes[0].removed, len(done.changes[0].warnings)) == (1, 1)
+    clips = import_segments(done.files, "again", 25).manifest.clips
+    assert [clip.level for clip in clips] == ["S", "HN"]
+
+
+def test_new_segments_get_a_tier_with_ids_that_are_free(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(FILES["linked"], encoding="utf-8")
+    saved = import_segments([path], "marks", 25).save(tmp_path / "marks").manifest
+    extra = {**saved.clips[0].extra, "annotator": "ben", "comment": "why"}
+    new = replace(saved.clips[0], clip_id="new", extra=extra)
+    more = replace(saved, clips=(*saved.clips, new))
+    (written,) = export_segments("elan", more, into=path, folder=tmp_path / "o").files
+    clips = import_segments([written], "again", 25).manifest.clips
+    (ben,) = [clip for clip in clips if clip.extra["annotator"] == "ben"]
+    assert (ben.level, ben.concepts, ben.extra["comment"]) == (
+        "S",
+        ("Look", "Body"),
+        "why",
+    )
+    ids = [one.get("ANNOTATION_ID") for one in ElementTree.parse(written).iter("*")]
+    ids = [one for one in ids if one]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text('<!DOCTYPE a [<!ENTITY x "y">]><a/>', encoding="utf-16")
+    with pytest.raises(FixInput, match="a document type is not allowed"):
+        import_segments([path], "lake", 25)
+
+
+@pytest.mark.parametrize("comment", ["S", "not sure", "easy negative"])
+def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
+    tmp_path: Path, comment: str
+) -> None:
+    """The tier of comments was read as one of levels: each comment became a mark of its own."""
+    segment = Segment("lake", "ada", 25, 49, "HN", ("Look",), comment)
+    film = FilmSegments("lake", Fraction(25), None, [segment])
+    ((path, data),) = export([film], "elan", tmp_path).items()
+    path.write_bytes(data)
+    (clip,) = import_segments([path], "marks", 25).manifest
+    assert (clip.level, clip.concepts) == ("HN", ("Look",))
+    assert (clip.extra["annotator"], clip.extra["comment"]) == ("ada", comment)

@@ -1,0 +1,865 @@
+"""Segments in the files of other programs, read back by those programs' own libraries."""
+
+from __future__ import annotations
+
+import csv
+import html
+import http.server
+import json
+import subprocess
+import threading
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from support.cli import call_obygaze
+from support.servers import need_program
+
+from obygaze.films.elan import TierMapping
+from obygaze.films.exchange import (
+    _span_in_film,
+    export,
+    export_segments,
+    films_of,
+    import_segments,
+)
+from obygaze.films.film_segments import (
+    FilmSegments,
+    frames_between,
+    label_of,
+)
+from obygaze.films.projection import Segment
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.frame_rate import frame_rate
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+# The rates as players show them, and what they stand for.
+RATES = {
+    "23.976": Fraction(24000, 1001),
+    "24": Fraction(24),
+    "25": Fraction(25),
+    "29.97": Fraction(30000, 1001),
+    "59.94": Fraction(60000, 1001),
+}
+COMMENT = 'a < b & "c" --> d'
+SEGMENTS = f"""movie_id,annotator,start_frame,end_frame,level,concepts,comment
+lake,ada,0,99,EN,,
+lake,ada,100,149,S,Look|Body,"{COMMENT.replace('"', '""')}"
+lake,ada,140,299,HN,Clothing,
+lake,ben,0,119,EN,,
+lake,ben,120,299,,Look|our own & odd,only
+"""
+Row = tuple[str, int, int, str, tuple[str, ...], str]
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The segments in a manifest, without their ids."""
+    return sorted(
+        (
+            clip.extra["annotator"],
+            int(clip.extra["start_frame"]),
+            int(clip.extra["end_frame"]),
+            clip.level,
+            clip.concepts,
+            clip.extra["comment"],
+        )
+        for clip in read_manifest(path)
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "lake.csv").write_text(SEGMENTS, encoding="utf-8")
+    made = call_obygaze(
+        *(
+            "manifest",
+            "import",
+            "segments",
+            "lake.csv",
+            "--fps",
+            "23.976",
+            "-o",
+            "marks",
+        ),
+        cwd=tmp_path,
+    )
+    assert made.code == 0, made.stderr
+    return tmp_path
+
+
+def exported(workspace: Path, kind: str, name: str = "marks", *more: str) -> Path:
+    done = call_obygaze(
+        "manifest", "export", kind, name, "-o", "out", *more, "--json", cwd=workspace
+    )
+    assert done.code == 0, done.stderr
+    (path,) = json.loads(done.stdout)["written"]
+    return workspace / path
+
+
+@pytest.mark.parametrize("shown", RATES)
+def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(
+    shown: str,
+) -> None:
+    fps = frame_rate(shown)
+    assert fps == RATES[shown]
+    film = FilmSegments("film", fps, None)
+    # Every frame of the first ten minutes, then some of each minute of three hours.
+    for frame in chain(
+        range(round(600 * fps)), range(round(600 * fps), round(10800 * fps), 61)
+    ):
+        ms = film.ms(frame)
+        assert ms * fps // 1000 == frame
+        assert (ms - 1) * fps / 1000 < frame
+        assert frames_between(
+            Fraction(ms, 1000), Fraction(film.ms(frame + 1), 1000), fps
+        ) == (
+            frame,
+            frame,
+        )
+
+
+@pytest.mark.parametrize("shown", RATES)
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) -> None:
+    starts = [*range(0, 400), *range(171_000, 171_400), *range(640_000, 640_020)]
+    segments = [
+        Segment("film", "ada", first, first, "S", ("Body",)) for first in starts
+    ]
+    (path, data), *_ = export(
+        [FilmSegments("film", RATES[shown], None, segments)], kind, tmp_path
+    ).items()
+    path.write_bytes(data)
+    clips = import_segments([path], "again", float(shown)).manifest
+    found = [(int(c.extra["start_frame"]), int(c.extra["end_frame"])) for c in clips]
+    assert found == [(first, first) for first in starts]
+    rates = {frame_rate(clip.extra["framerate"]) for clip in clips}
+    assert rates == {RATES[shown]}
+    assert clips.clips[100].start_s == float(100 / RATES[shown])
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_all_of_a_segment_comes_back(kind: str, workspace: Path) -> None:
+    more = ("--frames",) if kind == "csv" else ()
+    path = exported(workspace, kind, "marks", *more)
+    again = call_obygaze(
+        *("manifest", "import", "segments", path, "--fps", "23.976", "-o", "again"),
+        cwd=workspace,
+    )
+    assert again.code == 0, again.stderr
+    expected = rows_of(workspace / "manifests/marks.toml")
+    assert expected[1] == ("ada", 100, 149, "S", ("Look", "Body"), COMMENT)
+    assert rows_of(workspace / "manifests/again.toml") == expected
+
+
+def test_elan_is_read_by_pympi(workspace: Path) -> None:
+    pympi = pytest.importorskip("pympi")
+    document = pympi.Eaf(str(exported(workspace, "elan")))
+    # 100 frames at 24000/1001 end at 4170.83 ms, 150 at 6256.25 ms.
+    assert document.get_annotation_data_for_tier("ada") == [
+        (0, 4171, "EN"),
+        (4171, 6257, "S"),
+    ]
+    assert document.get_annotation_data_for_tier("ada #2") == [(5840, 12513, "HN")]
+    assert [
+        one[2] for one in document.get_annotation_data_for_tier("ada concepts")
+    ] == [
+        "Look",
+        "Body",
+    ]
+    assert document.get_annotation_data_for_tier("ada comments")[0][2] == COMMENT
+    assert document.get_parameters_for_tier("ada #2")["ANNOTATOR"] == "ada"
+    entries = document.get_cv_entries("concept").values()
+    values = [value for ((value, _, _),), _ in entries]
+    assert values[0] == "Type of shot"
+    assert values[-1] == "our own & odd"
+
+
+def test_elan_has_the_order_and_the_references_that_its_schema_asks_for(
+    workspace: Path,
+) -> None:
+    root = ElementTree.parse(exported(workspace, "elan")).getroot()
+    order = [
+        "HEADER",
+        "TIME_ORDER",
+        "TIER",
+        "LINGUISTIC_TYPE",
+        "LANGUAGE",
+        "CONSTRAINT",
+    ]
+    assert list(dict.fromkeys(one.tag for one in root)) == [
+        *order,
+        "CONTROLLED_VOCABULARY",
+    ]
+    ids = [
+        one.get(name)
+        for name in (
+            "TIME_SLOT_ID",
+            "ANNOTATION_ID",
+            "CVE_ID",
+            "CV_ID",
+            "LINGUISTIC_TYPE_ID",
+        )
+        for one in root.iter()
+        if one.get(name)
+    ]
+    assert len(set(ids) - {"level", "concept"}) == len(ids) - 4
+    named = {
+        *(
+            "TIME_SLOT_REF1",
+            "TIME_SLOT_REF2",
+            "ANNOTATION_REF",
+            "PREVIOUS_ANNOTATION",
+            "CVE_REF",
+        ),
+        *("LINGUISTIC_TYPE_REF", "CONTROLLED_VOCABULARY_REF"),
+    }
+    assert {
+        one.get(name) for one in root.iter() for name in named if one.get(name)
+    } <= set(ids)
+    times = [int(slot.get("TIME_VALUE", "")) for slot in root.iter("TIME_SLOT")]
+    assert times == sorted(times)
+
+
+def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
+    """Tiers without an annotator, words that ELAN's user chose, media that begin later."""
+    path = tmp_path / "lake.eaf"
+    path.write_text(
+        """<ANNOTATION_DOCUMENT><HEADER><MEDIA_DESCRIPTOR TIME_ORIGIN="2000"/></HEADER>
+        <TIME_ORDER><TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="1000"/>
+        <TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1990"/><TIME_SLOT TIME_SLOT_ID="c"/></TIME_ORDER>
+        <TIER TIER_ID="Carla" LINGUISTIC_TYPE_REF="default">
+        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="1" TIME_SLOT_REF1="a" TIME_SLOT_REF2="b">
+        <ANNOTATION_VALUE>hard negative</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>
+        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="2" TIME_SLOT_REF1="b" TIME_SLOT_REF2="c">
+        <ANNOTATION_VALUE>S</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+        <TIER TIER_ID="note" PARENT_REF="Carla" LINGUISTIC_TYPE_REF="note"><ANNOTATION>
+        <REF_ANNOTATION ANNOTATION_ID="3" ANNOTATION_REF="1"><ANNOTATION_VALUE>Wide
+        shot</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION></TIER></ANNOTATION_DOCUMENT>""",
+        encoding="utf-8",
+    )
+    (clip,) = import_segments([path], "lake", 25).manifest.clips
+    # 3 s to 3.99 s at 25 frames per second; the second annotation has no end.
+    assert (clip.extra["annotator"], clip.extra["start_frame"]) == ("Carla", "75")
+    assert (clip.extra["end_frame"], clip.level) == ("99", "HN")
+    # The tier of notes is not used, unless a mapping says that it has comments.
+    assert clip.extra["comment"] == ""
+    mapping = TierMapping(tiers={"note": "comments"})
+    (clip,) = import_segments([path], "lake", 25, mapping=mapping).manifest.clips
+    assert clip.extra["comment"] == "Wide shot"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            '<!DOCTYPE a [<!ENTITY x "y">]><ANNOTATION_DOCUMENT>&x;</ANNOTATION_DOCUMENT>',
+            "type",
+        ),
+        ("<ANNOTATION_DOCUMENT>", "not a file of ELAN"),
+        ("<ANNOTATION_DOCUMENT/>", "no annotation has times"),
+    ],
+)
+def test_elan_that_is_refused(text: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FixInput, match=what):
+        import_segments([path], "lake", 25)
+
+
+def test_vtt_is_read_by_webvtt(workspace: Path) -> None:
+    webvtt = pytest.importorskip("webvtt")
+    cues = list(webvtt.read(str(exported(workspace, "vtt"))))
+    assert [(cue.start, cue.end, cue.voice) for cue in cues[:3]] == [
+        ("00:00:00.000", "00:00:04.171", "ada"),
+        ("00:00:00.000", "00:00:05.005", "ben"),
+        ("00:00:04.171", "00:00:06.257", "ada"),
+    ]
+    assert html.unescape(cues[2].text) == f"S Look Body {COMMENT}"
+
+
+def test_subtitles_become_comments(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    lines = [
+        "WEBVTT",
+        "",
+        "NOTE x",
+        "",
+        "00:01.000 --> 00:02.000 line:0",
+        "<i>Hello</i>",
+        "you",
+    ]
+    lines += ["", "two", "01:00:00.000 --> 01:00:00.040", "<v.loud Ann>A&amp;B</v>", ""]
+    path.write_bytes("\r\n".join(lines).encode())
+    first, second = import_segments([path], "lake", 25).manifest.clips
+    assert (first.extra["annotator"], first.extra["comment"]) == ("cue", "Hello you")
+    assert (first.extra["start_frame"], first.extra["end_frame"]) == ("25", "49")
+    assert (second.extra["annotator"], second.extra["comment"]) == ("Ann", "A&B")
+    assert (second.extra["start_frame"], second.extra["end_frame"]) == (
+        "90000",
+        "90000",
+    )
+
+
+def test_each_voice_of_a_cue_is_an_annotator(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    cue = "-- <v Ann>Hi <v Bob>Oh <v Ann>there"
+    path.write_text(f"WEBVTT\n\n00:01.000 --> 00:02.000\n{cue}\n")
+    clips = import_segments([path], "lake", 25).manifest.clips
+    said = {clip.extra["annotator"]: clip.extra["comment"] for clip in clips}
+    assert said == {"cue": "--", "Ann": "Hi there", "Bob": "Oh"}
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.check("opens a browser")
+@pytest.mark.timeout(180)
+def test_chromium_reads_the_cues_of_its_own_track(workspace: Path) -> None:
+    program = need_program("chromium")
+    exported(workspace, "vtt")
+    page = """<video><track default src="out/lake.vtt"></video><pre></pre><script>
+    const track = document.querySelector("track")
+    track.onload = () => document.querySelector("pre").textContent = JSON.stringify(
+      [...track.track.cues].map(cue => [cue.startTime, cue.endTime,
+        cue.getCueAsHTML().textContent, cue.getCueAsHTML().querySelector("span").title]))
+    </script>"""
+    (workspace / "page.html").write_text(page, encoding="utf-8")
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Silent, directory=str(workspace))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        done = subprocess.run(
+            [
+                *(program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+                *(
+                    "--virtual-time-budget=4000",
+                    f"--user-data-dir={workspace / 'profile'}",
+                ),
+                f"http://127.0.0.1:{server.server_port}/page.html",
+            ],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=True,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    # A browser has the longer of two cues first.
+    shown = html.unescape(done.stdout.partition("<pre>")[2].partition("</pre>")[0])
+    cues = sorted(json.loads(shown))
+    assert [cue[:3] for cue in cues[:3]] == [
+        [0, 4.171, "EN"],
+        [0, 5.005, "EN"],
+        [4.171, 6.257, f"S Look Body {COMMENT}"],
+    ]
+    assert [cue[3] for cue in cues] == ["ada", "ben", "ada", "ben", "ada"]
+
+
+def test_opentimelineio_reads_markers_in_frames(workspace: Path) -> None:
+    otio = pytest.importorskip("opentimelineio")
+    timeline = otio.adapters.read_from_file(str(exported(workspace, "otio")))
+    (clip,) = timeline.find_clips()
+    assert clip.source_range.duration == otio.opentime.RationalTime(300, 24000 / 1001)
+    marker = clip.markers[1]
+    assert (marker.name, marker.color) == ("S: Look | Body", "RED")
+    assert marker.comment == COMMENT
+    assert marker.marked_range.start_time == otio.opentime.RationalTime(
+        100, 24000 / 1001
+    )
+    assert marker.marked_range.duration.value == 50
+    assert dict(marker.metadata["obygaze"])["annotator"] == "ada"
+    # The library counts frames without dropped numbers as the edit list does.
+    shown = otio.opentime.to_timecode(otio.opentime.RationalTime(100, 24))
+    assert f"V     C        {shown} 00:00:06:06" in exported(
+        workspace, "edl"
+    ).read_text("utf-8")
+
+
+@pytest.mark.parametrize(("rate", "frame", "code"), [("29.97", 107_892, "00:59:56:12")])
+def test_timecodes_drop_no_numbers(
+    rate: str, frame: int, code: str, tmp_path: Path
+) -> None:
+    # 107892 frames at 29.97 last an hour; at 30 numbers a second they are 59 min 56 s and 12.
+    film = FilmSegments(
+        "film", frame_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")]
+    )
+    (text,) = export([film], "edl", tmp_path).values()
+    assert f"00:00:00:00 {code} 00:00:00:00 {code}".encode() in text
+
+
+@pytest.mark.parametrize("shown", RATES)
+def test_opentimelineio_reads_the_edit_list(shown: str, tmp_path: Path) -> None:
+    otio = pytest.importorskip("opentimelineio")
+    pytest.importorskip("otio_cmx3600_adapter")
+    spans = {
+        "ada": [(0, 23), (100, 199), (1440, 1440), (86_399, 86_500)],
+        "ben": [(90, 150)],
+    }
+    segments = [
+        Segment("film", who, *span, "S") for who in spans for span in spans[who]
+    ]
+    film = FilmSegments("film", RATES[shown], None, segments)
+    ((path, text),) = export([film], "edl", tmp_path).items()
+    path.write_bytes(text)
+    whole = round(RATES[shown])
+    timeline = otio.adapters.read_from_file(
+        str(path), adapter_name="cmx_3600", rate=whole
+    )
+    found: dict[str, list[tuple[int, int]]] = {"ada": [], "ben": []}
+    for clip in timeline.find_clips():
+        span = clip.source_range
+        first, n = span.start_time.to_frames(), span.duration.to_frames()
+        (comment,) = clip.metadata["cmx_3600"]["comments"]
+        assert comment.endswith(": S")
+        found[comment.split(": ")[1]].append((first, first + n - 1))
+    assert found == spans
+
+
+def test_events_of_one_track_of_an_edit_list_do_not_overlap(workspace: Path) -> None:
+    lines = exported(workspace, "edl").read_text("utf-8").splitlines()
+    events = [line.split() for line in lines if line[:3].isdigit()]
+    assert [event[0] for event in events] == ["001", "002", "003", "004", "005"]
+    for track in {event[2] for event in events}:
+        own = [event for event in events if event[2] == track]
+        assert all(a[5] <= b[4] for a, b in pairwise(own))
+
+
+def test_web_annotations_have_media_fragments(workspace: Path) -> None:
+    page = json.loads(exported(workspace, "webannotation").read_text("utf-8"))
+    assert page["@context"] == "http://www.w3.org/ns/anno.jsonld"
+    assert (page["type"], len(page["items"])) == ("AnnotationPage", 5)
+    one = page["items"][1]
+    assert one["target"]["selector"]["value"] == "t=4.171,6.257"
+    assert [body["value"] for body in one["body"]] == ["S", "Look", "Body", COMMENT]
+    assert len({item["id"] for item in page["items"]}) == 5
+
+
+def test_shots_of_pyscenedetect_count_frames_from_one(tmp_path: Path) -> None:
+    (tmp_path / "lake-Scenes.csv").write_text(
+        "Timecode List:,00:00:02.002\n"
+        "Scene Number,Start Frame,Start Timecode,Start Time (seconds),End Frame,End Timecode,"
+        "End Time (seconds),Length (frames),Length (timecode),Length (seconds)\n"
+        "1,1,00:00:00.000,0.000,48,00:00:02.002,2.002,48,00:00:02.002,2.002\n"
+        "2,49,00:00:02.002,2.002,72,00:00:03.003,3.003,24,00:00:01.001,1.001\n",
+        encoding="utf-8",
+    )
+    made = import_segments([tmp_path / "lake-Scenes.csv"], "shots", 23.976).manifest
+    assert [(clip.start_s, clip.end_s) for clip in made] == [
+        (0.0, 2.002),
+        (2.002, 3.003),
+    ]
+    assert [clip.extra["start_frame"] for clip in made] == ["0", "48"]
+    assert [clip.extra["end_frame"] for clip in made] == ["47", "71"]
+    assert {(clip.movie_id, clip.extra["annotator"]) for clip in made} == {
+        ("lake", "shots")
+    }
+
+
+def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_s,end_s,level,concepts\n"
+        "lake-1,lake,0,2,EN,\nlake-2,lake,2,4,S,Body\nlake-3,lake,,,S,\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "like.csv").write_text(
+        "clip_id,movie_id,cosine\nlake-2,lake,0.5\n", encoding="utf-8"
+    )
+    (tmp_path / "predicted.csv").write_text(
+        "clip_id,basis,decision,p:S\nlake-1,unseen,S,0.75\n", encoding="utf-8"
+    )
+    assert (
+        call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
+    )
+    done = call_obygaze(
+        *("manifest", "export", "csv", "clips", "--frames", "--fps", "25"), cwd=tmp_path
+    )
+    assert done.code == 0, done.stderr
+    assert "1 clip without times: lake-3" in done.stderr
+    labels = list(csv.reader((tmp_path / "lake.csv").open(encoding="utf-8")))
+    assert labels[1] == ["lake", "clips", "0", "49", "EN", "", "25", ""]
+    assert labels[2] == ["lake", "clips", "50", "99", "S", "Body", "25", ""]
+    for table, row in {
+        "like.csv": ["lake", "like", "50", "99", "", "", "25", "cosine 0.5"],
+        "predicted.csv": ["lake", "predicted", "0", "49", "S", "", "25", "p:S 0.75"],
+    }.items():
+        more = ("--predictions", table, "--frames", "--fps", "25", "--force")
+        path = exported(tmp_path, "csv", "clips", *more)
+        assert list(csv.reader(path.open(encoding="utf-8")))[1] == row
+    unknown = call_obygaze("manifest", "export", "edl", "clips", cwd=tmp_path)
+    assert unknown.code == 2
+    assert "--fps 24" in unknown.stderr
+
+
+def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
+    (workspace / "videos").mkdir()
+    (workspace / "videos/lake.mp4").touch()
+    assert call_obygaze("manifest", "link", "marks", "videos", cwd=workspace).code == 0
+    root = ElementTree.parse(exported(workspace, "elan")).getroot()
+    media = root.find("HEADER/MEDIA_DESCRIPTOR")
+    assert media is not None
+    assert media.get("MEDIA_URL") == (workspace / "videos/lake.mp4").resolve().as_uri()
+    # The file is in the folder `out`, from where the program looks for the video.
+    assert media.get("RELATIVE_MEDIA_URL") == "../videos/lake.mp4"
+    words = ("manifest", "export", "elan", "marks", "-o", "videos")
+    call_obygaze(*words, cwd=workspace).ok()
+    root = ElementTree.parse(workspace / "videos" / "lake.eaf").getroot()
+    media = root.find("HEADER/MEDIA_DESCRIPTOR")
+    assert media is not None
+    assert media.get("RELATIVE_MEDIA_URL") == "./lake.mp4"
+
+
+def test_texts_are_what_their_words_say() -> None:
+    assert label_of([("", "sure"), ("", "type of plan"), ("", "hm")]) == (
+        ["S"],
+        ("Type of shot",),
+        "hm",
+    )
+    assert label_of([("comment", "S"), ("concept", "a|b"), ("level", "odd")]) == (
+        [],
+        ("a/b",),
+        "S odd",
+    )
+
+
+def test_annotators_without_a_letter_of_ascii_still_have_ids(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text("WEBVTT\n\n00:00.000 --> 00:01.000\n<v 山田>S\n", encoding="utf-8")
+    made = import_segments([path], "lake", 25).manifest
+    write_manifest(made, tmp_path / "lake.toml")
+    films, _ = films_of(read_manifest(tmp_path / "lake.toml"))
+    assert films[0].segments[0].annotator == "山田"
+
+
+SHOTS = """Scene Number,Start Frame,End Frame
+1,1,24
+2,25,48
+"""
+
+
+def test_words_of_a_shot_list_in_a_comment_do_not_move_frames(tmp_path: Path) -> None:
+    table = (
+        "movie_id,start_frame,end_frame,level,comment\nlake,0,23,S,see Scene Number 4\n"
+    )
+    (tmp_path / "marks.csv").write_text(table)
+    (clip,) = import_segments([tmp_path / "marks.csv"], "marks", 24).manifest
+    assert (clip.extra["start_frame"], clip.extra["end_frame"]) == ("0", "23")
+    assert (clip.start_s, clip.end_s) == (0.0, 1.0)
+    assert clip.extra["comment"] == "see Scene Number 4"
+
+
+def test_shots_are_numbered_from_one(tmp_path: Path) -> None:
+    (tmp_path / "lake-Scenes.csv").write_text(SHOTS)
+    clips = import_segments([tmp_path / "lake-Scenes.csv"], "shots", 24).manifest
+    assert [(clip.start_s, clip.end_s) for clip in clips] == [(0.0, 1.0), (1.0, 2.0)]
+    (tmp_path / "lake-Scenes.csv").write_text(SHOTS.replace("1,1,24", "1,0,24"))
+    with pytest.raises(FixInput) as caught:
+        import_segments([tmp_path / "lake-Scenes.csv"], "shots", 24)
+    assert "numbered from 1, got frame 0" in caught.value.details[0]
+
+
+def test_subtitles_in_latin_1_are_refused_with_their_line(tmp_path: Path) -> None:
+    cues = "WEBVTT\n\n00:01.000 --> 00:02.000\nAndré\n"
+    path = tmp_path / "lake.vtt"
+    path.write_bytes(cues.encode("latin-1"))
+    with pytest.raises(FixInput, match="byte 0xE9 is not UTF-8") as caught:
+        import_segments([path], "cues", 24)
+    assert caught.value.where == f"{path}:4"
+    path.write_bytes(cues.encode())
+    (clip,) = import_segments([path], "cues", 24).manifest
+    assert clip.extra["comment"] == "André"
+
+
+@pytest.mark.parametrize(
+    "time", ["00:01:99.000", "00:75:00.000", "0:01:02.000", "00:01:02"]
+)
+def test_a_cue_whose_times_are_wrong_is_not_left_out(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text(
+        f"WEBVTT\n\n{time} --> 00:59:59.000\nS\n\n00:01.000 --> 00:02.000\nS\n"
+    )
+    with pytest.raises(FixInput, match=f"got '{time} --> 00:59:59.000'"):
+        import_segments([path], "cues", 24)
+
+
+def test_a_cue_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text("WEBVTT\n\n00:05.000 --> 00:02.000\nS\n")
+    with pytest.raises(FixInput, match="ends before it begins"):
+        import_segments([path], "cues", 24)
+
+
+def test_lines_of_vtt_may_end_with_a_carriage_return(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_bytes(b"WEBVTT\r\r00:01.000 --> 00:02.000\rS\r")
+    (clip,) = import_segments([path], "cues", 24).manifest
+    assert (clip.start_s, clip.end_s, clip.level) == (1.0, 2.0, "S")
+
+
+def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text(
+        "movie_id,start_frame,end_frame,framerate\nlake,0,239,24\nlake,240,479,\n"
+    )
+    clips = import_segments([path], "marks", "24").manifest
+    assert [clip.end_s for clip in clips] == [10.0, 20.0]
+    with pytest.raises(FixInput, match="1 violation") as caught:
+        import_segments([path], "marks", "25")
+    expected = "24 is not the rate given by --fps; leave out --fps"
+    assert expected in caught.value.details[0]
+    assert "leave out --fps" in (caught.value.hint or "")
+
+
+def test_a_table_of_films_with_different_rates_is_read_and_exported(
+    tmp_path: Path,
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "films.ada.csv").write_text(
+        f"{header}lake,ada,100,199,S,Look,25\nsea,ada,120,359,HN,Body,30\n"
+    )
+    (tmp_path / "films.ada.watched.csv").write_text(
+        f"{header}lake,ada,0,599,watched,,25\nsea,ada,0,719,watched,,30\n"
+    )
+    words = ("manifest", "import", "segments", "films.ada.csv", "-o", "ada")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    clips = read_manifest(tmp_path / "manifests" / "ada")
+    places = [(clip.movie_id, clip.start_s, clip.end_s) for clip in clips]
+    assert places == [
+        ("lake", 4.0, 8.0),
+        ("sea", 4.0, 12.0),
+        ("lake", 0.0, 24.0),
+        ("sea", 0.0, 24.0),
+    ]
+    for kind, n_watched in (("elan", 2), ("vtt", 0), ("edl", 0), ("otio", 0)):
+        folder = tmp_path / kind
+        words = ("manifest", "export", kind, "ada", "-o", folder)
+        call_obygaze(*words, cwd=tmp_path).ok()
+        texts = [path.read_text() for path in sorted(folder.iterdir())]
+        assert len(texts) == 2
+        assert sum(">watched<" in text for text in texts) == n_watched
+        assert kind == "elan" or not any("watched" in text for text in texts)
+    call_obygaze("manifest", "export", "csv", "ada", "-o", "a.csv", cwd=tmp_path).ok()
+    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    assert [row["level"] for row in rows] == ["S", "HN"]
+
+
+def test_a_table_of_what_was_watched_may_have_lost_all_its_rows(tmp_path: Path) -> None:
+    """All that was watched was taken back: the marks beside it could not be imported any more."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    marks = tmp_path / "films.ada.csv"
+    marks.write_text(f"{header}lake,ada,100,199,S,Look,25\n")
+    (tmp_path / "films.ada.watched.csv").write_text(header)
+    (clip,) = import_segments([marks], "ada").manifest
+    assert (clip.start_s, clip.end_s) == (4.0, 8.0)
+    marks.write_text(header)
+    with pytest.raises(FixInput, match="the table has no rows"):
+        import_segments([marks], "ada")
+
+
+def test_scores_in_subtitles_have_four_digits(tmp_path: Path) -> None:
+    clip = Clip("a", "lake", None, "", 0.0, 1.0, extra={"framerate": "25"})
+    films = Manifest("films", Header("a test", {}), (clip,), ("framerate",))
+    path = tmp_path / "similar.csv"
+    path.write_text("clip_id,cosine\na,0.9997898209325871\n")
+    ((film,), _) = films_of(films, path)
+    assert film.segments[0].comment == "cosine 0.9998"
+
+
+def test_a_table_without_rates_asks_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text("movie_id,start_frame,end_frame\nlake,0,239\n")
+    with pytest.raises(FixUsage, match="the frame rate is not known"):
+        import_segments([path], "marks")
+
+
+def test_time_that_was_watched_alone_is_nothing_to_export(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text("annotator,start_frame,end_frame,comment\nada,0,239,watched\n")
+    words = ("manifest", "import", "segments", path, "--fps", "24", "-o", "seen")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    refused = call_obygaze("manifest", "export", "vtt", "seen", cwd=tmp_path)
+    assert refused.code == 1
+    assert "only time that was watched" in refused.stderr
+
+
+def test_a_cue_may_be_empty(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text(
+        "WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n"
+    )
+    clips = import_segments([path], "cues", 24).manifest
+    assert [(clip.start_s, clip.level) for clip in clips] == [(1.0, ""), (3.0, "S")]
+
+
+def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(
+    tmp_path: Path,
+) -> None:
+    def tier(name: str, kind: str, annotation: str, parent: str = "") -> str:
+        linked = f'PARENT_REF="{parent}"' if parent else ""
+        return f"""<TIER TIER_ID="{name}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{kind}" {linked}>
+            <ANNOTATION>{annotation}</ANNOTATION></TIER>"""
+
+    def reference(name: str, to: str, text: str) -> str:
+        return f"""<REF_ANNOTATION ANNOTATION_ID="{name}" ANNOTATION_REF="{to}">
+            <ANNOTATION_VALUE>{text}</ANNOTATION_VALUE></REF_ANNOTATION>"""
+
+    document = f"""<ANNOTATION_DOCUMENT><HEADER/><TIME_ORDER>
+        <TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="1000"/>
+        <TIME_SLOT TIME_SLOT_ID="t2" TIME_VALUE="2000"/></TIME_ORDER>
+        {
+        tier(
+            "levels",
+            "level",
+            '''<ALIGNABLE_ANNOTATION ANNOTATION_ID="a1"
+            TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t2"><ANNOTATION_VALUE>S</ANNOTATION_VALUE>
+            </ALIGNABLE_ANNOTATION>''',
+        )
+    }
+        {tier("concepts", "concept", reference("a2", "a1", "Look"), "levels")}
+        {
+        tier("notes", "comment", reference("a3", "a2", "from the balcony"), "concepts")
+    }
+        </ANNOTATION_DOCUMENT>"""
+    path = tmp_path / "lake.eaf"
+    path.write_text(document)
+    (clip,) = import_segments([path], "marks", 24).manifest
+    assert (clip.level, clip.concepts) == ("S", ("Look",))
+    assert clip.extra["comment"] == "from the balcony"
+
+
+CLIPS_WITH_FILES = """clip_id,movie_id,level,start_s,end_s,framerate
+lake-001,lake,S,0,10,24
+lake-002,lake,HN,10,20,24
+"""
+
+
+@pytest.mark.parametrize("kind", ["elan", "edl", "otio", "webannotation"])
+def test_files_of_single_clips_are_not_named_as_the_film(
+    kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES)
+    call_obygaze(
+        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
+    ).ok()
+    (tmp_path / "cut").mkdir()
+    for clip in ("lake-001", "lake-002"):
+        (tmp_path / f"cut/{clip}.mp4").touch()
+    call_obygaze("manifest", "link", "films", "cut", cwd=tmp_path).ok()
+    (linked,) = {
+        clip.video for clip in read_manifest(tmp_path / "manifests/films.toml")
+    } - {"lake-002.mp4"}
+    assert linked == "lake-001.mp4"
+    call_obygaze("manifest", "export", kind, "films", "-o", "out", cwd=tmp_path).ok()
+    (path,) = (tmp_path / "out").iterdir()
+    assert "lake-001.mp4" not in path.read_text()
+
+
+def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES.replace("20,24", "20,25"))
+    call_obygaze(
+        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
+    ).ok()
+    done = call_obygaze("manifest", "export", "edl", "films", cwd=tmp_path)
+    assert done.code == 1
+    assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
+
+
+def test_a_rate_that_contradicts_the_manifest_is_warned_of(tmp_path: Path) -> None:
+    rows = "clip_id,movie_id,start_s,end_s,level,framerate\n"
+    rows += "a-1,a,0,2,S,23.976\nb-1,b,0,2,S,\nc-1,c,0,2,S,25\n"
+    (tmp_path / "clips.csv").write_text(rows)
+    words = ("manifest", "import", "csv", "clips.csv", "-o", "films")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    words = ("manifest", "export", "edl", "films", "-o", "out", "--fps")
+    done = call_obygaze(*words, "25", cwd=tmp_path).ok()
+    assert done.stderr == (
+        "Warning: --fps is not used for films whose rate the manifest has (framerate):"
+        " a 23.976\n"
+    )
+    done = call_obygaze(*words, "23.98", "--force", cwd=tmp_path).ok()
+    assert "(framerate): c 25" in done.stderr
+    refused = call_obygaze(*words, "fast", "--force", cwd=tmp_path)
+    assert "expected frames per second, got 'fast'" in refused.stderr
+
+
+def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
+    tier = '<TIER TIER_ID="{}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{}"><ANNOTATION>'
+    tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="{}" TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t{}">'
+    tier += "<ANNOTATION_VALUE>{}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>"
+    slots = "".join(
+        f'<TIME_SLOT TIME_SLOT_ID="t{n}" TIME_VALUE="{1000 * (n - 1)}"/>'
+        for n in (1, 2, 3)
+    )
+    tiers = tier.format("levels", "level", "a1", 2, "S") + tier.format(
+        "Watched", "x", "a2", 3, ""
+    )
+    path = tmp_path / "lake.eaf"
+    path.write_text(
+        f"<ANNOTATION_DOCUMENT><HEADER/><TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
+        "</ANNOTATION_DOCUMENT>"
+    )
+    call_obygaze(
+        *("manifest", "import", "segments", path, "--fps", "24", "-o", "seen"),
+        cwd=tmp_path,
+    ).ok()
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_s,end_s\n"
+        + "".join(f"c{n},lake,{n},{n + 1}\n" for n in range(3))
+    )
+    words = ("manifest", "project", "seen", "--clips", "clips.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path).ok().json()
+    assert [row["level"] for row in done["merged"]] == ["S", "EN", None]
+    assert done["assumed_watched"] == []
+
+
+def test_a_clip_is_placed_by_its_times_in_the_film_or_in_its_window() -> None:
+    in_film = {"film_start_s": "9", "film_end_s": "10"}
+    clip = Clip("c", "m", start_s=1.0, end_s=2.0, extra=in_film)
+    assert _span_in_film(clip, "clip") == (9.0, 10.0)
+    assert _span_in_film(clip, "window") == (1.0, 2.0)
+    assert _span_in_film(replace(clip, start_s=None), "window") is None
+    assert _span_in_film(replace(clip, end_s=None), "window") is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "hint"),
+    [({"framerate": "25 fps"}, "correct the column framerate"), ({}, "--fps 24")],
+)
+def test_a_frame_rate_that_is_not_known_is_corrected_where_it_was_given(
+    extra: dict[str, str], hint: str
+) -> None:
+    clips = (Clip("a-1", "a", level="S", start_s=0.0, end_s=1.0, extra=extra),)
+    with pytest.raises(FixUsage) as caught:
+        films_of(Manifest("m", Header("made up"), clips), fps=None)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt"])
+def test_clips_with_concepts_and_without_a_level_are_exported(
+    tmp_path: Path, kind: str
+) -> None:
+    """They were left out without a word; of a table without levels it said that none had any."""
+    rows = [("a-1", "", ("Look", "Body")), ("a-2", "S", ()), ("a-3", "", ())]
+    clips = []
+    for number, (name, level, concepts) in enumerate(rows):
+        clip = Clip(name, "a", number, "", 10.0 * number, 10.0 * number + 10, level)
+        clips.append(replace(clip, concepts=concepts))
+    header = Header("films", dict.fromkeys(("Look", "Body"), "visual"))
+    manifest = Manifest("films", header, clips)
+    (path,) = export_segments(kind, manifest, fps=25, folder=tmp_path).files
+    again = import_segments([path], "again", 25).manifest
+    assert [(clip.start_s, clip.level, clip.concepts) for clip in again] == [
+        (0.0, "", ("Look", "Body")),
+        (10.0, "S", ()),
+    ]

@@ -1,0 +1,1014 @@
+"""Marks: saved at once and whole, with two annotators, two tabs, kills and a full disk."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import call_obygaze, run_obygaze
+from support.film import write_segments
+from support.film_pages import (
+    ask,
+    film_clips,
+    manifest,
+    mark,
+    save,
+    segment,
+    served,
+    site,
+    table,
+)
+from support.kills import kill_everywhere
+from support.runs import cell, write_run
+from support.videos import write_video
+
+from obygaze.films import marks as marks_module
+from obygaze.films.arms import first_judgements
+from obygaze.films.drafts import MAX_DRAFTS, DraftTable
+from obygaze.films.marks import (
+    MarkChange,
+    MarkTable,
+    Outdated,
+    first_marks,
+)
+from obygaze.films.projection import Segment, read_segments
+from obygaze.films.vocabulary import Term, Vocabulary
+from obygaze.films.watched import WatchedTable
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip
+
+CLIPS = [
+    replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")
+]
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> MarkTable:
+    return table(tmp_path, manifest(tmp_path, CLIPS), "ada")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def history_of(marks: MarkTable) -> list[Any]:
+    lines = marks.path.with_suffix(".history.jsonl").read_text("utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
+
+
+def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
+    saved = marks.save(mark(1))
+    (row,) = rows_of(marks.path)
+    assert marks.path.name == "films.ada.csv"
+    assert row == {
+        **{
+            "movie_id": "lake",
+            "annotator": "ada",
+            "start_frame": "10",
+            "end_frame": "20",
+        },
+        **{"level": "S", "concepts": "Look|Body", "comment": "why", "arm": "assisted"},
+        **{"when": saved["when"], "mark": mark(1)["mark"], "version": "1"},
+        **{"framerate": "", "start_s": "", "end_s": ""},
+    }
+    assert [one.concepts for one in read_segments(marks.path)] == [("Look", "Body")]
+
+
+def test_marks_become_labels_of_clips_by_the_command(
+    marks: MarkTable, tmp_path: Path
+) -> None:
+    marks.save(mark(1, start_frame=0, end_frame=24))
+    marks.save(mark(2, start_frame=25, end_frame=49, level="HN", concepts=[]))
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\n", "utf-8"
+    )
+    words = (
+        "manifest",
+        "project",
+        "segments/films.ada.csv",
+        "--clips",
+        "clips.csv",
+        "-o",
+        "labels.csv",
+    )
+    run_obygaze(*words, cwd=tmp_path).ok()
+    levels = {row["clip_id"]: row["level"] for row in rows_of(tmp_path / "labels.csv")}
+    assert levels == {"a": "S", "b": "HN"}
+
+
+def test_each_arm_is_recorded(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    table(tmp_path, films, "ada", blind=True).save(mark(1))
+    table(tmp_path, films, "ada").save(mark(2))
+    arms = {
+        row["mark"][-1]: row["arm"]
+        for row in rows_of(table(tmp_path, films, "ada").path)
+    }
+    assert arms == {"1": "blind", "2": "assisted"}
+
+
+def test_changes_and_deletions_are_in_the_history(marks: MarkTable) -> None:
+    first = marks.save(mark(1))
+    second = marks.save(mark(1, version=1, level="HN"))
+    assert marks.save(mark(1, version=2, deleted=True))["deleted"]
+    assert rows_of(marks.path) == []
+    states = [(line["before"], line["after"]) for line in history_of(marks)]
+    for saved in (first, second):
+        del saved["deleted"]
+    assert states == [(None, first), (first, second), (second, None)]
+
+
+def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
+    columns = "movie_id;annotator;start_frame;end_frame;level;concepts"
+    marks.path.write_text(f"\ufeff{columns}\nlake;ada;1;2;S;Look\n", "utf-8")
+    (by_hand,) = marks.read().marks.values()
+    assert (by_hand["version"], by_hand["comment"]) == (1, "")
+    marks.save(mark(1))
+    assert len(rows_of(marks.path)) == 2
+    changed = marks.save({**by_hand, "level": "EN", "concepts": []})
+    assert changed["version"] == 2
+    assert {row["level"] for row in rows_of(marks.path)} == {"S", "EN"}
+    assert history_of(marks)[-1]["before"] == by_hand
+
+
+def test_a_row_that_was_copied_is_a_mark_of_its_own(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    text = marks.path.read_text("utf-8")
+    marks.path.write_text(
+        text + text.split("\n")[1].replace(",10,20,", ",30,40,") + "\n", "utf-8"
+    )
+    marks.save(mark(2, start_frame=50, end_frame=60))
+    assert [row["start_frame"] for row in rows_of(marks.path)] == ["10", "30", "50"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"movie_id": "../lake"}, "no film '../lake'"),
+        ({"level": "T"}, "level must be one of"),
+        ({"start_frame": 30}, "first and the last frame"),
+        ({"start_frame": "1"}, "first and the last frame"),
+        ({"start_frame": -1}, "first and the last frame"),
+        ({"end_frame": True}, "first and the last frame"),
+        ({"concepts": ["Look|Body"]}, "unknown concept"),
+        ({"comment": "x" * 2001}, "at most 2000"),
+        ({"mark": "<script>"}, "expected an id"),
+        ({"version": None}, "expected a whole number"),
+    ],
+)
+def test_invalid_marks_change_nothing(
+    marks: MarkTable, changes: Any, message: str
+) -> None:
+    with pytest.raises(FixInput, match=message):
+        marks.save(mark(1, **changes))
+    assert not marks.path.exists()
+
+
+def test_a_comment_is_one_line_of_text(marks: MarkTable) -> None:
+    text = 'a "quote", a\r\nbreak\x00 and <script>alert(1)</script> é\u202e'
+    saved = marks.save(mark(1, comment=text))
+    want = 'a "quote", a break and <script>alert(1)</script> é'
+    assert saved["comment"] == want
+    assert next(iter(marks.read().marks.values()))["comment"] == want
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../ada", "a/b", "a.b", "-a", "shots", "é", "a" * 51]
+)
+def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> None:
+    message = "the name of an annotator is that of a file"
+    with pytest.raises(FixUsage, match=message) as caught:
+        table(tmp_path, manifest(tmp_path, CLIPS), name)
+    assert (caught.value.hint == "--annotate e") == (name == "é")
+    assert not (tmp_path / "segments").exists()
+
+
+def test_a_second_tab_does_not_overwrite_what_it_has_not_seen(tmp_path: Path) -> None:
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        assert save(server, mark(1)).status == 200
+        assert save(server, mark(1, version=1, comment="first tab")).status == 200
+        refused = save(server, mark(1, version=1, comment="second tab"))
+        assert refused.status == 409
+        newer = refused.json()["newer"]
+        assert (newer["comment"], newer["version"]) == ("first tab", 2)
+        assert save(server, mark(1, version=2, comment="second tab")).status == 200
+        assert save(server, mark(1, version=3, deleted=True)).status == 200
+        gone = save(server, mark(1, version=3))
+        assert (gone.status, gone.json()["newer"]) == (409, None)
+
+
+def test_two_annotators_at_once_lose_nothing(tmp_path: Path) -> None:
+    films, n = manifest(tmp_path, CLIPS), 25
+
+    def work(annotator: str, first: int) -> None:
+        own = table(tmp_path, films, annotator)
+        for number in range(first, first + n):
+            own.save(mark(number))
+
+    # Two annotators, and two windows of each.
+    jobs = [(name, first) for name in ("ada", "ben") for first in (0, 100)]
+    threads = [threading.Thread(target=work, args=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in ("ada", "ben"):
+        found = table(tmp_path, films, name)
+        assert len(found.read().marks) == 2 * n == len(history_of(found))
+
+
+def test_a_save_of_another_window_while_a_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows and the segments were read from two states of the file: zip() had two lengths."""
+    films = manifest(tmp_path, CLIPS)
+    window = table(tmp_path, films, "ada")
+    window.save(mark(1))
+    read_table = marks_module.read_table
+    saves = [mark(2)]
+
+    def read_then_save(*args: Any, **options: Any) -> Any:
+        rows = read_table(*args, **options)
+        if saves:
+            other = saves.pop()
+            table(tmp_path, films, "ada").save(other)
+        return rows
+
+    monkeypatch.setattr(marks_module, "read_table", read_then_save)
+    assert set(window.read().marks) == {mark(1)["mark"]}
+    assert set(window.read().marks) == {mark(1)["mark"], mark(2)["mark"]}
+
+
+def test_of_two_equal_changes_one_is_refused(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    marks.save(mark(1, version=1))
+    with pytest.raises(Outdated):
+        marks.save(mark(1, version=1))
+
+
+def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    table(tmp_path, films, "ada").save(mark(1))
+
+    def look() -> None:
+        found = table(tmp_path, films, "ada")
+        assert mark(1)["mark"] in found.read().marks
+        if mark(2)["mark"] in found.read().marks:
+            after = [line["after"] for line in history_of(found)]
+            assert mark(2)["mark"] in [one["mark"] for one in after if one]
+            found.save(mark(2, version=1, deleted=True))
+
+    assert (
+        kill_everywhere(lambda: table(tmp_path, films, "ada").save(mark(2)), look) >= 4
+    )
+    left = [file.name for file in (tmp_path / "segments").iterdir()]
+    assert sorted(name for name in left if not name.startswith(".")) == [
+        "films.ada.csv",
+        "films.ada.history.jsonl",
+    ]
+
+
+def split(number: int, version: int) -> list[MarkChange]:
+    """The changes that split a mark: its end is moved, and another one starts there."""
+    first = mark(number, version=version, end_frame=14)
+    second = mark(number + 100, start_frame=15)
+    return [MarkChange(first), MarkChange(second)]
+
+
+def test_changes_are_saved_together_or_not_at_all(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    saved = marks.save_all(split(1, 1))
+    assert [one["version"] for one in saved] == [2, 1]
+    spans = [(row["start_frame"], row["end_frame"]) for row in rows_of(marks.path)]
+    assert spans == [("10", "14"), ("15", "20")]
+    before = marks.path.read_bytes()
+    marks.save(mark(7))
+    marks.save(mark(7, version=1, deleted=True))
+    with pytest.raises(Outdated):
+        marks.save_all([MarkChange(mark(8)), MarkChange(mark(1, version=1))])
+    with pytest.raises(FixInput):
+        marks.save_all([MarkChange(mark(8)), MarkChange(mark(9, level="T"))])
+    assert marks.path.read_bytes() == before
+
+
+def test_a_kill_during_a_split_leaves_both_marks_or_none(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    own = table(tmp_path, films, "ada")
+    own.save(mark(1))
+
+    def look() -> None:
+        found = table(tmp_path, films, "ada")
+        spans = [(row["start_frame"], row["end_frame"]) for row in rows_of(found.path)]
+        assert spans in ([("10", "20")], [("10", "14"), ("15", "20")])
+        by_id = found.read().marks
+        version = by_id[mark(1)["mark"]]["version"]
+        changes = [MarkChange(mark(1, version=version))]
+        if len(spans) == 2:
+            changes.append(MarkChange(mark(101, version=1, deleted=True)))
+        found.save_all(changes)
+
+    def split_it() -> None:
+        found = table(tmp_path, films, "ada")
+        version = found.read().marks[mark(1)["mark"]]["version"]
+        found.save_all(split(1, version))
+
+    assert kill_everywhere(split_it, look) >= 4
+
+
+def test_random_saves_equal_a_table_that_is_read_anew(tmp_path: Path) -> None:
+    """Saves change some rows of what was read before: nothing of it may differ from the file."""
+    films = manifest(tmp_path, CLIPS)
+    one, other = (table(tmp_path, films, "ada") for _ in range(2))
+    one.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,mine\n"
+        "lake,ada,5,9,EN,,x1\n",
+        "utf-8",
+    )
+    draw = random.Random(5)
+    model: dict[str, tuple[int, int, str]] = {}
+    for _ in range(300):
+        window = draw.choice((one, other))
+        number = draw.randrange(40)
+        known = window.read().marks.get(mark(number)["mark"])
+        first, level = draw.randrange(200), draw.choice(("EN", "HN", "S"))
+        version = known["version"] if known else 0
+        values = {"start_frame": first, "end_frame": first + 5, "level": level}
+        wanted = mark(number, version=version, comment=f'"{first}", é', **values)
+        if known and draw.random() < 0.3:
+            window.save({**wanted, "deleted": True})
+            del model[wanted["mark"]]
+        else:
+            saved = window.save(wanted)
+            model[wanted["mark"]] = (first, first + 5, level)
+            del saved["deleted"]
+            assert window.read().marks[wanted["mark"]] == saved
+        if (
+            draw.random() < 0.1
+        ):  # a change with an editor, which keeps the length of the file
+            text = one.path.read_text("utf-8")
+            one.path.write_text(text.replace(",x1", ",x2"), "utf-8")
+        fresh = table(tmp_path, films, "ada").read()
+        assert window.read() == fresh
+        spans = {
+            mark_id: (found["start_frame"], found["end_frame"], found["level"])
+            for mark_id, found in fresh.marks.items()
+            if mark_id in model
+        }
+        assert spans == model
+        assert len(fresh.marks) == len(model) + 1
+    assert sorted(row["mine"] for row in rows_of(one.path))[-1] == "x2"
+
+
+def test_who_asks_for_what_changed_has_what_is_there(tmp_path: Path) -> None:
+    """A window asks for all marks once, and later only for those that changed."""
+    clips = [*CLIPS, *film_clips("pond", "pond.mp4")]
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
+    page = site(tmp_path, clips, "ada")
+    films = page.manifest
+    ben = table(tmp_path, films, "ben")
+    assert page.marks is not None
+    path = page.marks.path
+    draw = random.Random(6)
+    shown: dict[str, dict[str, Any]] = {}
+    segments: list[dict[str, Any]] = []
+    state = ""
+    n_parts = 0
+    for _ in range(200):
+        for window in draw.choices((page.marks, ben), k=draw.randrange(3)):
+            number = draw.randrange(20)
+            known = window.read().marks.get(mark(number)["mark"])
+            version = known["version"] if known else 0
+            film = known["movie_id"] if known else draw.choice(("lake", "pond"))
+            wanted = mark(number, version, movie_id=film, start_frame=draw.randrange(9))
+            is_deleted = known is not None and draw.random() < 0.4
+            window.save({**wanted, "deleted": is_deleted})
+        if draw.random() < 0.1 and path.exists():
+            text = path.read_text("utf-8")
+            path.write_text(text.replace("why", "how"), "utf-8")
+        answer = page.marks_of("lake", state)
+        state = answer["marks_state"]
+        if answer["only_changed"]:
+            n_parts += 1
+            for changed in answer["marks"]:
+                shown.pop(changed["mark"], None)
+                if not changed.get("deleted"):
+                    shown[changed["mark"]] = changed
+        else:
+            shown = {saved["mark"]: saved for saved in answer["marks"]}
+        if answer["segments"] is not None:
+            segments = answer["segments"]
+        whole = site(tmp_path, clips, "ada").marks_of("lake")
+        assert shown == {saved["mark"]: saved for saved in whole["marks"]}
+        assert segments == whole["segments"]
+    assert n_parts > 100
+    # Nothing changed: nothing is sent, also by the server.
+    with served(page) as server:
+        sent = ask(server, f"/api/marks?film=lake&known={state}").json()
+    assert (sent["marks"], sent["segments"]) == ([], None)
+    assert sent["marks_state"] == state
+
+
+def test_a_draft_outlives_the_server(tmp_path: Path) -> None:
+    form = {"start_frame": 3, "level": "HN", "concepts": ["Look"], "comment": "tbc"}
+    sent = {"movie_id": "lake", "mark": mark(1)["mark"], "form": form}
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        assert ask(server, "/api/draft", method="POST", sent=sent).status == 200
+        bad = {**sent, "form": {**form, "start_frame": "3"}}
+        assert ask(server, "/api/draft", method="POST", sent=bad).status == 400
+        other_film = {**sent, "movie_id": "pond"}
+        assert ask(server, "/api/draft", method="POST", sent=other_film).status == 400
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        (draft,) = ask(server, "/api/film?film=lake").json()["drafts"]
+        assert {name: draft["form"][name] for name in form} == form
+        assert draft["form"]["end_frame"] is None
+        forgotten = {**sent, "form": None}
+        assert ask(server, "/api/draft", method="POST", sent=forgotten).status == 200
+        assert ask(server, "/api/film?film=lake").json()["drafts"] == []
+
+
+def test_many_drafts_and_a_damaged_file(tmp_path: Path) -> None:
+    drafts = DraftTable(tmp_path / "films.ada.drafts.json")
+    for number in range(MAX_DRAFTS + 5):
+        drafts.save("lake", mark(number)["mark"], {"comment": str(number)})
+    comments = [draft["form"]["comment"] for draft in drafts.of_film("lake")]
+    assert comments == [str(n) for n in range(MAX_DRAFTS + 4, 4, -1)]
+    for text in ("", "{", "[1]", '{"a": 1}', "\xff"):
+        drafts.path.write_text(text, "latin-1")
+        assert drafts.of_film("lake") == []
+    drafts.save("lake", mark(1)["mark"], {})
+    assert len(drafts.of_film("lake")) == 1
+
+
+def test_what_was_called_watched_by_mistake_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "films.ada.watched.csv"
+    watched = WatchedTable(path, "ada")
+    watched.add("lake", [(0, 99)], Fraction(25))
+    watched.add("pond", [(0, 9)], Fraction(25))
+    assert watched.remove("lake", [(10, 19), (50, 200)]) == [(0, 9), (20, 49)]
+    assert watched.stretches("pond") == [(0, 9)]
+    assert {row["framerate"] for row in rows_of(path)} == {"25"}
+    assert watched.remove("lake", [(0, 99)]) == []
+    assert watched.remove("sea", [(0, 99)]) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    words = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path)]
+    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not permitted here")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_is_said_and_what_was_saved_stays(small_disk: Path) -> None:
+    with served(site(small_disk, CLIPS, "ada")) as server:
+        statuses = [save(server, mark(n, comment="x" * 400)).status for n in range(12)]
+        n_saved = statuses.count(200)
+        assert 1 <= n_saved < 12
+        assert statuses == [200] * n_saved + [507] * (12 - n_saved)
+        found = table(small_disk, manifest(small_disk, CLIPS), "ada")
+        assert len(found.read().marks) == n_saved
+        words = ["mount", "-o", "remount,size=1m", str(small_disk)]
+        subprocess.run(words, check=True)
+        assert save(server, mark(99)).status == 200
+        assert len(found.read().marks) == n_saved + 1
+
+
+def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    text = marks.path.read_text("utf-8").replace(",S,", ",T,")
+    marks.path.write_text(text, "utf-8")
+    (bad,) = marks.read().bad_rows
+    assert "films.ada.csv:2: column 'level': 'T'" in bad.problem
+    marks.save(mark(2))
+    assert len(marks.read().marks) == 1
+    assert rows_of(marks.path)[-1] == next(csv.DictReader(io.StringIO(text)))
+    marks.path.write_text("mine\n1\n", "utf-8")
+    with pytest.raises(FixInput):
+        marks.save(mark(2))
+
+
+def test_rows_that_are_no_marks_are_kept_until_they_are_set_aside(
+    marks: MarkTable,
+) -> None:
+    marks.save(mark(1))
+    good = marks.path.read_text("utf-8")
+    header = good.partition("\n")[0].replace("comment", "comment,mine")
+    rows = [
+        "lake,ada,99999999999999999999999,99999999999999999999999,S,",
+        "lake,ada,30,20,S,",
+        "lake,ada,5,9,EN,",
+    ]
+    lines = [f"{row},,,,,x{n},,,," for n, row in enumerate(rows)]
+    table = "\n".join([header, *lines])
+    marks.path.write_text(table + "\n", "utf-8")
+    assert [row.line for row in marks.read().bad_rows] == [2, 3]
+    assert len(marks.read().marks) == 1
+    saved = marks.save(mark(1))
+    starts = [row["start_frame"] for row in rows_of(marks.path)]
+    assert starts == ["5", "10", "99999999999999999999999", "30"]
+    assert [row["mine"] for row in rows_of(marks.path)] == ["x2", "", "x0", "x1"]
+    assert len(marks.set_aside()) == 2
+    aside = marks.aside_path
+    assert aside.name == "films.ada.aside.csv"
+    assert [row["start_frame"] for row in rows_of(aside)] == [
+        "99999999999999999999999",
+        "30",
+    ]
+    assert not marks.read().bad_rows
+    assert saved["mark"] in marks.read().marks and len(marks.read().marks) == 2
+    assert len(read_segments(marks.path)) == 2
+    assert history_of(marks)[-1]["aside"][1]["end_frame"] == "20"
+    marks.path.write_text(table + "\n", "utf-8")
+    moved = marks.set_aside()
+    assert len(rows_of(aside)) == 4
+    assert marks.set_aside() == []  # nothing is left to move
+    assert len(rows_of(aside)) == 4
+    # Taken back, they are in the table as they were; only those that are there can be.
+    marks.take_back(moved)
+    assert len(rows_of(aside)) == 2
+    assert [row.cells["mine"] for row in marks.read().bad_rows] == ["x0", "x1"]
+    assert marks.set_aside(moved[1:]) == moved[1:]
+    assert [row.cells["mine"] for row in marks.read().bad_rows] == ["x0"]
+    marks.set_aside()
+    assert len(rows_of(aside)) == 4
+    marks.take_back(moved)
+    marks.take_back(moved)
+    assert not aside.exists()
+    with pytest.raises(FixInput, match="not there any more"):
+        marks.take_back(moved)
+    assert len(marks.read().bad_rows) == 4
+
+
+def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    assert os.access(marks.path, os.R_OK)
+    assert [one.annotator for one in read_segments(marks.path)] == [
+        segment(0, 1).annotator
+    ]
+
+
+def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
+    """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
+    header = (
+        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    )
+    rows = [
+        f"{film}-{k:03d},{film},EN_S,EN_S,EN_S,ridge,clip,fold 0,0,0,.5,{digit}\n"
+        for film, digits in decisions.items()
+        for k, digit in enumerate(digits)
+    ]
+    protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
+    records = [cell(train="EN_S")]
+    return write_run(
+        folder, records, header + "".join(rows), protocol={**protocol, "report": {}}
+    )
+
+
+def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
+    tmp_path: Path,
+) -> None:
+    clips = [
+        replace(clip, extra={"framerate": "25"})
+        for clip in (*film_clips("lake", "", 8), *film_clips("pond", "", 2))
+    ]
+    films = manifest(tmp_path, clips, "framerate")
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    run_of_decisions(tmp_path / "runs" / "one", {"lake": "01010100", "pond": "11"})
+    blind, open_ = (table(tmp_path, films, "ada", blind=arm) for arm in (True, False))
+
+    def clip(
+        k: int, level: str = "S", film: str = "lake", **more: Any
+    ) -> dict[str, Any]:
+        span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
+        return mark(k, movie_id=film, level=level, **span, **more)
+
+    for one in (clip(1), clip(2), clip(4, "HN")):
+        blind.save(one)
+    for one in (clip(2, version=1, deleted=True), clip(3), clip(4, version=1)):
+        open_.save(one)
+    open_.save({**clip(0, film="pond"), "mark": mark(9)["mark"]})
+    words = ("view", "films", "--run", "one", "--agreement", "--json")
+    rows = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    found = {
+        (r["arm"], r["marks"]): (r["clips"], r["agreement"], r["kappa"]) for r in rows
+    }
+    assert {row["annotator"] for row in rows} == {"ada"}
+    assert found == {
+        # ada 0110-000, model 0101-100: 4 of 7 alike, by chance 2/7 3/7 + 5/7 4/7 = 26/49
+        ("blind", "first"): (7, pytest.approx(4 / 7), pytest.approx(2 / 23)),
+        # ada 01011000, model 01010100: 6 of 8 alike, by chance 3/8 3/8 + 5/8 5/8 = 34/64
+        ("blind", "last"): (8, pytest.approx(6 / 8), pytest.approx(7 / 15)),
+        # ada 10, model 11: a model that always decides alike has kappa 0
+        ("assisted", "first"): (2, 0.5, 0.0),
+        ("assisted", "last"): (2, 0.5, 0.0),
+    }
+    # A row that is no mark, and a table that is none, stopped the command.
+    with blind.path.open("a", encoding="utf-8") as stream:
+        stream.write("lake,ada,9,5,S,,,,,,,,,\n")
+    (tmp_path / "segments" / "films.ben.csv").write_text("mine\n1\n", "utf-8")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert done.json()["agreement"] == rows
+    ada, ben = done.json()["left_out"]
+    assert ada.startswith("this row is left out: films.ada.csv:")
+    assert ben.startswith("films.ben.csv is left out: ")
+    assert ada in done.stderr
+    assert "films.ben.csv is left out" in done.stderr
+    done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
+    assert (
+        done.code == 2 and "agreement needs a run with a model of levels" in done.stderr
+    )
+
+
+def test_marks_without_a_history_are_compared_in_the_arm_unknown(
+    tmp_path: Path,
+) -> None:
+    clips = [
+        replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "", 8)
+    ]
+    films = manifest(tmp_path, clips, "framerate")
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    run_of_decisions(tmp_path / "runs" / "one", {"lake": "01010100"})
+    words = ("view", "films", "--run", "one", "--agreement", "--json")
+    by_hand = [
+        Segment("lake", "ben", 25, 49, "S"),
+        Segment("lake", "ben", 75, 99, "S"),
+    ]
+    (tmp_path / "segments").mkdir()
+    write_segments(tmp_path / "segments" / "films.ben.csv", by_hand)
+    (row,) = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    # ben 01010000, model 01010100: 7 of 8 alike.
+    expected = ("ben", "unknown", "last", 8, 7 / 8)
+    found = (row["annotator"], row["arm"], row["marks"], row["clips"], row["agreement"])
+    assert found == expected
+    span = {"start_frame": 25, "end_frame": 49}
+    table(tmp_path, films, "ada", blind=True).save(mark(1, level="S", **span))
+    rows = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    arms = {(row["annotator"], row["arm"]) for row in rows}
+    assert arms == {("ada", "blind"), ("ben", "unknown")}
+
+
+def test_tables_of_several_annotators_are_projected_and_compared_together(
+    tmp_path: Path,
+) -> None:
+    films = manifest(tmp_path, CLIPS)
+    for name, levels in (("ada", ("S", "HN")), ("ben", ("S", "S"))):
+        for k, level in enumerate(levels):
+            span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
+            table(tmp_path, films, name).save(mark(k, level=level, **span))
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\nc,lake,50,74\n",
+        "utf-8",
+    )
+    tables = (
+        "segments/films.ada.csv",
+        "segments/films.ben.csv",
+        "--clips",
+        "clips.csv",
+        "--json",
+    )
+    made = call_obygaze("manifest", "project", *tables, cwd=tmp_path).ok().json()
+    assert [row["level"] for row in made["merged"]] == ["S", "S", "EN"]
+    found = call_obygaze("manifest", "agree", *tables, cwd=tmp_path).ok().json()
+    (pair,) = found["pairs"]
+    # Distances 0, .7, 0; by their own frequencies (S HN EN, S S EN) the expected one is
+    # (0 + 0 + 1 + .7 + .7 + .3 + 1 + 1 + 0) / 9 = 4.7 / 9.
+    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 3)
+    assert pair["gamma"]["own"] == pytest.approx(1 - (0.7 / 3) / (4.7 / 9))
+
+
+def test_columns_that_others_added_are_kept(marks: MarkTable) -> None:
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,shot size"
+    marks.path.write_text(f"{columns}\nlake,ada,1,2,S,Look,close\n", "utf-8")
+    marks.save(mark(1))
+    sizes = {row["start_frame"]: row["shot size"] for row in rows_of(marks.path)}
+    assert sizes == {"1": "close", "10": ""}
+
+
+@pytest.mark.parametrize("tier", ["state", "more", "deleted"])
+def test_a_tier_may_be_called_as_a_value_of_marks_that_is_in_no_column(
+    tmp_path: Path, marks: MarkTable, tier: str
+) -> None:
+    """A tier that was called `state` had the hash of the mark in place of its value."""
+    terms = (Term(tier, "tier"), Term("calm", "value", (tier,)))
+    wanted = mark(1, tiers={tier: "calm"})
+    marks.save_all([MarkChange(wanted)], Vocabulary(terms=terms))
+    assert [row[tier] for row in rows_of(marks.path)] == ["calm"]
+    ((saved,),) = [
+        table(tmp_path, manifest(tmp_path, CLIPS), "ada").read().marks.values()
+    ]
+    assert saved["more"] == {tier: "calm"}
+    marks.save({**saved, "level": "HN"})
+    assert [row[tier] for row in rows_of(marks.path)] == ["calm"]
+
+
+def test_a_table_whose_marks_were_all_deleted_has_a_column_for_each_tier(
+    tmp_path: Path, marks: MarkTable
+) -> None:
+    """The value of the first mark after that was shown in the page, and missing in the file."""
+    terms = (Term("look", "tier"), Term("up", "value", ("look",)))
+    vocabulary = Vocabulary(terms=terms)
+    (saved,) = marks.save_all([MarkChange(mark(1, tiers={"look": "up"}))], vocabulary)
+    marks.save({**saved, "deleted": True})
+    assert rows_of(marks.path) == []
+    opened_again = table(tmp_path, manifest(tmp_path, CLIPS), "ada")
+    opened_again.save_all([MarkChange(mark(2, tiers={"look": "up"}))], vocabulary)
+    assert [row["look"] for row in rows_of(marks.path)] == ["up"]
+
+
+def test_an_edit_by_hand_is_not_overwritten(marks: MarkTable) -> None:
+    shown = marks.save(mark(1))
+    text = marks.path.read_text("utf-8")
+    marks.path.write_text(text.replace(",why,", ",corrected by hand,"), "utf-8")
+    with pytest.raises(Outdated) as caught:
+        marks.save({**shown, "level": "HN"})
+    assert caught.value.facts["newer"]["comment"] == "corrected by hand"
+    assert rows_of(marks.path)[0]["comment"] == "corrected by hand"
+    again = marks.save({**caught.value.facts["newer"], "level": "HN"})
+    assert (again["level"], again["comment"]) == ("HN", "corrected by hand")
+
+
+def test_a_mark_has_the_rate_of_its_film_and_its_times(tmp_path: Path) -> None:
+    clips = [replace(clip, extra={"framerate": "23.976"}) for clip in CLIPS]
+    page = site(tmp_path, clips, "ada")
+    saved = page.save_mark(mark(1, start_frame=48, end_frame=71))
+    assert saved["framerate"] == "23.976"
+    # Frames 48 to 71 at 24000/1001 are from 2.002 s to 3.003 s.
+    assert (float(saved["start_s"]), float(saved["end_s"])) == (2.002, 3.003)
+
+
+def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
+    # Two annotators with two marks each in the first minute of twelve.
+    clips = [
+        replace(clip, extra={"framerate": "25"})
+        for clip in film_clips("lake", "", 12, 60.0)
+    ]
+    rows = [f"{clip.clip_id},lake,{clip.start_s},{clip.end_s}" for clip in clips]
+    (tmp_path / "clips.csv").write_text(
+        "\n".join(["clip_id,movie_id,start_s,end_s", *rows])
+    )
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_mark(mark(1, start_frame=0, end_frame=499))
+        page.save_mark(mark(2, start_frame=600, end_frame=1099, level="HN"))
+    tables = [f"segments/films.{name}.csv" for name in ("ada", "ben")]
+    words = (
+        "manifest",
+        "agree",
+        *tables,
+        "--clips",
+        "clips.csv",
+        "--json",
+        "--permutations",
+        "0",
+    )
+    unknown = run_obygaze(*words, cwd=tmp_path).ok()
+    assert (
+        "not known what was watched, unmarked clips count as EN: ada in lake"
+        in unknown.stderr
+    )
+    assert unknown.json()["pairs"][0]["n"] == 12
+    # Of the other eleven minutes, both have seen three: four clips can be compared.
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_watched({"movie_id": "lake", "stretches": [[0, 2999], [3000, 5999]]})
+    known = run_obygaze(*words, cwd=tmp_path).ok()
+    assert "not known" not in known.stderr
+    assert known.json()["pairs"][0]["n"] == 4
+    rows_seen = rows_of(tmp_path / "segments/films.ada.watched.csv")
+    assert [
+        (row["start_frame"], row["end_frame"], row["level"]) for row in rows_seen
+    ] == [("0", "5999", "watched")]
+
+
+def test_what_is_no_stretch_of_the_film_is_refused(tmp_path: Path) -> None:
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in CLIPS]
+    with served(site(tmp_path, clips, "ada")) as server:
+        for stretches in (
+            [[5, 1]],
+            [[-1, 3]],
+            [[1.5, 3]],
+            "all",
+            [[1]],
+            [["1", "2"]],
+            None,
+        ):
+            sent = {"movie_id": "lake", "stretches": stretches}
+            assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
+        sent = {"movie_id": "lake", "stretches": [[200, 10**30], [300, 400]]}
+        # The film has 250 pictures.
+        assert ask(server, "/api/watched", method="POST", sent=sent).json() == [
+            [200, 249]
+        ]
+        sent = {"movie_id": "sea", "stretches": []}
+        assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
+
+
+def test_what_is_no_name_is_refused_in_words(tmp_path: Path) -> None:
+    page = site(tmp_path, CLIPS, "ada")
+    for no_name in (["lake"], {"lake": 1}, 5, None):
+        with pytest.raises(FixInput, match="the manifest has no film"):
+            page.save_mark(mark(1, movie_id=no_name))
+        with pytest.raises(FixUsage, match="the manifest has no film"):
+            page.save_watched({"movie_id": no_name, "stretches": []})
+        with pytest.raises(FixInput, match="level must be one of"):
+            page.save_mark(mark(1, level=no_name))
+    for concepts in ([["Look"]], [{}], ["Lok"]):
+        with pytest.raises(FixInput, match="unknown concept"):
+            page.save_mark(mark(1, concepts=concepts))
+    with pytest.raises(FixInput, match="expected a list of names"):
+        page.save_mark(mark(1, concepts=7))
+
+
+def test_columns_that_others_added_to_what_was_watched_are_kept(tmp_path: Path) -> None:
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    watched.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,room\n"
+        "lake,ada,0,9,watched,,lab\nlake,ada,20,29,watched,,home\n"
+        "sea,ada,0,9,watched,,ship\n",
+        "utf-8",
+    )
+    watched.add("lake", [(40, 49)], Fraction(25))
+    rooms = {
+        (row["movie_id"], row["start_frame"]): row["room"]
+        for row in rows_of(watched.path)
+    }
+    assert rooms == {
+        ("lake", "0"): "lab",
+        ("lake", "20"): "home",
+        ("lake", "40"): "",
+        ("sea", "0"): "ship",
+    }
+    watched.add("lake", [(5, 25)], Fraction(25))
+    rooms = {
+        (row["movie_id"], row["start_frame"]): row["room"]
+        for row in rows_of(watched.path)
+    }
+    assert rooms == {
+        ("lake", "0"): "lab; home",
+        ("lake", "40"): "",
+        ("sea", "0"): "ship",
+    }
+
+
+def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
+    for number in range(3):
+        write_video(tmp_path / f"{number}.mp4", numbers=range(50))
+    clips = [Clip(f"lake-{n}", "lake", n, f"{n}.mp4", level="EN") for n in range(3)]
+    page = site(tmp_path, clips, "ada")
+    page.save_mark(mark(1, start_frame=100, end_frame=149))
+    assert page.film("lake")["unknown"] == []
+    (tmp_path / "0.mp4").unlink()
+    later = site(tmp_path, clips, "ada")
+    film = later.film("lake")
+    # The rate is that of the videos that are there.
+    assert (film["rate"], film["unknown"]) == (25.0, ["0.mp4"])
+    assert "The lengths of videos are not known" in film["notes"][0]
+    assert later._spans() == []
+    with pytest.raises(FixUsage, match=r"the length of 0\.mp4 is not known"):
+        later.save_mark(mark(2, start_frame=0, end_frame=9))
+
+
+def test_the_first_marks_are_read_from_a_history_that_was_cut_inside_a_letter(
+    tmp_path: Path,
+) -> None:
+    # A column that was added by hand may hold a sign (U+2028) at which Python splits lines.
+    after = {
+        **{"movie_id": "lake", "annotator": "ada", "start_frame": 3, "end_frame": 9},
+        **{"level": "S", "concepts": [], "arm": "blind", "mark": "12345678"},
+        "more": {"note": "one\u2028two"},
+    }
+    whole = json.dumps({"before": None, "after": after}, ensure_ascii=False)
+    cut = '{"before": null, "after": {"comment": "caf\u00e9'.encode()[:-1]
+    path = tmp_path / "m.ada.csv"
+    path.with_suffix(".history.jsonl").write_bytes(b"\n" + whole.encode() + b"\n" + cut)
+    arms, (first,) = first_marks(path)
+    assert arms == {"lake": "blind"}
+    assert (first.start_frame, first.end_frame, first.level) == (3, 9, "S")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("lake,bob,50,59,watched,", "expected ada, got 'bob'"),
+        ("lake,ada,50,59,S,", "expected watched, got 'S'"),
+    ],
+)
+def test_rows_by_hand_do_not_become_what_the_annotator_watched(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    path = tmp_path / "m.ada.watched.csv"
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    text = f"{header}lake,ada,0,9,watched,\n{row}\n"
+    path.write_text(text)
+    with pytest.raises(FixInput) as caught:
+        WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
+    assert message in caught.value.details[0]
+    assert path.read_text() == text
+
+
+def test_a_column_that_somebody_called_order_is_no_queue(
+    tmp_path: Path, marks: MarkTable
+) -> None:
+    """The arms ended with a KeyError, and its films were left out of the agreement."""
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,order"
+    marks.path.write_text(f"{columns}\nlake,ada,1,2,S,Look,first\n", "utf-8")
+    (shown,) = marks.read().marks.values()
+    marks.save({**shown, "level": "HN"})
+    assert first_judgements(marks.path) == []
+    arms, (first,) = first_marks(marks.path)
+    assert arms == {"lake": "assisted"} and first.level == "HN"
+    assert site(tmp_path, CLIPS, "ada").arms() == {"labels": [], "anchoring": []}
+
+
+def test_a_mark_after_the_end_of_the_film_is_refused(tmp_path: Path) -> None:
+    """One such row was taken, and from then on the table could not be read."""
+    page = site(tmp_path, CLIPS, "ada")
+    assert page.marks is not None
+    with served(page) as server:
+        for last in (10**22, 275):
+            answer = save(server, mark(1, start_frame=0, end_frame=last))
+            assert answer.status == 400
+            assert "the last picture of lake is 249" in answer.json()["error"]
+        assert not page.marks.path.exists()
+        # What a file says of its length may be a little less than it shows.
+        assert save(server, mark(1, start_frame=0, end_frame=260)).status == 200
+        assert save(server, mark(2)).status == 200
+
+
+def test_a_table_that_cannot_be_read_does_not_close_the_film(tmp_path: Path) -> None:
+    page = site(tmp_path, CLIPS, "ada")
+    assert page.marks is not None
+    with served(page) as server:
+        assert save(server, mark(1)).status == 200
+        page.marks.path.write_text("movie_id,level\nlake,S\n", "utf-8")
+        shown = ask(server, "/api/film?film=lake").json()
+        assert "required column" in shown["cannot_mark"]
+        assert len(shown["spans"]) == 10
+        refused = save(server, mark(2))
+        assert refused.status == 400
+        assert page.marks.path.read_text("utf-8") == "movie_id,level\nlake,S\n"
+        for name in ("films.ada.watched.csv", "films.shots.csv"):
+            page.marks.path.unlink(missing_ok=True)
+            (tmp_path / "segments" / name).write_text("mine\n1\n", "utf-8")
+            assert ask(server, "/api/film?film=lake").status == 200
+
+
+def test_notes_in_columns_without_a_name_stay(marks: MarkTable) -> None:
+    """A spreadsheet adds empty columns without a name, and somebody may write into one."""
+    marks.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,,\n"
+        "lake,ada,1,2,S,,look again,\n"
+        "lake,ada,30,20,S,,a bad row,why\n",
+        "utf-8",
+    )
+    marks.save(mark(1))
+    assert [row[""] for row in rows_of(marks.path)] == [
+        "look again",
+        "",
+        "a bad row why",
+    ]
+    marks.set_aside()
+    (aside,) = rows_of(marks.aside_path)
+    assert aside[""] == "a bad row why"
+    assert [row[""] for row in rows_of(marks.path)] == ["look again", ""]
+
+
+def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
+    marks: MarkTable,
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    marks.path.write_text(f"{header}lake,ada,30,20,S,\n", "utf-8")
+    marks.set_aside()
+    aside = marks.aside_path
+    text = aside.read_text("utf-8").replace(",", ";")
+    aside.write_text(text, "utf-8")
+    marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
+    marks.set_aside()
+    assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
+
+
+def test_notes_on_what_was_watched_stay_in_a_column_without_a_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "films.ada.watched.csv"
+    path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,,\n"
+        "lake,ada,1,9,watched,,25,twice,\n",
+        "utf-8",
+    )
+    WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
+    assert [row[""] for row in rows_of(path)] == ["twice", ""]

@@ -1,0 +1,469 @@
+"""`obygaze manifest project`: its documents and tables, golden cases, published segments."""
+
+from __future__ import annotations
+
+import csv
+import io
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from support.cli import Result, call_obygaze
+from support.data import real_data
+from support.film import clips, marks, write_segments, write_spans
+
+from obygaze.films.projection import (
+    ClipSpan,
+    Segment,
+    project,
+    projection_to_csv,
+    read_inputs,
+)
+from obygaze_features.manifest.model import LEVELS
+
+
+def run(
+    folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
+) -> Result:
+    marked = write_segments(folder / "segments.csv", segments)
+    cut = write_spans(folder / "clips.csv", spans)
+    words = ("manifest", "project", marked, "--clips", cut, "--json", *options)
+    return call_obygaze(*words, cwd=folder).ok()
+
+
+def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
+    segments = [*marks("0-99 S Body"), *marks("0-49 S Look, 50-99 EN", annotator="B")]
+    document = run(tmp_path, segments, clips("0-99 100-199")).json()
+    empty = {"clip_id": "m-002", "level": "EN", "concepts": [], "ratio": None}
+    assert document == {
+        "json_version": 1,
+        "threshold": "0.2",
+        "projections": {
+            "A": [
+                {
+                    "clip_id": "m-001",
+                    "level": "S",
+                    "concepts": ["Body"],
+                    "ratio": [100, 100],
+                },
+                empty,
+            ],
+            "B": [
+                {
+                    "clip_id": "m-001",
+                    "level": "S",
+                    "concepts": ["Look"],
+                    "ratio": [50, 100],
+                },
+                empty,
+            ],
+        },
+        "merged": [
+            {
+                "clip_id": "m-001",
+                "level": "S",
+                "concepts": ["Body", "Look"],
+                "ratio": [100, 100],
+            },
+            empty,
+        ],
+        "unlabelled": 0,
+        "unlabelled_clips": [],
+        "assumed_watched": [["m", "A"], ["m", "B"]],
+    }
+
+
+def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> None:
+    # Segments of 30, 30 and 40 frames: none covers half of the clip, and no frame is unmarked.
+    segments = marks("0-29 HN Body, 30-59 NS, 60-99 S Look")
+    document = run(tmp_path, segments, clips("0-99"), "--threshold", "1/2").json()
+    empty = {"clip_id": "m-001", "level": None, "concepts": [], "ratio": None}
+    assert document["projections"] == {"A": [empty]}
+    assert document["merged"] == [empty]
+    assert (document["unlabelled"], document["unlabelled_clips"]) == (1, ["m-001"])
+
+
+def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
+    tmp_path: Path,
+) -> None:
+    segments = [
+        *marks("0-49 HN Voice, 50-99 NS Look"),
+        *marks("0-24 S Body|Look", annotator="B"),
+    ]
+    marked = write_segments(tmp_path / "s.csv", segments)
+    cut = write_spans(
+        tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", film="unseen")]
+    )
+    result = call_obygaze("manifest", "project", marked, "--clips", cut).ok()
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["clip", "A", "B", "level", "share", "concepts"],
+        ["m-001", "NS", "S", "S", "25.0", "%", "Body,", "Look"],
+    ]
+    assert "1 clip in films without segments, skipped" in result.stderr
+    assert "unseen-001" in result.stderr
+    assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["project", "agree"])
+def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -> None:
+    marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
+    cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
+    for words, what in (
+        (("--clips", cut), "Error: no clip lies in a film with segments"),
+        (("--every", "3", "--fps", "25"), "Error: the segments span no whole clip"),
+    ):
+        result = call_obygaze("manifest", command, marked, *words)
+        assert (result.code, result.stdout) == (1, "")
+        error, where, hint = result.stderr.splitlines()[-3:]
+        assert error == what
+        assert where.startswith(f"  in: {tmp_path}")
+        assert hint.startswith("  Try: ")
+
+
+def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
+    result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"))
+    assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]
+    assert "unknown concepts, kept unchanged: Bdy" in result.stderr
+
+
+def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "segments"
+    folder.mkdir()
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    table = folder / "films.ada.csv"
+    table.write_text(f"{header}lake,ada,0,99,S,glint|Bdy,25\n")
+    (folder / "films.vocabulary.toml").write_text(
+        'schema = "obygaze-vocabulary/1"\n[[terms]]\nname = "glint"\nkind = "concept"\n'
+    )
+    expected = "Warning: unknown concepts, kept unchanged: Bdy\n"
+    words = ("manifest", "project", table, "--every", "4")
+    assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
+    words = ("manifest", "import", "segments", table, "-o", "ada")
+    assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
+
+
+def test_a_film_whose_name_is_written_in_another_way_is_named(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "marks.csv").write_text(f"{header}lake,ada,0,99,S,\nnana,ada,0,9,S,\n")
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,99\nb,Nana,0,99\n"
+    )
+    words = ("manifest", "project", "marks.csv", "--clips", "clips.csv")
+    told = call_obygaze(*words, cwd=tmp_path).ok().stderr
+    assert "1 clip in films without segments, skipped: b" in told
+    assert "no clips of films with segments: nana (did you mean 'Nana'?)" in told
+
+
+def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
+    tmp_path: Path,
+) -> None:
+    spans = clips("0-99 100-199 200-299")
+    segments = [*marks("0-99 S Look|Body, 200-240 HN, 241-270 HN, 271-299 HN")]
+    output = tmp_path / "levels.csv"
+    options = ("-o", str(output), "--threshold", "0.5")
+    run(tmp_path, segments, spans, *options)
+    assert output.read_text("utf-8") == (
+        "clip_id,movie_id,level,concepts,overlap_frames,clip_frames\n"
+        "m-001,m,S,Body|Look,100,100\n"
+        "m-002,m,EN,,,\n"
+        "m-003,m,,,,\n"
+    )
+    words = (
+        "manifest",
+        "project",
+        "segments.csv",
+        "--clips",
+        "clips.csv",
+        "-o",
+        str(output),
+    )
+    refused = call_obygaze(*words, "--threshold", "0.3", cwd=tmp_path)
+    assert refused.code == 1 and "--force" in refused.stderr
+    assert "m-003,m,,," in output.read_text("utf-8")
+    call_obygaze(*words, "--threshold", "0.3", "--force", cwd=tmp_path).ok()
+    assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
+
+
+def test_rows_of_each_annotator_as_csv() -> None:
+    segments = [*marks("0-9 S Body"), *marks("0-4 HN", annotator="B, the second")]
+    made = project(segments, clips("0-9"))
+    text = projection_to_csv(made, clips("0-9"), by_annotator=True).decode()
+    assert [
+        (row["annotator"], row["level"]) for row in csv.DictReader(io.StringIO(text))
+    ] == [
+        ("A", "S"),
+        ("B, the second", "HN"),
+    ]
+    merged = projection_to_csv(made, clips("0-9")).decode()
+    assert "annotator" not in merged.splitlines()[0].split(",")
+    assert [row["level"] for row in csv.DictReader(io.StringIO(merged))] == ["S"]
+
+
+def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "marked.toml").write_text(
+        'schema = "obygaze-manifest/1"\n', encoding="utf-8"
+    )
+    write_segments(folder / "marked.csv", marks("0-9 S Body"))
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
+    assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
+    other = call_obygaze(
+        "-C", tmp_path, "manifest", "project", "marcked", "--clips", cut
+    )
+    assert other.code == 1 and "one of marked" in other.stderr
+
+
+def test_the_published_segments_projected_on_themselves_keep_their_levels(
+    tmp_path: Path,
+) -> None:
+    """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
+    published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    call_obygaze("-C", tmp_path, "manifest", "import", "mobygaze", published).ok()
+    table = tmp_path / "manifests" / "mobygaze.csv"
+    segments, spans = read_inputs(table, table)
+    counts = dict.fromkeys(LEVELS, 0)
+    for annotator in ("annotator1", "annotator2"):
+        own = [segment for segment in segments if segment.annotator == annotator]
+        cut = [
+            span
+            for span, s in zip(spans, segments, strict=True)
+            if s.annotator == annotator
+        ]
+        made = project(own, cut, Fraction(1))
+        assert [(row.level, set(row.concepts)) for row in made.merged] == [
+            (segment.level, set(segment.concepts)) for segment in own
+        ]
+        for level, count in made.counts().items():
+            counts[level] += count
+    assert counts == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
+
+
+@pytest.mark.parametrize("text", ["1.5", "0.1,x", ""])
+def test_a_threshold_that_is_none_is_wrong_usage(tmp_path: Path, text: str) -> None:
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--threshold", text)
+    result = call_obygaze(*words)
+    assert result.code == 2 and "the threshold must be from 0 to 1" in result.stderr
+
+
+MARKED = """movie_id,annotator,start_frame,end_frame,level,concepts,framerate
+a,x,0,1499,S,Body,24
+a,y,0,1500,EN,,24
+b,x,800,2400,HN,,23.976
+"""
+
+
+def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    words = ("manifest", "project", "s.csv", "--every", "30", "-o", "levels.csv")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    with (tmp_path / "levels.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    # 30 s are 720 frames at 24 fps, and 719.28 at 24000 / 1001: frames 719 to 1438, and to 2157.
+    assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
+        *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
+        *(
+            ("b-0002", "HN", repr(719 * 1001 / 24000)),
+            ("b-0003", "HN", repr(1439 * 1001 / 24000)),
+        ),
+    ]
+    assert rows[2]["end_s"] == repr(1439 * 1001 / 24000)
+    call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "expected one of --clips and --every"),
+        (("--every", "x"), "--every must be a number of seconds, got 'x'"),
+        (("--every", "0.001"), "clips must have at least one frame"),
+    ],
+)
+def test_lengths_that_cannot_be_used(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    done = call_obygaze("manifest", "project", "s.csv", *options, cwd=tmp_path)
+    assert (done.code, told in done.stderr) == (2, True), done.stderr
+
+
+def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(
+        MARKED.replace("framerate", "rate").replace("23.976", "24")
+    )
+    done = call_obygaze("manifest", "project", "s.csv", "--every", "30", cwd=tmp_path)
+    assert "column 'framerate': required column is missing" in done.stderr
+    words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
+    document = call_obygaze(*words, cwd=tmp_path).ok().json()
+    assert [row["clip_id"] for row in document["merged"]] == [
+        *("a-0001", "a-0002", "b-0002", "b-0003")
+    ]
+
+
+def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    rows = "clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\nb-1,b,30.0,60\nz-1,z,0,1\n"
+    (tmp_path / "c.csv").write_text(rows)
+    words = (
+        "manifest",
+        "project",
+        "s.csv",
+        "--clips",
+        "c.csv",
+        "-o",
+        "levels.csv",
+        "--json",
+    )
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    # Film a has 24 frames a second: 62.5 s are 1500 frames. Film b has 23.976: 30 s to 60 s are
+    # frames 719.28 to 1438.56, that is 719 to 1438. Film z is not marked, so its rate is unknown.
+    ratios = {row["clip_id"]: row["ratio"] for row in done.json()["merged"]}
+    assert ratios == {"a-1": [1500, 1500], "b-1": [639, 720]}
+    assert "1 clip in films without segments, skipped: z-1" in done.stderr
+    with (tmp_path / "levels.csv").open() as stream:
+        times = [(row["start_s"], row["end_s"]) for row in csv.DictReader(stream)]
+    assert times == [
+        ("0.0", "62.5"),
+        (repr(719 * 1001 / 24000), repr(1439 * 1001 / 24000)),
+    ]
+
+
+def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate"))
+    (tmp_path / "c.csv").write_text(
+        "clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\na-2,a,3,3.01\n"
+    )
+    for command in ("project", "agree"):
+        words = ("manifest", command, "s.csv", "--clips", "c.csv")
+        done = call_obygaze(*words, cwd=tmp_path)
+        assert done.code == 1
+        told = "s.csv:1: column 'framerate': required column is missing; or give --fps"
+        assert told in done.stderr
+        done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
+        assert (
+            "c.csv:3: column 'end_s': no frame is between these times at 24 frames"
+            in done.stderr
+        )
+    (tmp_path / "c.csv").write_text("clip_id,movie_id,start,end\na-1,a,0,62.5\n")
+    done = call_obygaze(
+        "manifest", "project", "s.csv", "--clips", "c.csv", cwd=tmp_path
+    )
+    assert "required column is missing; or start_s and end_s, in seconds" in done.stderr
+
+
+def test_a_rate_that_contradicts_the_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    words = ("manifest", "project", "s.csv", "--every", "30", "--fps")
+    done = call_obygaze(*words, "25", cwd=tmp_path)
+    assert done.code == 1
+    assert "24 is not the rate given by --fps; leave out --fps" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-24", "25 fps"])
+def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
+    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate"))
+    done = call_obygaze(
+        *("manifest", "project", "s.csv", "--every", "30"), "--fps", rate, cwd=tmp_path
+    )
+    assert (done.code, "expected frames per second" in done.stderr) == (2, True), (
+        done.stderr
+    )
+
+
+# At 24 frames a second, clips of one second are frames 0-23, 24-47, 48-71.
+@pytest.mark.parametrize(
+    ("first", "last", "numbers"),
+    [
+        (0, 71, [1, 2, 3]),
+        (0, 70, [1, 2]),
+        (0, 72, [1, 2, 3]),
+        (23, 47, [1, 2]),
+        (24, 47, [2]),
+    ],
+)
+def test_only_whole_clips_are_cut(
+    tmp_path: Path, first: int, last: int, numbers: list[int]
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,{first},{last},S,\n")
+    _, spans = read_inputs(tmp_path / "s.csv", Fraction(1), fps=24)
+    starts = [24 * (number - 1) for number in numbers]
+    assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
+        (f"a-{start // 24 + 1:04d}", start, start + 23) for start in starts
+    ]
+
+
+def test_a_clip_that_ends_before_the_first_marked_frame_is_not_cut(
+    tmp_path: Path,
+) -> None:
+    """30 s are 719.28 frames at 24000 / 1001: the first clip is frames 0-718, rounded down."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,719,2157,S,\n")
+    _, spans = read_inputs(tmp_path / "s.csv", Fraction(30), fps="23.976")
+    assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
+        ("a-0002", 719, 1438),
+        ("a-0003", 1439, 2157),
+    ]
+
+
+def test_a_table_of_watched_time_that_is_wrong_is_named(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,9,S,\n")
+    watched = "movie_id,annotator,start_frame,end_frame,level\na,ada,9,0,watched\n"
+    (tmp_path / "s.watched.csv").write_text(watched)
+    words = ("manifest", "project", "s.csv", "--every", "1", "--fps", "24")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert done.code == 1
+    assert "s.watched.csv:2: column 'end_frame'" in done.stderr
+    assert "s.csv:2" not in done.stderr.replace("s.watched.csv", "")
+
+
+def test_a_fifth_of_a_clip_is_enough_unless_another_share_is_given(
+    tmp_path: Path,
+) -> None:
+    """Clips of 25 frames: five are a fifth of one, four are not."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,4,S,\na,ada,46,49,HN,\n")
+    words = ("manifest", "project", "s.csv", "--every", "1", "--fps", "25", "--json")
+
+    def levels(*options: str) -> list[str]:
+        document = call_obygaze(*words, *options, cwd=tmp_path).ok().json()
+        return [row["level"] for row in document["merged"]]
+
+    assert levels() == ["S", "EN"]
+    assert levels("--threshold", "0.2") == ["S", "EN"]
+    assert levels("--threshold", "4/25") == ["S", "HN"]
+    assert levels("--threshold", "0.3") == ["EN", "EN"]
+
+
+def test_segments_in_seconds_with_a_rate_are_those_in_frames(tmp_path: Path) -> None:
+    """A manifest of clips has seconds: two annotators in it are compared as they are."""
+    header = "movie_id,annotator,level,concepts"
+    rows = [("x", 0, 4, "S"), ("y", 0, 6, "S"), ("x", 8, 12, "HN"), ("y", 9, 12, "S")]
+    in_seconds = [f"{header},start_s,end_s"]
+    in_frames = [f"{header},start_frame,end_frame"]
+    for name, start, end, level in rows:
+        in_seconds.append(f"a,{name},{level},,{start},{end}.0")
+        in_frames.append(f"a,{name},{level},,{start * 24},{end * 24 - 1}")
+    printed = {}
+    for name, lines in (("s", in_seconds), ("f", in_frames)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        for command in ("project", "agree"):
+            words = ("manifest", command, f"{name}.csv", "--every", "2", "--fps", "24")
+            printed[name, command] = call_obygaze(*words, cwd=tmp_path).ok().stdout
+    assert printed["s", "project"] == printed["f", "project"]
+    assert printed["s", "agree"] == printed["f", "agree"]
+    done = call_obygaze("manifest", "agree", "s.csv", "--every", "2", cwd=tmp_path)
+    assert (
+        "column 'framerate': required column is missing; or give --fps" in done.stderr
+    )
+
+
+def test_a_table_without_spans_and_with_a_bad_row_is_refused(tmp_path: Path) -> None:
+    table = "movie_id,annotator,level,concepts,end_frame\na,x,S,,3\na,x,S,,3,4,5\n"
+    (tmp_path / "s.csv").write_text(table)
+    words = ("manifest", "project", "s.csv", "--every", "2", "--fps", "24")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert done.code == 1
+    assert "column 'start_frame': required column is missing" in done.stderr

@@ -1,0 +1,82 @@
+"""Frame rates that are read from a film, where nobody names them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.videos import write_video
+
+from obygaze.films.video_rate import video_rate
+from obygaze_features.manifest import read_manifest
+
+NTSC = Fraction(1001, 24000)
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films/lake.mp4", numbers=range(48), tick=NTSC)
+    return tmp_path
+
+
+@pytest.fixture
+def linked(inside):
+    """A manifest of two clips of a film of 23.976 pictures a second, with a video."""
+    rows = "a-1,lake,0.0,1.0,EN\na-2,lake,1.0,2.0,S\n"
+    Path("clips.csv").write_text(
+        f"clip_id,movie_id,start_s,end_s,level\n{rows}", encoding="utf-8"
+    )
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "marks").ok()
+    call_obygaze("manifest", "link", "marks", "films").ok()
+    return inside
+
+
+def test_the_rate_is_that_of_the_video(inside):
+    assert video_rate(inside / "films/lake.mp4") == 1 / NTSC
+    uneven = [*range(20), *range(40, 60)]
+    write_video(inside / "uneven.mp4", numbers=range(40), ticks=uneven)
+    assert video_rate(inside / "uneven.mp4") is None
+    assert video_rate(inside / "none.mp4") is None
+
+
+def test_an_export_takes_the_rate_of_the_linked_video(linked):
+    # https://www.w3.org/TR/webvtt1/: clips begin and end where frames of the film do.
+    call_obygaze("manifest", "export", "vtt", "marks", "-o", "own").ok()
+    call_obygaze(
+        "manifest", "export", "vtt", "marks", "-o", "named", "--fps", "23.976"
+    ).ok()
+    own = Path("own/lake.vtt").read_text(encoding="utf-8")
+    assert own == Path("named/lake.vtt").read_text(encoding="utf-8")
+    Path("films/lake.mp4").unlink()
+    video_rate.cache_clear()
+    refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
+    assert refused.code == 2
+    assert "the frame rate of clip a-1 is not known" in refused.stderr
+    assert "Try: --fps 24, or that of the film" in refused.stderr
+
+
+def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
+    call_obygaze("manifest", "export", "elan", "marks", "-o", "films").ok()
+    done = call_obygaze("manifest", "import", "segments", "films", "-o", "read").ok()
+    assert "lake: 23.976 frames per second, as its video" in done.stderr
+    rates = {clip.extra["framerate"] for clip in read_manifest("read")}
+    assert rates == {"23.976"}
+    Path("alone").mkdir()
+    Path("films/lake.eaf").rename("alone/lake.eaf")
+    refused = call_obygaze("manifest", "import", "segments", "alone", "-o", "again")
+    assert refused.code == 2
+    assert "lake.mp4 is not beside it, or cannot be read" in refused.stderr
+    assert "--fps 25, or that of the film" in refused.stderr
+
+
+def test_other_files_of_segments_need_the_rate(inside):
+    Path("lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
+    refused = call_obygaze("manifest", "import", "segments", "lake.vtt", "-o", "x")
+    assert (refused.code, "the frame rate is not known" in refused.stderr) == (2, True)
+    Path("empty").mkdir()
+    refused = call_obygaze("manifest", "import", "segments", "empty", "-o", "x")
+    assert "the folder has no .eaf and no .vtt files" in refused.stderr
