@@ -16,7 +16,6 @@ def test_every_listed_proof_is_there() -> None:
             # A name without a folder stands in the folder of the name before it.
             if "/" in name:
                 folder = name.rpartition("/")[0]
-            proofs.append(f"{folder}/{name.rpartition('/')[2]}")
-    missing = [name for name in proofs if not (ROOT / "tests" / name).is_file()]
-    assert missing == []
+            proofs.append(ROOT / "tests" / folder / name.rpartition("/")[2])
+    assert [path for path in proofs if not path.is_file()] == []
     assert len(proofs) > 120

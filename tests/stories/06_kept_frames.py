@@ -1,0 +1,132 @@
+"""Story 6: pictures that were kept once serve the backbone of next year without the films, also
+where clips have been added since."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import numpy.typing as npt
+from support.checkpoints import save_tiny, write_tiny_card
+
+import obygaze as og
+from stories.films import (
+    FILMS,
+    PICTURES,
+    first_number,
+    import_films,
+    rows_of_clips,
+    write_films,
+)
+from stories.own_models import numbers_in, numbers_of_clip, write_model
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace
+
+FILMS_HERE = FILMS[1:3]
+CLIPS_A_FILM = 4
+LENGTH = PICTURES // CLIPS_A_FILM
+KEPT = "films.frames-16x120x160-bilinear-squash"
+NEXT_YEAR = "extract run films -b blocks.py:blocks --workers 1"
+
+
+def keep_pictures(ws: Workspace, of: str = "blocks.py:many_blocks") -> None:
+    """Begin with 16 pictures of each clip of two films, and without the films."""
+    import_films(ws, *FILMS_HERE, per_film=CLIPS_A_FILM)
+    write_model(ws)
+    ws(f"extract run films -b frames:{of} --licence CC-BY-4.0 --workers 1")
+    shutil.rmtree(ws.path("videos"))
+
+
+def features(ws: Workspace, store: str, array: str) -> npt.NDArray[np.generic]:
+    """Return an array of a store."""
+    return og.open_store(store, workspace=ws.folder).matrix(array).values
+
+
+def test_the_backbone_of_next_year_sees_the_pictures_of_the_films(
+    ws: Workspace,
+) -> None:
+    keep_pictures(ws)
+    ws(f"store verify {KEPT}")
+    ws(NEXT_YEAR)
+    expected = [
+        numbers_of_clip(first_number(film) + clip * LENGTH, LENGTH)
+        for film in FILMS_HERE
+        for clip in range(CLIPS_A_FILM)
+    ]
+    assert numbers_in(features(ws, "films.blocks", "frames")) == expected
+
+
+def test_features_of_pictures_are_those_of_films_to_the_last_bit(
+    ws: Workspace,
+) -> None:
+    keep_pictures(ws, of="descriptors")
+    ws("extract run films -b descriptors --store descriptors=of-pictures --workers 1")
+    ws.path("stores/films.frames-16x256-nearest-squash").rename(ws.path("elsewhere"))
+    write_films(ws.path("videos"), *FILMS_HERE)
+    ws("extract run films -b descriptors --store descriptors=of-films --workers 1")
+    for array in ("clip", "pooled", "frames", "time_s"):
+        of_pictures = features(ws, "of-pictures", array)
+        of_films = features(ws, "of-films", array)
+        assert of_pictures.tobytes() == of_films.tobytes(), array
+
+
+def test_other_pictures_than_those_that_were_kept_need_the_films(
+    ws: Workspace,
+) -> None:
+    keep_pictures(ws)
+    smaller = "extract run films -b blocks.py:small_blocks --workers 1"
+    assert "nothing to extract" in ws(smaller, code=1).text
+    assert not ws.path("stores/films.small-blocks").exists()
+
+
+def test_kept_pictures_leave_the_workspace_by_no_command(ws: Workspace) -> None:
+    keep_pictures(ws)
+    for line in (f"store push {KEPT} given", f"store export npz {KEPT} given"):
+        assert "pictures of films" in ws(line, code=2).text
+        assert not ws.path("given").exists()
+
+
+def add_clips(ws: Workspace) -> None:
+    """Add to the manifest a film whose video is there, and one whose video cannot be read."""
+    films = (*FILMS_HERE, "station", "harbour")
+    ws.write_table("clips.csv", rows_of_clips(*films, per_film=CLIPS_A_FILM))
+    ws("manifest import csv clips.csv -o films --force")
+    write_films(ws.path("videos"), "station")
+    ws.write("videos/harbour.mp4", "no film at all")
+    ws("manifest link films videos")
+
+
+@fails_today("E5: kept pictures are ignored as a whole if one clip more is there")
+def test_kept_pictures_serve_where_clips_have_been_added_since(ws: Workspace) -> None:
+    keep_pictures(ws)
+    add_clips(ws)
+    ws(NEXT_YEAR, code=3)
+    (status,) = ws("extract status films.blocks --json").json()["stores"]
+    n_clips = 3 * CLIPS_A_FILM
+    not_yet(status["ok"] == n_clips, "the clips of films that are gone are read too")
+
+
+@fails_today("E5: an edge that a checkpoint cannot use is kept and fails every clip")
+def test_pictures_that_a_checkpoint_cannot_use_make_no_store(ws: Workspace) -> None:
+    import_films(ws, FILMS_HERE[0], per_film=CLIPS_A_FILM)
+    write_tiny_card("vivit", ws.path("backbones"))
+    weights = save_tiny("vivit", ws.path("weights"))
+    processor = {"size": {"shortest_edge": 40}}
+    ws.write("weights/preprocessor_config.json", json.dumps(processor))
+    ws("extract run films -b frames:tiny-vivit --workers 1")
+    shutil.rmtree(ws.path("videos"))
+    ws(f"extract run films -b tiny-vivit --weights {weights} --workers 1", code=1)
+    made = ws.path("stores/films.tiny-vivit").exists()
+    not_yet(not made, "no clip can be extracted, so no store of failed rows is made")
+
+
+@fails_today("E8: hints after a run that do not belong to it")
+def test_no_video_is_asked_for_where_no_clip_needs_one(ws: Workspace) -> None:
+    keep_pictures(ws)
+    shutil.rmtree(ws.path("manifests"))
+    ws("manifest import csv clips.csv -o films")
+    text = ws(NEXT_YEAR).text
+    not_yet(
+        "obygaze manifest link" not in text, "every clip was read from its pictures"
+    )

@@ -1,0 +1,211 @@
+"""Story 8: what would make features of two kinds in one store is refused, names what differs, and
+changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from support.checkpoints import save_tiny, write_tiny_card
+from support.videos import write_video
+
+import obygaze as og
+from stories.films import (
+    FILMS,
+    PICTURES,
+    Row,
+    first_number,
+    import_films,
+    rows_of_clips,
+)
+from stories.own_models import numbers_in, numbers_of_clip, write_model
+from stories.promises import fails_today, not_yet
+from stories.versions import VERSION, another_version
+from stories.workspace import Workspace
+
+FIRST, SECOND = FILMS[1:3]
+CLIPS_A_FILM = 5
+RUN = "extract run films -b descriptors --workers 1"
+STORE = "stores/films.descriptors"
+MOVED = f"{FIRST}-002"
+
+
+def begin(ws: Workspace) -> None:
+    """Begin with two films of five clips."""
+    import_films(ws, FIRST, SECOND, per_film=CLIPS_A_FILM)
+
+
+def moved_rows() -> list[Row]:
+    """Return the table of the clips, in which one begins half a second later."""
+    rows = rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM)
+    for row in rows:
+        if row["clip_id"] == MOVED:
+            row["start_s"] += 0.5
+    return rows
+
+
+def import_moved(ws: Workspace) -> None:
+    """Import the table with the other times, whose clips then name no video."""
+    shutil.rmtree(ws.path("manifests"))
+    ws.write_table("clips.csv", moved_rows())
+    ws("manifest import csv clips.csv -o films")
+
+
+def replace_film(ws: Workspace) -> None:
+    """Put a film of other pictures in the place of the first one."""
+    first = first_number("station")
+    write_video(ws.path(f"videos/{FIRST}.mp4"), numbers=range(first, first + PICTURES))
+
+
+@pytest.mark.check("three processes with torch")
+def test_another_version_does_not_fill_a_store(ws: Workspace) -> None:
+    import_films(ws)
+    write_model(ws)
+    run = "extract run films -b blocks.py:blocks --workers 1 --batch 1 --block-clips 16"
+    interrupted = ws.process(run, code=130, env={"INTERRUPT_AT": "20"})
+    assert "of 40 clips are kept" in interrupted.text
+    before = ws.bytes_of("stores/films.blocks")
+    newer = another_version(ws)
+    refused = ws.process(run, code=5, env=newer).text
+    assert f"obygaze {VERSION} on cpu" in refused
+    assert ws.bytes_of("stores/films.blocks") == before
+    ws.process(f"{run} --mixed", env=newer)
+    store = og.open_store("films.blocks", workspace=ws.folder)
+    expected = [
+        numbers_of_clip(first_number(film) + 25 * clip, 25)
+        for film in FILMS
+        for clip in range(10)
+    ]
+    assert numbers_in(store.matrix("frames").values) == expected
+    made_by = ws("store info films.blocks").text
+    assert f"obygaze {VERSION}" in made_by
+
+
+def test_another_precision_does_not_come_into_a_store(ws: Workspace) -> None:
+    import_films(ws, FIRST, per_film=CLIPS_A_FILM)
+    write_model(ws)
+    run = "extract run films -b blocks.py:blocks --workers 1"
+    ws(run)
+    before = ws.bytes_of("stores/films.blocks")
+    assert "dtype" in ws(f"{run} --dtype bfloat16", code=5).text
+    assert ws.bytes_of("stores/films.blocks") == before
+
+
+def test_a_film_that_was_replaced_is_named(ws: Workspace) -> None:
+    begin(ws)
+    ws(RUN)
+    before = ws.bytes_of(STORE)
+    replace_film(ws)
+    refused = ws(RUN, code=5).text
+    assert "5 clips changed" in refused
+    for number in range(1, CLIPS_A_FILM + 1):
+        assert f"{FIRST}-00{number}: the video" in refused
+    assert SECOND not in refused
+    assert ws.bytes_of(STORE) == before
+
+
+def test_a_film_that_was_moved_was_not_replaced(ws: Workspace) -> None:
+    begin(ws)
+    ws(RUN)
+    before = ws.bytes_of(STORE)
+    shutil.copytree(ws.path("videos"), ws.path("elsewhere"))
+    shutil.rmtree(ws.path("videos"))
+    ws("manifest link films elsewhere")
+    ws(RUN)
+    assert ws.bytes_of(STORE) == before
+
+
+def test_times_that_were_changed_are_named(ws: Workspace) -> None:
+    begin(ws)
+    ws(RUN)
+    before = ws.bytes_of(STORE)
+    import_moved(ws)
+    ws("manifest link films videos")
+    refused = ws(RUN, code=5).text
+    assert f"{MOVED}: start_s was 2, is 2.5" in refused
+    assert ws.bytes_of(STORE) == before
+
+
+def test_kept_pictures_of_other_times_are_refused(ws: Workspace) -> None:
+    begin(ws)
+    ws("extract run films -b frames:descriptors --workers 1")
+    import_moved(ws)
+    ws("manifest link films videos")
+    refused = ws(RUN, code=5).text
+    assert f"{MOVED}: start_s was 2, is 2.5" in refused
+
+
+@fails_today("A store that is written once")
+def test_a_run_that_is_refused_leaves_no_store(ws: Workspace) -> None:
+    begin(ws)
+    ws("extract run films -b frames:descriptors --workers 1")
+    import_moved(ws)
+    ws("manifest link films videos")
+    ws(RUN, code=5)
+    not_yet(not ws.path(STORE).exists(), "no clip was computed, so there is no store")
+
+
+def test_clips_of_another_film_are_refused(ws: Workspace) -> None:
+    """The same ids, which are numbered from one in each film."""
+    begin(ws)
+    ws(RUN)
+    before = ws.bytes_of(STORE)
+    shutil.rmtree(ws.path("manifests"))
+    rows = rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM)
+    for row in rows:
+        row["movie_id"] = {FIRST: SECOND, SECOND: FIRST}[row["movie_id"]]
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films")
+    ws("manifest link films videos")
+    assert "another state of the manifest" in ws(RUN, code=5).text
+    assert ws.bytes_of(STORE) == before
+
+
+@fails_today("E3: changed times are not noticed where the manifest names no video")
+def test_changed_times_without_a_video_are_named_for_a_sealed_store(
+    ws: Workspace,
+) -> None:
+    begin(ws)
+    ws(RUN)
+    import_moved(ws)
+    answer = ws(RUN, code=(0, 5))
+    not_yet(answer.code == 5, "the store has features of other times than the manifest")
+
+
+@fails_today("E3: changed times are not noticed where the manifest names no video")
+def test_changed_times_without_a_video_are_named_for_kept_pictures(
+    ws: Workspace,
+) -> None:
+    begin(ws)
+    ws("extract run films -b frames:descriptors --workers 1")
+    import_moved(ws)
+    answer = ws(RUN, code=(0, 5))
+    not_yet(answer.code == 5, "the pictures are of other times than the manifest")
+
+
+@fails_today("E1: frames that do not exist are computed as black pictures")
+def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:
+    """One picture a second: of a clip of two seconds there are two of three frames."""
+    import_films(ws, FIRST, per_film=CLIPS_A_FILM)
+    card = write_tiny_card("clip", ws.path("backbones"))
+    save_tiny("clip", ws.path("weights"))
+    text = card.read_text(encoding="utf-8")
+    card.write_text(f'{text}\n[preset.default]\nsampling = "fps"\n', encoding="utf-8")
+    run = "extract run films -b tiny-clip --weights weights --workers 1"
+    answer = ws(run, code=(0, 2))
+    is_kept = answer.code == 2 or clips_are_means_of_frames(ws, "films.tiny-clip")
+    not_yet(is_kept, "a model that knows no padding is refused, or has two frames")
+
+
+def clips_are_means_of_frames(ws: Workspace, store: str) -> bool:
+    """Return whether the vector of each clip is the mean of those of frames that exist."""
+    opened = og.open_store(store, workspace=ws.folder)
+    frames = opened.matrix("frames").values.astype(np.float64)
+    clips = opened.matrix("clip").values
+    exists = ~np.isnan(opened.matrix("time_s").values)
+    assert exists.sum(axis=1).tolist() == [2] * CLIPS_A_FILM
+    means = [
+        vectors[real].mean(axis=0) for vectors, real in zip(frames, exists, strict=True)
+    ]
+    return np.allclose(clips, means, rtol=0, atol=5e-3)

@@ -1,0 +1,261 @@
+"""Story 18: I received a store: is it whole, how was it made and by what, can others read it?"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import os
+import pickle
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xarray
+import zarr
+from support.cli import call_obygaze
+
+import obygaze as og
+from stories.films import import_features, import_films, rows_of_clips
+from stories.made import begin_with_extracted_films
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace, wait_until
+
+CARD = "README.md"
+
+
+@pytest.fixture
+def received(ws: Workspace) -> Workspace:
+    """Return a workspace with nothing but a store that was made elsewhere, `films`."""
+    maker = Workspace(ws.folder / "maker")
+    begin_with_extracted_films(maker)
+    receiver = Workspace(ws.folder / "receiver")
+    target = receiver.path("stores/films")
+    shutil.copytree(maker.path("stores/films.descriptors"), target)
+    return receiver
+
+
+def files_that_are_checked(ws: Workspace) -> list[str]:
+    """Return the files of the store, without the card, which is a text for people."""
+    return [name for name in ws.bytes_of("stores/films") if name != CARD]
+
+
+def put(ws: Workspace, name: str, data: bytes) -> None:
+    """Write the bytes of a file of the store, also where it may only be read."""
+    path = ws.path(f"stores/films/{name}")
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def problems(ws: Workspace) -> str:
+    """Return what `verify` says of the store, which is damaged."""
+    return ws("store verify films --hash", code=4).text
+
+
+def test_a_whole_store_says_how_it_was_made_and_by_what(received: Workspace) -> None:
+    assert "40 with features" in received("store verify films --hash").text
+    text = received("store info films").text
+    assert "40 clips of the manifest 'films'" in text
+    assert "by the backbone descriptors" in text
+    assert "16 frames of each clip were taken by the rule int(i * total / T)" in text
+    program = received("--version").out.split()[-1]
+    assert f"obygaze {program} on cpu" in text
+    for package in ("av", "numpy"):
+        assert f"{package} {importlib.metadata.version(package)}" in text
+    facts = received("store info films --json").json()
+    assert facts["counts"] == {"ok": 40}
+    assert facts["fingerprint"] in text
+    shapes = {one["name"]: one["tail_shape"] for one in facts["arrays"]}
+    assert shapes["frames"] == [16, 64]
+    card = received("store card films").out
+    assert facts["fingerprint"] in card
+    assert facts["seal_sha256"] in card
+
+
+def test_one_number_of_the_publisher_stands_for_the_whole_store(
+    received: Workspace,
+) -> None:
+    published = received("store info films --json").json()["seal_sha256"]
+    received(f"store verify films --hash --expect {published}")
+    another = published[::-1]
+    received(f"store verify films --hash --expect {another}", code=5)
+    received("store verify films --hash --expect abc", code=2)
+    received(f"store pull films -o copy --expect {another}", code=5)
+    assert not received.path("stores/copy").exists()
+
+
+def test_a_flipped_bit_is_found_in_every_file(received: Workspace) -> None:
+    for name in files_that_are_checked(received):
+        data = received.bytes_of("stores/films")[name]
+        for position in (len(data) // 2, len(data) - 2):
+            flipped = bytearray(data)
+            flipped[position] ^= 1
+            put(received, name, bytes(flipped))
+            assert name in problems(received)
+        put(received, name, data)
+    received("store verify films --hash")
+
+
+def test_a_missing_or_shortened_file_is_found(received: Workspace) -> None:
+    for name in files_that_are_checked(received):
+        data = received.bytes_of("stores/films")[name]
+        put(received, name, data[:-1])
+        assert name in problems(received)
+        received.path(f"stores/films/{name}").unlink()
+        # Without its one document, a folder is no store.
+        code = 1 if name == "store.json" else 4
+        answer = received("store verify films", code=code)
+        assert name in answer.text or "no seal" in answer.text
+        put(received, name, data)
+    received("store verify films --hash")
+
+
+def test_two_exchanged_files_are_found(ws: Workspace) -> None:
+    ids = [row["clip_id"] for row in rows_of_clips()]
+    X = np.random.default_rng(18).normal(size=(2, len(ids), 16)).astype(np.float32)
+    np.savez(ws.path("films.npz"), clip_id=ids, one=X[0], two=X[1])
+    ws("store import npz films.npz --array one=one --array two=two -o films")
+    files = ws.bytes_of("stores/films")
+    names = files_that_are_checked(ws)
+    (one,) = [name for name in names if X[0, 3].tobytes() in files[name]]
+    (two,) = [name for name in names if X[1, 3].tobytes() in files[name]]
+    assert len(files[one]) == len(files[two])
+    for name, other in [(one, two), *itertools.pairwise(names)]:
+        put(ws, name, files[other])
+        put(ws, other, files[name])
+        text = problems(ws)
+        assert name in text or other in text
+        if (name, other) == (one, two):
+            store = og.open_store(ws.path("stores/films"))
+            for array in ("one", "two"):
+                with pytest.raises(og.ObygazeError, match=f"data.zarr/{array}"):
+                    store.matrix(array)
+        put(ws, name, files[name])
+        put(ws, other, files[other])
+    ws("store verify films --hash")
+
+
+def two_like_stores(ws: Workspace) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Make the stores `films` and `others`: the same clips and array, other numbers."""
+    rows = rows_of_clips()
+    draws = np.random.default_rng(18)
+    X = draws.normal(size=(len(rows), 16)).astype(np.float32)
+    Y = draws.normal(size=(len(rows), 16)).astype(np.float32)
+    import_features(ws, rows, X, "films")
+    import_features(ws, rows, Y, "others")
+    return X, Y
+
+
+def test_a_file_of_another_store_is_found_and_never_read(ws: Workspace) -> None:
+    X, Y = two_like_stores(ws)
+    mine = ws.bytes_of("stores/films")
+    other = ws.bytes_of("stores/others")
+    with_features = [name for name, data in mine.items() if X[7].tobytes() in data]
+    assert with_features
+    for name in with_features:
+        assert Y[7].tobytes() in other[name]
+        assert len(other[name]) == len(mine[name])
+        put(ws, name, other[name])
+        assert name in problems(ws)
+    store = og.open_store(ws.path("stores/films"))
+    with pytest.raises(og.ObygazeError) as raised:
+        store.matrix("clip")
+    assert with_features[0] in str(raised.value)
+
+
+def test_an_added_file_is_named(received: Workspace) -> None:
+    folders = {str(Path(name).parent) for name in received.bytes_of("stores/films")}
+    for folder in sorted(folders):
+        added = os.path.normpath(f"{folder}/added.bin")
+        received.path(f"stores/films/{added}").write_bytes(b"?")
+        text = received("store verify films --hash").text
+        assert f"{added} is not part of the store" in text
+        received.path(f"stores/films/{added}").unlink()
+
+
+@fails_today("S11: a half-made store is called whole, with exit code 0")
+def test_a_half_made_store_is_not_called_whole(ws: Workspace) -> None:
+    import_films(ws, "lake")
+    running = ws.start("extract run films -b descriptors --workers 1 --block-clips 2")
+    folder = ws.path("stores")
+    wait_until(lambda: any(folder.glob("films.descriptors*")), running)
+    killed = running.kill()
+    assert killed.code == -signal.SIGKILL
+    verified = call_obygaze("store", "verify", "films.descriptors", cwd=ws.folder)
+    not_yet(verified.code == 4, "what is being filled is told apart from a store")
+
+
+def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any]]:
+    """Make the store `films` from files; clip 3 has a NaN, so that it has no features."""
+    ids = [f"{film}-{scene:03d}" for film in ("lake", "night") for scene in range(1, 7)]
+    draws = np.random.default_rng(1)
+    values = {
+        "clip": draws.normal(size=(12, 16)).astype(np.float32),
+        "frames": draws.normal(size=(12, 3, 8)).astype(np.float16),
+    }
+    values["clip"][3, 5] = np.nan
+    np.savez(ws.path("films.npz"), clip_id=ids, **values)
+    ws(
+        "store import npz films.npz --array clip=clip --array frames=frames -o films "
+        "--licence CC-BY-4.0",
+        code=3,
+    )
+    values["clip"][3] = np.nan
+    values["frames"][3] = np.nan
+    return ids, values
+
+
+def test_zarr_and_xarray_read_the_numbers(ws: Workspace) -> None:
+    ids, values = features_with_a_failed_clip(ws)
+    assert "lake-004 failed" in ws("store info films").text
+    folder = ws.path("stores/films/data.zarr")
+    group = zarr.open_group(folder, mode="r")
+    assert [str(one) for one in np.asarray(group["clip_id"])] == ids
+    data = xarray.open_zarr(folder, consolidated=False)
+    assert data["movie_id"].values.tolist() == ["lake"] * 6 + ["night"] * 6
+    for name, expected in values.items():
+        np.testing.assert_array_equal(np.asarray(group[name]), expected)
+        np.testing.assert_array_equal(data[name].values, expected)
+        assert data[name].dtype == expected.dtype
+    by_film = data.set_coords("movie_id")["clip"].groupby("movie_id").max()
+    np.testing.assert_array_equal(
+        by_film.sel(movie_id="night").values, values["clip"][6:].max(axis=0)
+    )
+
+
+def test_h5py_and_parquet_read_an_export(ws: Workspace) -> None:
+    ids, values = features_with_a_failed_clip(ws)
+    ws("store export hdf5 films films.h5", code=3)
+    ws("store export parquet films films-parquet --array clip", code=3)
+    with_features = [row for row in range(12) if row != 3]
+    with h5py.File(ws.path("films.h5")) as file:
+        assert sorted(file) == [ids[row] for row in with_features]
+        for row in with_features:
+            for name, expected in values.items():
+                found = file[f"{ids[row]}/{name}"][()]
+                np.testing.assert_array_equal(found, expected[row])
+    pandas = pytest.importorskip("pandas")
+    table = pandas.read_parquet(ws.path("films-parquet/data"))
+    table = table.sort_values("clip_id")
+    assert table["clip_id"].tolist() == [ids[row] for row in with_features]
+    found = np.stack(table["clip"].to_list())
+    np.testing.assert_array_equal(found, values["clip"][with_features])
+
+
+@fails_today("S3: a store that comes out of a pickle is another one of the same name")
+def test_a_pickled_store_stays_the_same_store(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _X, Y = two_like_stores(ws)
+    # The workspace has a store `films`, and what was received beside it is called so too.
+    shutil.copytree(ws.path("stores/others"), ws.path("films"))
+    monkeypatch.chdir(ws.folder)
+    store = og.open_store("./films")
+    np.testing.assert_array_equal(store.matrix("clip"), Y)
+    again = pickle.loads(pickle.dumps(store))  # noqa: S301 - its own bytes
+    is_same = np.array_equal(np.asarray(again.matrix("clip")), Y)
+    not_yet(is_same, "a pickled store, as Dask sends it, is read from the same folder")

@@ -1,0 +1,628 @@
+"""Story 20: what a stranger sends does no harm: a store, a model, a table, a film, an archive."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from support.cli import environment
+from support.store_servers import web_server
+from support.videos import write_video
+
+from stories.films import features_of, import_features, labelled_clips, write_films
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="memory is read from /proc, and a pipe needs POSIX"
+)
+
+MB = 1_000_000
+LIMIT = 500 * MB
+LARGE = 550 * MB
+
+# Types lines one after another in one process, and tells what they said, which processes they
+# started, and the most memory that the process has had.
+READER = """
+import json
+import platform
+import resource
+import sys
+from pathlib import Path
+
+from support.cli import call_obygaze
+
+STARTS = ("os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn")
+started = []
+
+
+def note(event, arguments):
+    is_start = event in STARTS or event == "subprocess.Popen"
+    # Films are decoded by workers, which are this Python.
+    if is_start and arguments[:1] != (sys.executable,):
+        started.append(f"{event} {arguments}")
+
+
+platform.processor()  # asks the system once, with a program
+sys.addaudithook(note)
+answers = []
+for words in json.loads(sys.argv[1]):
+    done = call_obygaze(*words)
+    answers.append([done.code, f"{done.stdout} {done.stderr}"])
+memory = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+of_workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+peak_bytes = 1024 * max(int(memory), of_workers)
+result = {"answers": answers, "started": started, "peak_bytes": peak_bytes}
+Path(sys.argv[2]).write_text(json.dumps(result))
+"""
+
+
+@dataclass
+class Lab:
+    """A workspace, and a folder beside it into which strangers put what they send."""
+
+    root: Path
+    ws: Workspace
+
+    def theirs(self, name: str) -> Path:
+        """Return the path of something that was sent."""
+        path = self.root / "from" / "them" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def secret(self) -> Path:
+        """Return a file of this lab that nobody else may read."""
+        path = self.root / "secret.txt"
+        path.write_text("the password of the lab is 271828", encoding="utf-8")
+        return path
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Return every file and link of the lab, with its size and time."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            if not path.is_dir() or path.is_symlink():
+                facts = path.lstat()
+                name = path.relative_to(self.root).as_posix()
+                found[name] = (facts.st_size, facts.st_mtime_ns)
+        return found
+
+    def type_all(self, lines: list[str]) -> list[tuple[int, str]]:
+        """Type lines in a process of their own; it may take little memory, and start nothing."""
+        answers, n_bytes = self.type_and_measure(lines)
+        assert n_bytes < LIMIT, f"{n_bytes / MB:.0f} MB"
+        return answers
+
+    def type_and_measure(self, lines: list[str]) -> tuple[list[tuple[int, str]], int]:
+        """Type lines in a process of their own; return also the most memory that it had."""
+        result = self.root / "result.json"
+        words = json.dumps([shlex.split(line) for line in lines])
+        home = self.root / "home"
+        home.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", READER, words, str(result)],
+            cwd=self.ws.folder,
+            env=environment({"TMPDIR": str(home)}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(result.read_text())
+        result.unlink()
+        assert told["started"] == []
+        answers = [(code, " ".join(text.split())) for code, text in told["answers"]]
+        return answers, told["peak_bytes"]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Return an empty lab."""
+    return Lab(tmp_path, Workspace(tmp_path / "lab"))
+
+
+def check_refused(
+    lab: Lab, lines: list[str], *, written: tuple[str, ...] = ()
+) -> list[str]:
+    """Type lines that must all be refused; return what they say.
+
+    Nothing but files whose names begin with one of `written` may be there afterwards.
+    """
+    before = lab.files()
+    texts = []
+    for line, (code, text) in zip(lines, lab.type_all(lines), strict=True):
+        assert 1 <= code <= 5, f"obygaze {line}\nended with {code}\n{text}"
+        assert "Error: " in text, f"obygaze {line}\n{text}"
+        assert "bug in obygaze" not in text, f"obygaze {line}\n{text}"
+        assert "271828" not in text, f"obygaze {line}\n{text}"
+        texts.append(text)
+    after = lab.files()
+    new = [name for name, facts in after.items() if before.get(name) != facts]
+    assert [name for name in new if not name.startswith(written or "?")] == []
+    assert before.keys() <= after.keys()
+    return texts
+
+
+class Payload:
+    """Its pickle runs a program where it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.system, ("touch ran-by-a-stranger",))
+
+
+PICKLE = pickle.dumps({"clip_id": ["a-1"], "X": Payload()})
+DEEP = b"[" * 100_000
+Change = Callable[[Path], None]
+
+N_CLIPS, WIDTH = 137, 113
+
+
+def forge(folder: Path, name: str, data: bytes) -> None:
+    """Change a file of a store, and every length and sha256 that tells of it.
+
+    A document may begin with the sha256 of its own bytes, in which these digits are zeros.
+    """
+    path = folder / name
+    old = path.read_bytes()
+    if is_own_sha256(old):
+        digits = hashlib.sha256(data[:14] + b"0" * 64 + data[78:]).hexdigest()
+        data = data[:14] + digits.encode() + data[78:]
+    path.write_bytes(data)
+    old_mark = rf"\b{len(old)}(,\s*\")?{hashlib.sha256(old).hexdigest()}"
+    new_mark = rf"{len(data)}\g<1>{hashlib.sha256(data).hexdigest()}"
+    for other in sorted(folder.rglob("*.json")):
+        text = other.read_text(encoding="utf-8")
+        changed = re.sub(old_mark, new_mark, text)
+        changed = changed.replace(
+            hashlib.sha256(old).hexdigest(), hashlib.sha256(data).hexdigest()
+        )
+        if changed != text:
+            forge(folder, other.relative_to(folder).as_posix(), changed.encode())
+
+
+def is_own_sha256(data: bytes) -> bool:
+    """Return whether a document begins with the sha256 of its own bytes."""
+    digest = hashlib.sha256(data[:14] + b"0" * 64 + data[78:]).hexdigest()
+    return data[14:78] == digest.encode()
+
+
+def replace_in_documents(folder: Path, old: str, new: str) -> None:
+    """Change a pattern in every document of a store, with right checksums."""
+    n_changed = 0
+    for path in sorted(folder.rglob("*.json")):
+        text = path.read_text(encoding="utf-8")
+        changed = re.sub(old, new, text)
+        if changed != text:
+            forge(folder, path.relative_to(folder).as_posix(), changed.encode())
+            n_changed += 1
+    assert n_changed > 0, f"no document has {old}"
+
+
+def chunk_of(folder: Path) -> Path:
+    """Return the file with the numbers of the store."""
+    return max(
+        (folder / "data.zarr" / "clip").iterdir(), key=lambda one: one.stat().st_size
+    )
+
+
+def list_name(new: str) -> Change:
+    """Return a change that gives the numbers of a store another file name, also in its lists."""
+
+    def change(folder: Path) -> None:
+        chunk = chunk_of(folder)
+        old = chunk.relative_to(folder).as_posix()
+        target = folder / new
+        target.parent.mkdir(parents=True, exist_ok=True)
+        chunk.rename(target)
+        replace_in_documents(folder, f'"{re.escape(old)}"', f'"{new}"')
+
+    return change
+
+
+def claim(old: str, new: str) -> Change:
+    """Return a change of a pattern in all documents of a store."""
+    return lambda folder: replace_in_documents(folder, old, new)
+
+
+def write_as(name: str, data: bytes) -> Change:
+    """Return a change that writes other bytes into a file."""
+
+    def change(folder: Path) -> None:
+        (folder / name).write_bytes(data)
+
+    return change
+
+
+def grow(name: str) -> Change:
+    """Return a change that makes a file very large, without taking the disk for it."""
+
+    def change(folder: Path) -> None:
+        os.truncate(folder / name, LARGE)
+
+    return change
+
+
+def link_chunk(folder: Path) -> None:
+    """Put the numbers of a store elsewhere, and a link to them in their place."""
+    chunk = chunk_of(folder)
+    elsewhere = folder.parent / "elsewhere.bin"
+    chunk.rename(elsewhere)
+    chunk.symlink_to(elsewhere)
+
+
+def link_folder(folder: Path) -> None:
+    """Put the folder with the numbers elsewhere, and a link to it in its place."""
+    elsewhere = folder.parent / "elsewhere"
+    chunk_of(folder).parent.rename(elsewhere)
+    (folder / "data.zarr" / "clip").symlink_to(elsewhere)
+
+
+def put_pipe(folder: Path) -> None:
+    """Put a named pipe in the place of the numbers: who reads it waits for ever."""
+    chunk = chunk_of(folder)
+    chunk.unlink()
+    os.mkfifo(chunk)
+
+
+STORES: dict[str, Change] = {
+    "a-name-that-leads-out": list_name("../../outside.txt"),
+    "a-name-for-git": list_name(".git/hooks/post-checkout"),
+    "a-name-that-python-imports": list_name("sitecustomize.py"),
+    "many-rows": claim(rf"\b{N_CLIPS}\b", str(10**12)),
+    "wide-rows": claim(rf"\b{WIDTH}\b", str(10**12)),
+    "numbers-that-are-objects": claim("float32", "object"),
+    "a-deep-document": write_as("store.json", DEEP),
+    "a-large-document": grow("store.json"),
+    "a-large-array-document": grow("data.zarr/clip/zarr.json"),
+    "a-link": link_chunk,
+    "a-link-to-a-folder": link_folder,
+    "a-pipe": put_pipe,
+}
+
+
+# Wide rows are found when they are read: a copy has the bytes that are listed. Who reads with
+# this program needs no document of a single array.
+HARMLESS = {"wide-rows": ("verify", "pull"), "a-large-array-document": ("export",)}
+
+
+def make_store(lab: Lab) -> Path:
+    """Make the store that strangers change."""
+    maker = Workspace(lab.root / "maker")
+    ids = [f"lake-{number:03d}" for number in range(N_CLIPS)]
+    X = np.random.default_rng(20).normal(size=(N_CLIPS, WIDTH)).astype(np.float32)
+    np.savez(maker.path("a.npz"), clip_id=ids, X=X)
+    maker("store import npz a.npz --array clip=X --fact camera=first -o a")
+    return maker.path("stores/a")
+
+
+def test_a_harmless_change_with_right_checksums_is_taken(lab: Lab) -> None:
+    theirs = lab.theirs("a")
+    shutil.copytree(make_store(lab), theirs)
+    replace_in_documents(theirs, '"imported"', '"brought"')
+    ((code, text),) = lab.type_all([f"store pull {theirs} -o got"])
+    assert code == 0, text
+    assert "'brought'" in lab.ws("store info got").text
+    lab.ws("store verify got --hash")
+
+
+def test_a_hostile_store(lab: Lab) -> None:
+    made = make_store(lab)
+    lines = []
+    for name, change in STORES.items():
+        theirs = lab.theirs(name) / "store"
+        shutil.copytree(made, theirs)
+        change(theirs)
+        typed = {
+            "verify": f"store verify {theirs} --hash",
+            "export": f"store export npz {theirs} out.npz",
+            "pull": f"store pull {theirs} -o {name}",
+        }
+        lines += [
+            line for word, line in typed.items() if word not in HARMLESS.get(name, ())
+        ]
+    # What was fetched before the refusal waits, hidden, for the same command again.
+    texts = check_refused(lab, lines, written=("lab/stores/.",))
+    assert list(lab.ws.path("stores").glob("[!.]*")) == []
+    names = ("outside.txt", "post-checkout", "sitecustomize.py")
+    for name in names:
+        assert any(name in text for text in texts), name
+        assert list(lab.ws.folder.rglob(f"*{name}*")) == []
+
+
+def test_a_hostile_model(lab: Lab) -> None:
+    rows = labelled_clips(n_films=4, per_film=10, seed=1)
+    import_features(lab.ws, rows, features_of(rows, level=2.0), "stored")
+    options = "--jobs 1 --set report.replicates=50"
+    lab.ws(f"train ridge stored films -o ridge {options}")
+    own = "from sklearn.linear_model import LogisticRegression as Mine"
+    lab.ws.write("mine.py", own)
+    lab.ws(f"train mine.py:Mine stored films -o own {options}")
+    lines = []
+    for name in lab.ws.bytes_of("models/ridge"):
+        if name.endswith((".md", ".csv")) or name == "croissant.json":
+            continue
+        for kind, data in (("pickle", PICKLE), ("deep", DEEP), ("large", None)):
+            theirs = lab.theirs(f"{kind}-{name}")
+            shutil.copytree(lab.ws.path("models/ridge"), theirs)
+            if data is None:
+                os.truncate(theirs / name, LARGE)
+            else:
+                (theirs / name).write_bytes(data)
+                lines.append(f"models pull {theirs} -o theirs")
+            lines.append(f"models predict {theirs} stored -o scores.csv")
+    assert len(lines) >= 10
+    check_refused(lab, lines)
+    assert not lab.ws.path("models/theirs").exists()
+    # The model names a class in a file of its own, and the file of that name is another one.
+    lab.ws.write("mine.py", f"import os\nos.system('touch ran-by-a-stranger')\n{own}")
+    theirs = lab.theirs("own")
+    shutil.copytree(lab.ws.path("models/own"), theirs)
+    shutil.copy(lab.ws.path("mine.py"), theirs)
+    (text,) = check_refused(lab, [f"models predict {theirs} stored -o scores.csv"])
+    assert "mine.py" in text
+
+
+@fails_today("A zoo in two tables")
+def test_a_pull_looks_at_the_size_of_a_file_before_it_takes_memory(lab: Lab) -> None:
+    rows = labelled_clips(n_films=4, per_film=10, seed=1)
+    import_features(lab.ws, rows, features_of(rows, level=2.0), "stored")
+    lab.ws("train ridge stored films -o ridge --jobs 1 --set report.replicates=50")
+    theirs = lab.theirs("ridge")
+    shutil.copytree(lab.ws.path("models/ridge"), theirs)
+    table = max(theirs.glob("*.csv"))
+    os.truncate(table, LARGE)
+    answers, n_bytes = lab.type_and_measure([f"models pull {theirs} -o theirs"])
+    ((code, text),) = answers
+    assert 1 <= code <= 5, text
+    assert table.name in text
+    assert not lab.ws.path("models/theirs").exists()
+    not_yet(n_bytes < LIMIT, "a file that is longer than its model says is not read")
+
+
+SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+PARTS = "http://schemas.openxmlformats.org/package/2006"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def write_workbook(
+    path: Path, rows: bytes, *, head: bytes = b"", n_blanks: int = 0
+) -> None:
+    """Write an Excel workbook whose one sheet has a header and these rows, and blanks."""
+    types = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as book:
+        book.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{PARTS}/content-types">'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.'
+            'relationships+xml"/>'
+            f'<Override PartName="/xl/workbook.xml" ContentType="{types}.sheet.main+xml"/>'
+            f'<Override PartName="/xl/a.xml" ContentType="{types}.worksheet+xml"/></Types>',
+        )
+        book.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{PARTS}/relationships"><Relationship Id="r1" '
+            f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        )
+        book.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}"><sheets>'
+            '<sheet name="a" sheetId="1" r:id="r1"/></sheets></workbook>',
+        )
+        book.writestr(
+            "xl/_rels/workbook.xml.rels",
+            f'<Relationships xmlns="{PARTS}/relationships"><Relationship Id="r1" '
+            f'Type="{OFFICE}/worksheet" Target="a.xml"/></Relationships>',
+        )
+        header = row_of_sheet(1, A1=b"clip_id", B1=b"movie_id")
+        with book.open("xl/a.xml", "w", force_zip64=True) as sheet:
+            start = f'<worksheet xmlns="{SHEET}"><sheetData>'.encode()
+            sheet.write(b"<?xml version='1.0'?>" + head + start + header)
+            for _ in range(n_blanks):
+                sheet.write(b" " * MB)
+            sheet.write(rows + b"</sheetData></worksheet>")
+
+
+def row_of_sheet(number: int, **cells: bytes) -> bytes:
+    """Return a row of a sheet with texts in these cells."""
+    texts = b""
+    for name, text in cells.items():
+        cell = b'<c r="%s" t="inlineStr"><is><t>%s</t></is></c>'
+        texts += cell % (name.encode(), text)
+    return b'<row r="%d">%s</row>' % (number, texts)
+
+
+def write_tables(lab: Lab) -> list[str]:
+    """Write tables that nobody should open, and return their names."""
+    good = row_of_sheet(2, A2=b"lake-1", B2=b"lake")
+    far = row_of_sheet(1_048_576, XFD1048576=b"x")
+    write_workbook(lab.theirs("far.xlsx"), good + far)
+    write_workbook(lab.theirs("bomb.xlsx"), good, n_blanks=1_200)
+    laughs = b'<!ENTITY a0 "ha">'
+    for number in range(1, 11):
+        laughs += b'<!ENTITY a%d "%s">' % (number, b"&a%d;" % (number - 1) * 10)
+    laughing = row_of_sheet(2, A2=b"lake-1", B2=b"&a10;")
+    write_workbook(
+        lab.theirs("laughs.xlsx"), laughing, head=b"<!DOCTYPE x [%s]>" % laughs
+    )
+    secret = f'<!DOCTYPE x [<!ENTITY s SYSTEM "{lab.secret().as_uri()}">]>'
+    telling = row_of_sheet(2, A2=b"lake-1", B2=b"&s;")
+    write_workbook(lab.theirs("secret.xlsx"), telling, head=secret.encode())
+    lab.theirs("nul.csv").write_bytes(b"clip_id,movie_id\n" + bytes(1000))
+    lab.theirs("noise.csv").write_bytes(np.random.default_rng(2).bytes(5000))
+    lab.theirs("large.csv").write_bytes(b"clip_id,movie_id\n")
+    os.truncate(lab.theirs("large.csv"), LARGE)
+    return [path.name for path in lab.theirs("").iterdir()]
+
+
+def test_a_hostile_table(lab: Lab) -> None:
+    write_workbook(lab.theirs("good.xlsx"), row_of_sheet(2, A2=b"lake-1", B2=b"lake"))
+    lab.ws(f"manifest import csv {lab.theirs('good.xlsx')} -o good")
+    assert lab.ws.read_table("manifests/good.csv")[0]["clip_id"] == "lake-1"
+    lab.theirs("good.xlsx").unlink()
+    names = write_tables(lab)
+    assert len(names) == 7
+    lines = [f"manifest import csv {lab.theirs(name)} -o {name}" for name in names]
+    check_refused(lab, lines)
+
+
+def test_ids_that_are_paths_stay_in_the_workspace(lab: Lab) -> None:
+    rows = [{"clip_id": "../../lake-1", "movie_id": "../../../lake"}]
+    lab.ws.write_table("clips.csv", rows)
+    before = lab.files()
+    lines = ["manifest import csv clips.csv -o films", "manifest show films"]
+    for code, text in lab.type_all(lines):
+        assert code == 0, text
+    (row,) = lab.ws.read_table("manifests/films.csv")
+    assert "/" not in row["clip_id"]
+    assert "/" not in row["movie_id"]
+    new = lab.files().keys() - before.keys()
+    assert new
+    assert all(name.startswith("lab/manifests/") for name in new)
+
+
+def write_hostile_films(folder: Path, url: str, secret: Path) -> list[str]:
+    """Write files that are called films beside the film `lake`, and return their names."""
+    film = (folder / "lake.mp4").read_bytes()
+    films: dict[str, bytes] = {
+        "nothing": b"",
+        "noise": np.random.default_rng(3).bytes(20_000),
+        "short": film[: len(film) // 2],
+        "list": f"#EXTM3U\n#EXTINF:9,\n{url}/lake.mp4\n#EXTINF:9,\n{secret.as_uri()}\n".encode(),
+        "joined": f"ffconcat version 1.0\nfile '{folder / 'lake.mp4'}'\n".encode(),
+        "radio": b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nm=video 5004 RTP/AVP 96\n",
+        "wide": b"YUV4MPEG2 W65000 H65000 F25:1 C420\nFRAME\n" + bytes(1000),
+    }
+    counts = bytearray(film)
+    for table in (b"stts", b"stsz", b"stco"):
+        place = counts.index(table) + (12 if table == b"stsz" else 8)
+        counts[place : place + 4] = b"\x7f\xff\xff\xff"
+    films["counts"] = bytes(counts)
+    for name, data in films.items():
+        (folder / f"{name}.mp4").write_bytes(data)
+    # Each picture says that it has 65,000 x 65,000 pixels.
+    vast = write_video(
+        folder / "vast.avi", "mjpeg", numbers=range(25), pix_fmt="yuvj420p"
+    )
+    size = b"\xff\xc0\x00\x11\x08"
+    pictures = vast.read_bytes()
+    assert size + b"\x00\x78\x00\xa0" in pictures
+    vast.write_bytes(
+        pictures.replace(size + b"\x00\x78\x00\xa0", size + b"\xfd\xe8" * 2)
+    )
+    return [*films, "vast"]
+
+
+def test_a_hostile_film(lab: Lab) -> None:
+    folder = lab.theirs("videos")
+    write_films(folder, "lake")
+    with web_server(folder) as server:
+        names = write_hostile_films(folder, server.url, lab.secret())
+        clips = [
+            {"clip_id": f"{name}-1", "movie_id": name} for name in ["lake", *names]
+        ]
+        for clip in clips:
+            clip.update(start_s="0", end_s="1")
+        lab.ws.write_table("clips.csv", clips)
+        lab.ws("manifest import csv clips.csv -o films")
+        lines = [f"video probe {folder}/{name}.mp4" for name in names if name != "vast"]
+        check_refused(lab, lines)
+        before = lab.files()
+        lab.ws(f"manifest link films {folder}")
+        lines = ["extract run films -b descriptors --workers 1"]
+        ((code, text),) = lab.type_all(lines)
+        assert code == 3, text
+        assert server.requests == []
+    new = lab.files().keys() - before.keys()
+    assert all(name.startswith(("lab/", "home/")) for name in new)
+    answer = lab.ws("store info films.descriptors --json").json()
+    assert answer["counts"]["ok"] == 1
+    lab.ws("store info films.descriptors --clips -o reasons.csv")
+    assert "271828" not in lab.ws.read("reasons.csv")
+
+
+def npy_header(shape: tuple[int, ...]) -> bytes:
+    """Return the beginning of a .npy file that claims a shape."""
+    stream = io.BytesIO()
+    facts = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, facts)
+    return stream.getvalue()
+
+
+def write_npz(path: Path, name: str, array: bytes) -> None:
+    """Write an archive with two ids and one array."""
+    ids = io.BytesIO()
+    np.save(ids, np.array(["lake-1", "lake-2"]))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("clip_id.npy", ids.getvalue())
+        archive.writestr(name, array)
+
+
+def write_archives(lab: Lab) -> list[str]:
+    """Write files of features that nobody should open; return how each is imported."""
+    for name in ("pickle", "deep"):
+        data = {"pickle": PICKLE, "deep": DEEP}[name]
+        path = lab.theirs(f"{name}/lake/lake-1.pth")
+        path.write_bytes(data)
+    objects = np.array([Payload()], dtype=object)
+    np.savez(lab.theirs("objects.npz"), clip_id=["lake-1"], X=objects)
+    lab.theirs("matrices").mkdir()
+    np.save(lab.theirs("matrices/lake-1.npy"), objects)
+    lab.theirs("pickle.npz").write_bytes(PICKLE)
+    write_npz(lab.theirs("rows.npz"), "X.npy", npy_header((10**12, 16)) + bytes(128))
+    write_npz(lab.theirs("wide.npz"), "X.npy", npy_header((2, 10**11)) + bytes(128))
+    bomb = npy_header((2, 10**9)) + bytes(300 * MB)
+    write_npz(lab.theirs("bomb.npz"), "X.npy", bomb)
+    secret = lab.root / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["X"] = np.full(16, 271828, np.float32)
+    with h5py.File(lab.theirs("link.h5"), "w") as file:
+        file["lake-1"] = h5py.ExternalLink(str(secret), "X")
+    with h5py.File(lab.theirs("outside.h5"), "w") as file:
+        file.create_dataset(
+            "lake-1", shape=(4,), dtype="f4", external=[(str(lab.secret()), 0, 16)]
+        )
+    with h5py.File(lab.theirs("virtual.h5"), "w") as file:
+        layout = h5py.VirtualLayout((16,), "f4")
+        layout[:] = h5py.VirtualSource(str(secret), "X", shape=(16,))
+        file.create_virtual_dataset("lake-1", layout)
+    with h5py.File(lab.theirs("vast.h5"), "w") as file:
+        file.create_dataset("lake-1", shape=(10**12,), dtype="f4", chunks=(1024,))
+    lab.theirs("a.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
+    return [
+        *(
+            "pth pickle",
+            "pth deep",
+            "npy matrices",
+            "npz objects.npz",
+            "npz pickle.npz",
+        ),
+        *("npz rows.npz", "npz wide.npz", "npz bomb.npz"),
+        *("hdf5 link.h5", "hdf5 outside.h5", "hdf5 virtual.h5", "hdf5 vast.h5"),
+        "parquet a.parquet",
+    ]
+
+
+def test_a_hostile_archive(lab: Lab) -> None:
+    lines = []
+    for number, words in enumerate(write_archives(lab)):
+        layout, name = words.split()
+        line = f"store import {layout} {lab.theirs(name)} -o got{number}"
+        lines.append(line)
+    check_refused(lab, lines)
+    assert not lab.ws.path("stores").exists() or not lab.ws.bytes_of("stores")

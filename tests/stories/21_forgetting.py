@@ -1,0 +1,293 @@
+"""Story 21: a film must go, with a reason, out of every file, and it must never come back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.cli import call_obygaze
+from support.fake_hub import fake_hub
+from support.store_servers import web_server
+
+import obygaze as og
+from stories.films import features_of, import_features, labelled_clips
+from stories.made import begin_with_extracted_films
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace
+
+FILM = "film02"
+PER_FILM = 10
+REASON = "asked for by its owner"
+ROWS = slice(PER_FILM, 2 * PER_FILM)
+
+Features = npt.NDArray[np.float32]
+
+
+def make_store(ws: Workspace, name: str = "stored") -> Features:
+    """Make a store of four films of ten clips, and return its numbers."""
+    rows = labelled_clips(n_films=4, per_film=PER_FILM, seed=1)
+    X = features_of(rows, level=2.0)
+    import_features(ws, rows, X, name)
+    return X
+
+
+def files_with(folder: Path, X: npt.NDArray[Any]) -> list[str]:
+    """Return the files in which the bytes of at least one of the rows are."""
+    patterns = [row.tobytes() for row in X]
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            if any(pattern in data for pattern in patterns):
+                found.append(path.relative_to(folder).as_posix())
+    return found
+
+
+def withdraw(ws: Workspace, store: str = "stored", film: str = FILM) -> None:
+    """Withdraw the film from a store."""
+    ws(f"store withdraw {store} --film {film} --reason '{REASON}' --author 'J. Doe'")
+
+
+def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
+    """Check that a store lists the film without its features, and has the others as before."""
+    opened = og.open_store(ws.path(f"stores/{store}"))
+    counts = ws(f"store info {store} --json").json()["counts"]
+    assert counts == {"ok": 3 * PER_FILM, "withdrawn": PER_FILM}
+    rest = opened.matrix("clip", missing="drop")
+    np.testing.assert_array_equal(rest, np.delete(X, ROWS, axis=0))
+    with pytest.raises(og.ObygazeError, match=REASON):
+        opened.matrix("clip", films=[FILM])
+
+
+def test_its_bytes_are_in_no_file_of_the_new_store(ws: Workspace) -> None:
+    X = make_store(ws)
+    assert files_with(ws.path("stores/stored"), X[ROWS])
+    withdraw(ws)
+    check_forgotten(ws, "stored", X)
+    purged = ws("store purge stored -o purged").text
+    # The folder that still has them is named.
+    assert "stores/stored still has the features" in purged
+    assert files_with(ws.path("stores/purged"), X[ROWS]) == []
+    assert files_with(ws.path("stores/purged"), X[:PER_FILM])
+    check_forgotten(ws, "purged", X)
+    ws("store verify purged --hash")
+    before = ws("store info stored@1 --json").json()["seal_sha256"]
+    text = ws("store info purged").text
+    assert before in text
+    assert "film02-001 withdrawn on" in text
+    assert REASON in text
+
+
+@fails_today("A store that is written once")
+def test_its_bytes_are_in_no_file_of_the_store_of_its_name(ws: Workspace) -> None:
+    X = make_store(ws)
+    withdraw(ws)
+    found = files_with(ws.path("stores/stored"), X[ROWS])
+    not_yet(found == [], "the store of this name has nothing of a withdrawn film")
+
+
+def test_whoever_names_no_reason_withdraws_nothing(ws: Workspace) -> None:
+    X = make_store(ws)
+    before = ws.bytes_of("stores/stored")
+    ws(f"store withdraw stored --film {FILM}", code=2)
+    ws(f"store withdraw stored --film {FILM} --reason ''", code=2)
+    ws(f"store withdraw stored --film film99 --reason '{REASON}'", code=1)
+    assert ws.bytes_of("stores/stored") == before
+    found = og.open_store(ws.path("stores/stored")).matrix("clip", films=[FILM])
+    np.testing.assert_array_equal(found, X[ROWS])
+
+
+def test_what_else_in_the_workspace_has_it_is_listed(ws: Workspace) -> None:
+    make_store(ws)
+    ws("train ridge stored films -o ridge --jobs 1 --set report.replicates=50")
+    ws(f"store subset stored --film {FILM} -o one-film")
+    ws("store subset stored --film film03 -o another-film")
+    ws("store pull stored -o copy")
+    two_films = labelled_clips(n_films=2, per_film=PER_FILM)
+    import_features(ws, two_films, features_of(two_films), "unrelated", manifest="two")
+    withdraw(ws)
+    listed = set()
+    for use in ws("store uses stored --json").json()["uses"]:
+        if use["kind"] in ("store", "run", "model"):
+            assert {clip.partition("-")[0] for clip in use["clips"]} == {FILM}
+            listed.add((use["kind"], use["name"]))
+    assert listed == {
+        ("store", "one-film"),
+        ("store", "copy"),
+        ("run", "ridge"),
+        ("model", "ridge"),
+    }
+    text = ws("store uses stored").text
+    for name in ("one-film", "copy", "ridge"):
+        assert name in text
+    assert "another-film" not in text
+
+
+def test_a_copy_learns_of_it(ws: Workspace) -> None:
+    X = make_store(ws)
+    ws("store push stored lab/stored --no-licence")
+    ws("store pull stored -o copy")
+    shutil.copytree(ws.path("stores/stored"), ws.path("by-hand"))
+    assert "withdrawn" not in ws("store verify copy --source stored").text
+    withdraw(ws)
+    for copy in ("copy", "./by-hand", "./lab/stored"):
+        text = ws(f"store verify {copy} --source stored").text
+        assert "10 clips withdrawn since" in text
+        assert REASON in text
+    ws("store pull stored -o copy")
+    ws("store pull stored -o ./by-hand")
+    ws("store push stored lab/stored --no-licence")
+    for folder in ("stores/copy", "by-hand", "lab/stored"):
+        assert files_with(ws.path(folder), X[ROWS]) == []
+        assert "30 with features" in ws(f"store verify ./{folder} --hash").text
+    check_forgotten(ws, "copy", X)
+
+
+def test_a_copy_in_another_lab_learns_of_it(ws: Workspace) -> None:
+    X = make_store(ws)
+    other = Workspace(ws.folder / "other-lab")
+    with web_server(ws.path("stores")) as server:
+        other(f"store pull {server.url}/stored")
+        assert files_with(other.path("stores/stored"), X[ROWS])
+        withdraw(ws)
+        text = other(f"store verify stored --source {server.url}/stored").text
+        assert "10 clips withdrawn since" in text
+        again = other(f"store pull {server.url}/stored").text
+        assert REASON in again
+    assert files_with(other.path("stores/stored"), X[ROWS]) == []
+    check_forgotten(other, "stored", X)
+
+
+@fails_today("S4: a copy that was made by hand keeps the withdrawn features for good")
+def test_a_copy_by_hand_of_the_store_forgets_too(ws: Workspace) -> None:
+    X = make_store(ws)
+    withdraw(ws)
+    shutil.copytree(ws.path("stores/stored"), ws.path("by-hand"))
+    ws("store pull stored -o ./by-hand")
+    found = files_with(ws.path("by-hand"), X[ROWS])
+    not_yet(found == [], "a copy that was brought up to date has nothing of the film")
+
+
+@fails_today("S4: a damaged byte stops a copy from ever forgetting")
+def test_a_damaged_copy_forgets_too(ws: Workspace) -> None:
+    X = make_store(ws)
+    ws("store pull stored -o copy")
+    (name,) = files_with(ws.path("stores/copy"), X[ROWS])
+    path = ws.path(f"stores/copy/{name}")
+    damaged = bytearray(path.read_bytes())
+    damaged[damaged.index(X[0].tobytes())] ^= 1
+    path.unlink()
+    path.write_bytes(damaged)
+    withdraw(ws)
+    call_obygaze("store", "pull", "stored", "-o", "copy", cwd=ws.folder)
+    found = files_with(ws.path("stores/copy"), X[ROWS])
+    not_yet(found == [], "a pull over a damaged copy leaves nothing of the film")
+
+
+def test_no_merge_brings_it_back(ws: Workspace) -> None:
+    X = make_store(ws)
+    ws("store pull stored -o old")
+    withdraw(ws)
+    ws("store purge stored -o purged")
+    for number, names in enumerate(("stored old", "old stored", "old purged")):
+        ws(f"store merge {names} -o merged{number}")
+        assert files_with(ws.path(f"stores/merged{number}"), X[ROWS]) == []
+        check_forgotten(ws, f"merged{number}", X)
+    ws("store subset purged --film film01 --film film02 -o part")
+    assert files_with(ws.path("stores/part"), X[ROWS]) == []
+    assert ws("store info part --json").json()["counts"] == {"ok": 10, "withdrawn": 10}
+
+
+def features_of_film(ws: Workspace, film: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the numbers of a film of the extracted store."""
+    store = og.open_store(ws.path("stores/films.descriptors"))
+    arrays = {}
+    for name in ("clip", "frames"):
+        arrays[name] = np.array(store.matrix(name, films=[film]))
+    return arrays
+
+
+def test_no_extraction_brings_it_back(ws: Workspace) -> None:
+    begin_with_extracted_films(ws)
+    planted = features_of_film(ws, "lake")
+    withdraw(ws, "films.descriptors", "lake")
+    ws("store purge films.descriptors -o purged")
+    shutil.rmtree(ws.path("stores/films.descriptors"))
+    ws.path("stores/purged").rename(ws.path("stores/films.descriptors"))
+    # The same command, its retry, and one clip more in another film.
+    ws("extract run films -b descriptors --workers 1")
+    ws("extract run films -b descriptors --workers 1 --retry-failed")
+    rows: list[dict[str, Any]] = list(ws.read_table("clips.csv"))
+    rows.append(
+        {**rows[-1], "clip_id": "station-011", "start_s": "9.0", "end_s": "9.8"}
+    )
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest link films videos")
+    ws("extract run films -b descriptors --workers 1")
+    info = ws("store info films.descriptors --json").json()
+    assert info["counts"] == {"ok": 31, "withdrawn": 10}
+    for array, values in planted.items():
+        folder = ws.path("stores/films.descriptors")
+        assert files_with(folder, values) == [], array
+    text = ws("store info films.descriptors").text
+    assert "lake-001 withdrawn" in text
+    assert REASON in text
+
+
+def test_a_new_store_would_have_it_again_and_that_is_said(ws: Workspace) -> None:
+    begin_with_extracted_films(ws)
+    withdraw(ws, "films.descriptors", "lake")
+    line = "extract run films -b descriptors --workers 1 --store descriptors=fresh"
+    text = ws(line).text
+    assert "lake-001" in text
+    assert "were withdrawn from films.descriptors" in text
+
+
+@fails_today("S10: whoever asks for a withdrawn clip is told to extract it again")
+def test_nobody_is_told_to_extract_it_again(ws: Workspace) -> None:
+    make_store(ws)
+    withdraw(ws)
+    store = og.open_store(ws.path("stores/stored"))
+    with pytest.raises(og.ObygazeError, match=REASON) as raised:
+        store.matrix("clip", films=[FILM])
+    not_yet(
+        "extract them again" not in str(raised.value), "the advice is not to extract"
+    )
+
+
+@fails_today(
+    "S2: what a store replaced before stays on the hub, with the withdrawn rows"
+)
+def test_it_is_removed_from_the_hub(ws: Workspace) -> None:
+    pytest.importorskip("huggingface_hub")
+    begin_with_extracted_films(ws)
+    planted = features_of_film(ws, "lake")["clip"]
+    with fake_hub() as hub:
+        environment = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_OFFLINE": "0",
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "HF_TOKEN": "hf_of_the_lab",
+        }
+        push = "store push films.descriptors hf://lab/films --no-licence"
+        ws.process(push, env=environment)
+        clips = ws.read("clips.csv")
+        ws.write("clips.csv", clips.replace("station,9.0,10.0", "station,8.8,9.8"))
+        ws("manifest import csv clips.csv -o films --force")
+        ws("manifest link films videos")
+        ws("extract run films -b descriptors --workers 1 --changed")
+        ws.process(push, env=environment)
+        withdraw(ws, "films.descriptors", "lake")
+        ws.process(push, env=environment)
+        for name, data in hub.files.items():
+            if name.startswith("data.zarr"):
+                assert not any(row.tobytes() in data for row in planted)
+        everything = b"".join(hub.files.values())
+    is_gone = not any(row.tobytes() in everything for row in planted)
+    not_yet(is_gone, "no file on the hub has anything of a withdrawn film")

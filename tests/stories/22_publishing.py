@@ -1,0 +1,248 @@
+"""Story 22: I publish features so that others find, cite and read them with their own programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.cli import call_obygaze
+from support.fake_hub import fake_hub
+
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace
+
+LICENCE = "CC-BY-4.0"
+CITATION = "Doe, J. (2026). Gazes at the lake."
+CREATORS = "--creator 'Doe, Jane' --creator 'The Film Lab'"
+FAILED = 7
+
+Features = npt.NDArray[np.float32]
+
+
+def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
+    """Make the store `stored` of two films; return its clips with features, and these."""
+    rows = []
+    for film in ("lake", "night"):
+        for scene in range(1, 11):
+            level = "S" if scene % 3 == 0 else "EN"
+            concepts = "Look|Body" if level == "S" else ""
+            clip = f"{film}-{scene:03d}"
+            rows.append(
+                {
+                    "clip_id": clip,
+                    "movie_id": film,
+                    "level": level,
+                    "concepts": concepts,
+                }
+            )
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films")
+    ids = [row["clip_id"] for row in rows]
+    X = np.random.default_rng(22).normal(size=(len(ids), 16)).astype(np.float32)
+    X[FAILED, 3] = np.inf
+    np.savez(ws.path("stored.npz"), clip_id=ids, X=X)
+    line = "store import npz stored.npz --array clip=X --manifest films -o stored"
+    ws(f"{line} {options}", code=3)
+    del ids[FAILED]
+    return ids, np.delete(X, FAILED, axis=0)
+
+
+def publish(ws: Workspace) -> tuple[list[str], Features, Path]:
+    """Make the store and publish it in the folder `films-2026`."""
+    ids, X = make_store(ws)
+    ws(f"store licence stored --licence {LICENCE} --citation '{CITATION}'")
+    ws(f"store publish stored --to films-2026 {CREATORS}")
+    return ids, X, ws.path("films-2026")
+
+
+def seal_of(ws: Workspace) -> str:
+    """Return the number that stands for the whole store."""
+    seal: str = ws("store info stored --json").json()["seal_sha256"]
+    assert len(seal) == 64
+    return seal
+
+
+def front_matter(card: str) -> dict[str, Any]:
+    """Return what a card says to programs, as the hub reads it."""
+    yaml = pytest.importorskip("yaml")
+    _, head, text = card.split("---\n", 2)
+    assert text.strip()
+    facts: dict[str, Any] = yaml.safe_load(head)
+    return facts
+
+
+def check_table(table: Any, ids: list[str], X: Features) -> None:
+    """Check a pandas table: a row for each clip with features, its film and its numbers."""
+    table = table.sort_values("clip_id")
+    assert table["clip_id"].tolist() == ids
+    assert table["movie_id"].tolist() == [one.partition("-")[0] for one in ids]
+    np.testing.assert_array_equal(np.stack(table["clip"].to_list()), X)
+
+
+def test_nothing_leaves_without_a_licence(ws: Workspace) -> None:
+    make_store(ws)
+    lines = (
+        "store push stored ./lab/stored",
+        f"store publish stored --to out {CREATORS}",
+    )
+    for line in lines:
+        refused = ws(line, code=1)
+        assert "no licence" in refused.text
+        assert "--licence" in refused.text
+    assert not ws.path("lab/stored").exists()
+    assert not ws.path("out").exists()
+    # What the sentence says to type.
+    ws(f"store licence stored --licence {LICENCE}")
+    ws(lines[0])
+    assert LICENCE in ws("store info ./lab/stored").text
+
+
+@fails_today("A store that is written once")
+def test_without_a_licence_the_exit_code_is_that_of_a_wrong_use(ws: Workspace) -> None:
+    make_store(ws)
+    words = ("store", "publish", "stored", "--to", "out", "--creator", "Doe, Jane")
+    refused = call_obygaze(*words, cwd=ws.folder)
+    assert "no licence" in refused.stderr
+    not_yet(refused.code == 2, "a store without a licence is refused with exit code 2")
+
+
+def test_the_card_says_what_it_is_and_how_to_read_it(ws: Workspace) -> None:
+    _ids, _X, folder = publish(ws)
+    seal = seal_of(ws)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    facts = front_matter(card)
+    assert facts["license"] == LICENCE.lower()
+    assert "20 clips of the manifest 'films'" in card
+    assert "19 ok and 1 failed" in card
+    for words in (LICENCE, CITATION, seal, "import zarr", "import xarray"):
+        assert words in card
+    of_store = ws("store card stored").out
+    assert front_matter(of_store)["license"] == LICENCE.lower()
+    assert CITATION in of_store
+
+
+def test_the_citation_file_names_authors_licence_and_seal(ws: Workspace) -> None:
+    yaml = pytest.importorskip("yaml")
+    _ids, _X, folder = publish(ws)
+    facts = yaml.safe_load((folder / "CITATION.cff").read_text(encoding="utf-8"))
+    assert facts["cff-version"] == "1.2.0"
+    assert facts["type"] == "dataset"
+    assert facts["license"] == LICENCE
+    doe = {"family-names": "Doe", "given-names": "Jane"}
+    assert facts["authors"] == [doe, {"name": "The Film Lab"}]
+    assert CITATION in facts["message"]
+    assert facts["identifiers"][0]["value"] == f"sha256:{seal_of(ws)}"
+
+
+def test_croissant_is_valid_and_its_reader_gets_the_numbers(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant")
+    pytest.importorskip("pyarrow")
+    monkeypatch.setenv("CROISSANT_CACHE", str(ws.path("cache")))
+    ids, X, folder = publish(ws)
+    data = mlcroissant.Dataset(folder / "croissant.json")
+    issues = data.metadata.ctx.issues
+    assert not issues.errors
+    assert not issues.warnings
+    document = json.loads((folder / "croissant.json").read_text(encoding="utf-8"))
+    assert document["license"] == LICENCE
+    assert document["citeAs"] == CITATION
+    assert [one["name"] for one in document["creator"]] == ["Doe, Jane", "The Film Lab"]
+    assert document["identifier"] == f"sha256:{seal_of(ws)}"
+    rows = list(data.records("features"))
+    found = {}
+    for row in rows:
+        found[row["features/clip_id"].decode()] = np.asarray(row["features/clip"])
+    assert sorted(found) == ids
+    np.testing.assert_array_equal(np.stack([found[clip] for clip in ids]), X)
+
+
+def test_a_croissant_file_alone_is_valid(ws: Workspace) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant")
+    make_store(ws, f"--licence {LICENCE}")
+    ws("store card stored --croissant croissant.json")
+    data = mlcroissant.Dataset(ws.path("croissant.json"))
+    assert not data.metadata.ctx.issues.errors
+    ws("store card stored --croissant croissant.json")
+    ws.write("croissant.json", "{}")
+    ws("store card stored --croissant croissant.json", code=1)
+    assert ws.read("croissant.json") == "{}"
+
+
+def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    ids, X, folder = publish(ws)
+    check_table(pandas.read_parquet(folder / "features.parquet"), ids, X)
+    ws("store export parquet stored exported --with-labels films", code=3)
+    table = pandas.read_parquet(ws.path("exported/data"))
+    check_table(table, ids, X)
+    levels = dict(zip(table["clip_id"], table["level"], strict=True))
+    assert levels["lake-003"] == "S"
+    assert levels["lake-004"] == "EN"
+    concepts = dict(zip(table["clip_id"], table["concepts"], strict=True))
+    assert sorted(concepts["lake-003"]) == ["Body", "Look"]
+    # The labels state no licence, so none is claimed for the whole.
+    assert front_matter(ws.read("exported/README.md"))["license"] == "other"
+
+
+@pytest.mark.check("imports the package datasets, which takes seconds")
+def test_datasets_loads_equal_values(ws: Workspace) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    ids, X, folder = publish(ws)
+    ws("store export parquet stored exported", code=3)
+    for place in (folder, ws.path("exported")):
+        table = datasets.load_dataset(
+            str(place), split="train", cache_dir=str(ws.path("cache"))
+        )
+        check_table(table.to_pandas(), ids, X)
+
+
+def test_it_is_published_on_the_hub(ws: Workspace) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("huggingface_hub")
+    pytest.importorskip("pyarrow")
+    ids, X = make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")
+    with fake_hub() as hub:
+        environment = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_OFFLINE": "0",
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "HF_TOKEN": "hf_of_the_lab",
+        }
+        line = f"store publish stored --to hf://lab/films {CREATORS}"
+        ws.process(line, env=environment)
+        assert hub.private
+        files = dict(hub.files)
+    assert {"README.md", "CITATION.cff", "croissant.json"} <= files.keys()
+    assert front_matter(files["README.md"].decode())["license"] == LICENCE.lower()
+    check_table(pandas.read_parquet(io.BytesIO(files["features.parquet"])), ids, X)
+
+
+def test_a_stranger_checks_that_it_is_the_store_of_the_paper(ws: Workspace) -> None:
+    make_store(ws, f"--licence {LICENCE}")
+    seal = seal_of(ws)
+    ws("store push stored ./lab/stored")
+    other = Workspace(ws.folder / "other-lab")
+    lab = ws.path("lab/stored")
+    other(f"store pull {lab} --expect {seal} -o theirs")
+    info = other("store info theirs --json").json()
+    assert info["seal_sha256"] == seal
+    assert info["licence"] == LICENCE
+    other(f"store pull {lab} --expect {'0' * 64} -o forged", code=5)
+    assert not other.path("stores/forged").exists()
+
+
+def test_a_licence_that_is_there_is_not_replaced_by_chance(ws: Workspace) -> None:
+    make_store(ws, f"--licence {LICENCE}")
+    ws("store licence stored --licence CC0-1.0", code=1)
+    assert ws("store info stored --json").json()["licence"] == LICENCE
+    ws("store licence stored --licence CC0-1.0 --replace")
+    assert ws("store info stored --json").json()["licence"] == "CC0-1.0"

@@ -1,0 +1,394 @@
+"""Story 24: I want to mark what I see in a film, and lose nothing.
+
+What is stored is what was on the screen, while the film plays and picture by picture, at each frame
+rate. What was not seen is no negative. Each change can be undone. A crash and a second window take
+nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from support.browsers import browser, wait
+from support.videos import write_video
+
+from stories.film_page import (
+    LEVEL_KEYS,
+    SAVE_MINE,
+    START_BUTTON,
+    FilmPage,
+    Server,
+    viewed,
+)
+from stories.promises import fails_today, not_yet
+from stories.workspace import Workspace
+
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
+pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(600)]
+
+ANNOTATOR = "eva"
+MARKS = f"segments/films.{ANNOTATOR}.csv"
+WATCHED = f"segments/films.{ANNOTATOR}.watched.csv"
+# Each film has 300 pictures, whose numbers no other film has.
+N_PICTURES = 300
+RATES = {
+    "slow": Fraction(24000, 1001),
+    "even": Fraction(25),
+    "fast": Fraction(30000, 1001),
+}
+FIRST = {film: N_PICTURES * number for number, film in enumerate(RATES)}
+CLIP = 10  # pictures of a clip
+
+
+def write_films(ws: Workspace, *films: str) -> None:
+    ws.path("videos").mkdir()
+    for film in films:
+        rate = RATES[film]
+        write_video(
+            ws.path(f"videos/{film}.mp4"),
+            numbers=range(FIRST[film], FIRST[film] + N_PICTURES),
+            tick=1 / rate,
+            rate=rate,
+            options={"g": "48"},
+        )
+    ws("manifest import folder videos -o films")
+
+
+@contextmanager
+def marking(browser: Any, ws: Workspace) -> Iterator[FilmPage]:
+    """Open the page of the film `even`, to mark in it."""
+    with viewed(ws, "films", "--annotate", ANNOTATOR) as server:
+        page = FilmPage(browser, server.address)
+        page.choose_film("even")
+        page.wait_for_picture(FIRST["even"])
+        yield page
+
+
+def saved(ws: Workspace) -> list[tuple[str, int, int, str]]:
+    """Return film, first and last picture and level of the marks in the table."""
+    if not ws.path(MARKS).exists():
+        return []
+    marks = []
+    for row in ws.read_table(MARKS):
+        first = int(row["start_frame"])
+        last = int(row["end_frame"])
+        marks.append((row["movie_id"], first, last, row["level"]))
+    return sorted(marks)
+
+
+def save(page: FilmPage, ws: Workspace, level: str) -> None:
+    """Give the mark its level, save it, and wait until the table has one more."""
+    from selenium.webdriver.common.keys import Keys
+
+    n_before = len(saved(ws))
+    page.press(LEVEL_KEYS[level], Keys.ENTER)
+    wait(lambda: len(saved(ws)) == n_before + 1)
+
+
+def mark_at(page: FilmPage, ws: Workspace, first: int, last: int, level: str) -> None:
+    """Mark pictures of the film `even`."""
+    start_of_film = FIRST["even"]
+    for picture, key in ((first, "i"), (last + 1, "o")):
+        page.go_to(f"picture {picture}")
+        page.wait_for_picture(start_of_film + picture)
+        page.press(key)
+    save(page, ws, level)
+
+
+# ---- what is stored is what was on the screen ----------------------------------------------------
+
+
+def test_marks_are_the_pictures_on_the_screen_when_stepping(
+    browser: Any, ws: Workspace
+) -> None:
+    write_films(ws, *RATES)
+    expected = []
+    with viewed(ws, "films", "--annotate", ANNOTATOR) as server:
+        page = FilmPage(browser, server.address)
+        for film, first in FIRST.items():
+            page.choose_film(film)
+            page.wait_for_picture(first)
+            page.press(".", ".", ".", ",")
+            page.wait_for_picture(first + 2)
+            page.press("i")
+            # Two seconds on are twice as many pictures as a second has, rounded.
+            page.go_to("0:02")
+            page.wait_for_picture(first + int(2 * RATES[film]))
+            page.press(".", ".")
+            page.wait_for_picture(first + int(2 * RATES[film]) + 2)
+            page.press("o")
+            save(page, ws, "S")
+            # The mark ends before the picture that is on the screen.
+            expected.append((film, 2, int(2 * RATES[film]) + 1, "S"))
+    assert saved(ws) == sorted(expected)
+
+
+# The pictures that the browser brings to the screen, and the last one when a key was pressed.
+RECORDER = """
+const rate = arguments[0], video = document.querySelector("video");
+window.onScreen = [];
+window.atKey = [];
+const number = (time) => Math.floor(time * rate + 0.01);
+const look = (_, frame) => {
+  window.onScreen.push(number(frame.mediaTime));
+  video.requestVideoFrameCallback(look);
+};
+video.requestVideoFrameCallback(look);
+addEventListener("keydown", (event) => {
+  if ("io".includes(event.key)) window.atKey.push(window.onScreen.at(-1));
+}, true);
+"""
+
+
+def record(page: FilmPage, rate: Fraction) -> Callable[[], set[int]]:
+    """Return a function that says which pictures were on the screen from now on."""
+    page.browser.execute_script(RECORDER, float(rate))
+    script = "return window.onScreen"
+    return lambda: set(page.browser.execute_script(script))
+
+
+def play(page: FilmPage, seen: Callable[[], set[int]], until: int) -> None:
+    """Play until a picture was on the screen; the film goes on."""
+    page.press(" ")
+    wait(lambda: max(seen(), default=-1) >= until)
+
+
+def test_marks_are_the_pictures_on_the_screen_while_the_film_plays(
+    browser: Any, ws: Workspace
+) -> None:
+    write_films(ws, *RATES)
+    expected = []
+    with viewed(ws, "films", "--annotate", ANNOTATOR) as server:
+        page = FilmPage(browser, server.address)
+        for film, rate in RATES.items():
+            page.choose_film(film)
+            page.wait_for_picture(FIRST[film])
+            seen = record(page, rate)
+            stored = []
+            for key in "io":
+                # The key stops the film at the picture that is on the screen.
+                play(page, seen, until=max(seen(), default=0) + 5)
+                page.press(key)
+                stored.append(page.picture_at_rest() - FIRST[film])
+            at_key = page.browser.execute_script("return window.atKey")
+            # It was there when the key was pressed, or was just about to come.
+            assert stored[0] - at_key[0] in (0, 1)
+            assert stored[1] - at_key[1] in (0, 1)
+            save(page, ws, "HN")
+            expected.append((film, stored[0], stored[1] - 1, "HN"))
+            page.browser.refresh()
+            page.wait_for_film(film)
+    assert saved(ws) == sorted(expected)
+
+
+# ---- what was not seen is no negative ------------------------------------------------------------
+
+
+def watched_pictures(ws: Workspace) -> set[int]:
+    if not ws.path(WATCHED).exists():
+        return set()
+    pictures: set[int] = set()
+    for row in ws.read_table(WATCHED):
+        pictures.update(range(int(row["start_frame"]), int(row["end_frame"]) + 1))
+    return pictures
+
+
+def far_from(seen: set[int]) -> set[int]:
+    """Return the pictures that are far from every one that was seen.
+
+    A browser that is busy leaves out a few.
+    """
+    near: set[int] = set()
+    for picture in seen:
+        near.update(range(picture - 8, picture + 9))
+    return set(range(N_PICTURES)) - near
+
+
+def slow_down(page: FilmPage) -> None:
+    """Play at a quarter of the speed, so that a busy machine shows every picture."""
+    page.press("d", "d", "d")
+
+
+def test_what_was_not_seen_has_no_label(browser: Any, ws: Workspace) -> None:
+    write_films(ws, "even")
+    with marking(browser, ws) as page:
+        seen = record(page, RATES["even"])
+        slow_down(page)
+        # Two clips of ten pictures are seen whole, before and after a long jump.
+        play(page, seen, until=24)
+        page.press(" ")
+        page.go_to("picture 200")
+        page.wait_for_picture(FIRST["even"] + 200)
+        play(page, seen, until=224)
+        page.press("i")
+        first = page.picture_at_rest()
+        page.press(".")
+        page.wait_for_picture(first + 1)
+        page.press("o")
+        save(page, ws, "S")
+        wait(lambda: max(watched_pictures(ws), default=0) >= 224)
+        never_seen = far_from(seen())
+    pictures = watched_pictures(ws)
+    assert {*range(1, 24), *range(201, 224)} <= pictures
+    assert len(never_seen) > 100
+    assert not pictures & never_seen
+    rows = ["clip_id,movie_id,start_frame,end_frame"]
+    for number in range(N_PICTURES // CLIP):
+        rows.append(f"even-{number},even,{CLIP * number},{CLIP * number + CLIP - 1}")
+    ws.write("clips.csv", "\n".join(rows) + "\n")
+    line = f"manifest project {MARKS} --clips clips.csv --threshold 1 --json"
+    found = ws(line).json()
+    level_of = {row["clip_id"]: row["level"] for row in found["merged"]}
+    assert level_of["even-1"] == "EN"
+    assert level_of["even-21"] == "EN"
+    for number in range(N_PICTURES // CLIP):
+        if never_seen >= set(range(CLIP * number, CLIP * number + CLIP)):
+            assert level_of[f"even-{number}"] is None
+
+
+@fails_today("F3: a jump of up to a second counts as watched")
+def test_what_was_jumped_over_was_not_watched(browser: Any, ws: Workspace) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_films(ws, "even")
+    with marking(browser, ws) as page:
+        seen = record(page, RATES["even"])
+        slow_down(page)
+        play(page, seen, until=2)
+        for _ in range(5):
+            before = max(seen())
+            page.press(Keys.ARROW_RIGHT)
+            wait(lambda before=before: max(seen()) >= before + 25)
+        page.press(" ")
+        last = page.picture_at_rest() - FIRST["even"]
+        wait(lambda: max(watched_pictures(ws), default=0) >= last - 2)
+        never_seen = {picture for picture in far_from(seen()) if picture < last}
+    assert len(never_seen) > 10
+    not_yet(
+        not watched_pictures(ws) & never_seen,
+        f"{len(never_seen)} pictures were jumped over",
+    )
+
+
+# ---- undo, a crash, two windows ------------------------------------------------------------------
+
+
+def test_each_change_is_undone_and_done_again(browser: Any, ws: Workspace) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_films(ws, "even")
+    first = ("even", 10, 19, "S")
+    changed = ("even", 10, 19, "NS")
+    second = ("even", 30, 39, "EN")
+    with marking(browser, ws) as page:
+        mark_at(page, ws, 10, 19, "S")
+        assert saved(ws) == [first]
+        # A level for the mark at this picture.
+        page.go_to("picture 12")
+        page.wait_for_picture(FIRST["even"] + 12)
+        page.press(LEVEL_KEYS["NS"], Keys.ENTER)
+        wait(lambda: saved(ws) == [changed])
+        mark_at(page, ws, 30, 39, "EN")
+        assert saved(ws) == [changed, second]
+        for expected in ([changed], [first], []):
+            undo_until(page, "u", lambda expected=expected: saved(ws) == expected)
+        for expected in ([first], [changed], [changed, second]):
+            undo_until(page, "U", lambda expected=expected: saved(ws) == expected)
+
+
+def undo_until(page: FilmPage, key: str, is_there: Callable[[], bool]) -> None:
+    """Press a key, which also takes back steps in the form, until the table is as expected."""
+    for _ in range(8):
+        page.press(key)
+        for _ in range(20):
+            if is_there():
+                return
+            page.picture()
+    raise AssertionError("undo does not lead there")
+
+
+def test_a_crash_takes_no_mark_away(browser: Any, ws: Workspace) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_films(ws, "even")
+    server = Server(ws, "films", "--annotate", ANNOTATOR)
+    try:
+        page = FilmPage(browser, server.address)
+        page.choose_film("even")
+        page.wait_for_picture(FIRST["even"])
+        mark_at(page, ws, 10, 19, "S")
+    finally:
+        server.crash()
+    assert saved(ws) == [("even", 10, 19, "S")]
+    # The page says that it could not save, and what was saved stays.
+    page.go_to("picture 30")
+    page.press("i", ".", ".", "o", LEVEL_KEYS["HN"], Keys.ENTER)
+    page.wait_for("has stopped")
+    assert saved(ws) == [("even", 10, 19, "S")]
+    with marking(browser, ws) as page:
+        page.go_to("picture 15")
+        page.wait_for_picture(FIRST["even"] + 15)
+        wait(lambda: f"{ANNOTATOR} (you): S sure" in page.at_this_time())
+        mark_at(page, ws, 40, 49, "EN")
+    assert saved(ws) == [("even", 10, 19, "S"), ("even", 40, 49, "EN")]
+
+
+def test_two_windows_lose_nothing(browser: Any, ws: Workspace) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_films(ws, "even")
+    with marking(browser, ws) as page:
+        one_window = browser.current_window_handle
+        address = browser.current_url
+        mark_at(page, ws, 10, 19, "S")
+        # This window has a change of the mark in its form while the other one saves its own.
+        page.go_to("picture 14")
+        page.wait_for_picture(FIRST["even"] + 14)
+        page.press(LEVEL_KEYS["NS"])
+        page.wait_for("NS not sure. Enter saves")
+        browser.switch_to.new_window("tab")
+        try:
+            other_page = FilmPage(browser, address, "even")
+            other_page.wait_for_film("even")
+            other_page.go_to("picture 12")
+            other_page.wait_for_picture(FIRST["even"] + 12)
+            other_page.press(LEVEL_KEYS["HN"], Keys.ENTER)
+            wait(lambda: saved(ws) == [("even", 10, 19, "HN")])
+            mark_at(other_page, ws, 60, 69, "EN")
+            browser.switch_to.window(one_window)
+            page.press(Keys.ENTER)
+            page.wait_for("another window changed")
+            assert saved(ws) == [("even", 10, 19, "HN"), ("even", 60, 69, "EN")]
+            page.click(SAVE_MINE)
+            wait(lambda: ("even", 10, 19, "NS") in saved(ws))
+        finally:
+            for handle in browser.window_handles:
+                if handle != one_window:
+                    browser.switch_to.window(handle)
+                    browser.close()
+            browser.switch_to.window(one_window)
+    assert saved(ws) == [("even", 10, 19, "NS"), ("even", 60, 69, "EN")]
+
+
+@fails_today("F5: Enter after a click presses the button again")
+def test_enter_saves_after_a_click(browser: Any, ws: Workspace) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    write_films(ws, "even")
+    with marking(browser, ws) as page:
+        page.go_to("picture 10")
+        page.wait_for_picture(FIRST["even"] + 10)
+        page.click(START_BUTTON)
+        page.press(*"." * 10)
+        page.wait_for_picture(FIRST["even"] + 20)
+        page.press("o", LEVEL_KEYS["S"])
+        wait(lambda: page.start_of_mark().endswith("picture 10"))
+        page.press(Keys.ENTER)
+        # Either the mark is saved, or it begins at the picture that is on the screen now.
+        wait(lambda: saved(ws) or page.start_of_mark().endswith("picture 20"))
+        not_yet(saved(ws) == [("even", 10, 19, "S")], "Enter saves the mark")

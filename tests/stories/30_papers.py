@@ -1,0 +1,1592 @@
+"""Story 30: every row of the page of the papers, on the real files where they are, on golden cases
+elsewhere; a row without data is listed with the reason, and no row disappears."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import functools
+import html
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.metrics import f1_score
+from support.cli import ROOT
+from support.data import golden, real_data
+from support.once import made_once
+from support.published import VISUAL, SplitFile, split_file
+
+from stories.films import import_films
+from stories.promises import fails_today, not_yet
+from stories.workspace import Answer, Workspace
+
+PAGE = ROOT / "docs" / "papers.md"
+LEFT_OUT = "left out, because "
+
+# Every row of the page, in its order: a row that is deleted there fails the test.
+ROWS = (
+    "Clips and films",
+    "Table 1",
+    "Table 2, trivial baselines",
+    "Table 2, ViViT",
+    "Table 2, X-CLIP",
+    "Table 2, PCBM-DT",
+    "Table 2, PCBM-LR",
+    "Table 2, hard negatives",
+    "Table 2, standard deviations",
+    "Table 3",
+    "Table 4",
+    "Table 5",
+    "Training X-CLIP on LSMDC",
+    "Figure 1",
+    "Figure 2",
+    "Figure 3",
+    "Figure 4",
+    "Figure 5",
+    "Figure 6",
+    "Levels",
+    "Concepts a clip",
+    "Concepts rise with the level",
+    "Concepts at the same rate",
+    "Labels of clips from segments",
+    "Other thresholds",
+    "Agreement",
+    "Agreement, number of clips",
+    "Published splits",
+    "Groups of concepts",
+    "Gaze by emotion and relation",
+    "CLIP 4.1, emotion",
+    "CLIP 4.1, prompts",
+    "CLIP 4.2",
+    "CLIP 4.3, words of emotion",
+    "CLIP 4.3, the authors' counter",
+    "CLIP 4.3, rare words",
+    "CLIP 4.4, professions",
+    "CLIP, alpha of the raters",
+    "CLIP, models with a ResNet",
+    "CLIP, image generation",
+    "CLIP, Table 1",
+    "CLIP, Table 2",
+    "CLIP, Figure 1",
+    "CLIP, Figure 3",
+    "Gender Score, motorcycle",
+    "Objects and gender",
+    "Objects of several words",
+    "Crossed groups",
+    "MediaEval, violence",
+    "MediaEval, valence and arousal",
+)
+# Rows of which nothing can be computed: the page has the reason alone.
+REASON_ALONE = (
+    "Figure 1",
+    "Gaze by emotion and relation",
+    "CLIP, models with a ResNet",
+    "CLIP, image generation",
+    "CLIP, Table 1",
+    "CLIP, Table 2",
+    "CLIP, Figure 1",
+    "CLIP, Figure 3",
+)
+
+
+# ---- the page ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the page: its name, and the cells beside it."""
+
+    name: str
+    commands: str
+    here: str
+    paper: str
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the page has no value of this program."""
+        return self.here == "-"
+
+    @property
+    def reason(self) -> str:
+        """Why the row has no value."""
+        _, found, why = self.paper.partition(LEFT_OUT)
+        assert found, f"{self.name}: the page has no value and no reason"
+        return LEFT_OUT + why
+
+    def names_a_command_of(self, typed: Sequence[str]) -> bool:
+        """Return whether one of the lines that were typed begins with a command of the row."""
+        commands = re.findall(r"`obygaze ([a-z0-9 -]+)`", self.commands)
+        beginnings = tuple(f"{command} " for command in commands)
+        return any(f"{line} ".startswith(beginnings) for line in typed)
+
+
+def rows_of_page() -> list[Row]:
+    """Return the rows of all tables of the page."""
+    rows = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("| **"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        first, commands, here, paper = cells
+        name = re.match(r"\*\*(.+?)\*\*", first)
+        assert name is not None, line
+        rows.append(Row(name[1], commands, here, paper))
+    return rows
+
+
+def numbers(text: str) -> list[str]:
+    """Return the numbers of a cell as they are written; EN_S, 4.1.2 and X12 are none."""
+    return re.findall(r"(?<![\w.])[+-]?(?:\d+\.?\d*|\.\d+)(?!\w)", text)
+
+
+def agrees(written: str, value: float) -> bool:
+    """Return whether a value is what is written, rounded as it is written."""
+    decimals = len(written.partition(".")[2])
+    return abs(float(written) - value) <= 0.5 * 10**-decimals + 1e-9
+
+
+def assert_written(written: Sequence[str], values: Sequence[float]) -> None:
+    """Assert that the page has these values, rounded as it writes them."""
+    assert len(written) == len(values), (written, values)
+    for of_page, value in zip(written, values, strict=True):
+        assert agrees(of_page, value), f"the page has {of_page}, not {value}"
+
+
+# ---- workspaces --------------------------------------------------------------------------------
+
+
+class TypingWorkspace(Workspace):
+    """A workspace that keeps the lines that were typed in it."""
+
+    def __call__(
+        self, line: str, *, code: int = 0, env: Mapping[str, str | None] | None = None
+    ) -> Answer:
+        with self.path("typed.txt").open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
+        return super().__call__(line, code=code, env=env)
+
+    @property
+    def typed(self) -> list[str]:
+        """The lines, also those that were typed in the workspace that this one began with."""
+        path = self.path("typed.txt")
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+Check = Callable[[TypingWorkspace, Row], None]
+CHECKS: dict[str, Check] = {}
+
+
+def checks_row(*names: str) -> Callable[[Check], Check]:
+    """Name the rows that a function checks."""
+
+    def keep(check: Check) -> Check:
+        for name in names:
+            CHECKS[name] = check
+        return check
+
+    return keep
+
+
+def begin_with(ws: TypingWorkspace, make: Callable[..., None], *words: str) -> None:
+    """Begin with a workspace that is made once for all rows that need it."""
+
+    def fill(folder: Path) -> None:
+        make(TypingWorkspace(folder), *words)
+
+    ws.copy_of(made_once("papers", fill, make.__name__, *words))
+
+
+def begin_with_annotations(ws: TypingWorkspace) -> None:
+    """Begin with the manifests of both published data sets."""
+    real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    begin_with(ws, import_annotations)
+
+
+def import_annotations(ws: TypingWorkspace) -> None:
+    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    segments = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    ws.path("ObyGaze12_thresh_02.csv").symlink_to(table)
+    ws.path("splits").symlink_to(table.parent)
+    ws.path("mobygaze_dataframe.csv").symlink_to(segments)
+    ws("manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits")
+    ws("manifest import mobygaze mobygaze_dataframe.csv")
+
+
+# The models whose values the paper prints, with their names in tables.
+BACKBONES = {
+    "X-CLIP": "xclip-b16-k600-zs",
+    "ViViT": "vivit-b16x2-k400",
+    "LSMDC": "xclip-lsmdc-b32",
+}
+QUICK = "--set report.replicates=50 --jobs 1"
+QUICK_MLP = f"{QUICK} --set models.mlp.max_epochs=5"
+
+
+def begin_with_features(ws: TypingWorkspace) -> None:
+    """Begin with stores of made-up features of all published clips that have a video."""
+    begin_with_annotations(ws)
+    clips = [clip for clip in published_clips() if clip.has_video]
+    X = np.random.default_rng(5).normal(size=(len(clips), 8)).astype(np.float32)
+    X[[clip.raw_level == "S" for clip in clips], :2] += 1.1
+    X[[bool(clip.concepts) for clip in clips], 2:4] += 0.5
+    np.savez(ws.path("made_up.npz"), clip_id=[clip.clip_id for clip in clips], X=X)
+    for name, backbone in BACKBONES.items():
+        # Clips without a video have no features: exit code 3.
+        ws(
+            "store import npz made_up.npz --array clip=X --manifest obygaze12"
+            f" --backbone {backbone} -o {name}",
+            code=3,
+        )
+
+
+def begin_with_run(
+    ws: TypingWorkspace, protocol: str, stores: str, options: str
+) -> str:
+    """Begin with the run `run` of a protocol on made-up features; return what it said."""
+    real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    begin_with(ws, run_protocol, protocol, stores, options)
+    return ws.read("said.txt")
+
+
+def run_protocol(ws: TypingWorkspace, protocol: str, stores: str, options: str) -> None:
+    begin_with(ws, begin_with_features)
+    of_stores = " ".join(f"--store {name}={name}" for name in stores.split())
+    done = ws(f"run {protocol} --manifest obygaze12 {of_stores} -o run {options}")
+    ws.write("said.txt", done.out)
+
+
+def begin_with_table_2(ws: TypingWorkspace) -> str:
+    """Begin with the run of Table 2 on made-up features."""
+    baselines = """--set 'grid.baselines=["random", "all_positive"]'"""
+    options = f"{QUICK_MLP} {baselines}"
+    return begin_with_run(ws, "paper-table2", "X-CLIP ViViT", options)
+
+
+def report_text(ws: TypingWorkspace) -> str:
+    """Return the words of the report of the run, without its figures."""
+    ws("report run -o page.html")
+    page = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", " ", ws.read("page.html"))
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+# ---- the published files, read without this program --------------------------------------------
+
+LEVEL_OF = {
+    "Easy Neg": "EN",
+    "Hard Neg": "HN",
+    "Not Sure": "NS",
+    "Sure": "S",
+    "Easy Negative": "EN",
+    "Hard Negative": "HN",
+}
+POSITIVE_LEVELS = ("HN", "NS", "S")
+NAME_OF = {
+    "Type of plan": "Type of shot",
+    "Clothes": "Clothing",
+    "Exp of emotion": "Expression of emotion",
+}
+CONCEPTS = (
+    "Type of shot",
+    "Look",
+    "Body",
+    "Posture",
+    "Clothing",
+    "Appearance",
+    "Expression of emotion",
+    "Activities",
+)
+
+
+@dataclass(frozen=True)
+class PublishedClip:
+    """A clip or segment of the published files; level and concepts are those of the visual view."""
+
+    clip_id: str
+    film: str
+    annotator: str
+    raw_level: str
+    level: str
+    concepts: frozenset[str]
+    has_video: bool
+
+
+def of_visual_view(cells: Mapping[str, str], **names: str) -> PublishedClip:
+    """Return a clip with its visual concepts; one that is left with none is an easy negative."""
+    raw_level = LEVEL_OF[cells["label"]]
+    listed = [" ".join(text.split()) for text in ast.literal_eval(cells["concepts"])]
+    named = {NAME_OF.get(text, text) for text in listed}
+    concepts = frozenset(named & set(CONCEPTS))
+    # The one easy negative with a concept, in MObyGaze, stays an easy negative.
+    is_negative = raw_level == "EN" or not concepts
+    return PublishedClip(
+        clip_id=names["clip_id"],
+        film=names["film"],
+        annotator=names.get("annotator", ""),
+        raw_level=raw_level,
+        level="EN" if is_negative else raw_level,
+        concepts=frozenset() if is_negative else concepts,
+        has_video=cells.get("video_name", "") != "",
+    )
+
+
+@functools.cache
+def published_clips() -> list[PublishedClip]:
+    """Return the clips of ObyGaze12."""
+    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    clips = []
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        for cells in csv.DictReader(stream, delimiter=";"):
+            if cells["id"]:
+                names = {"clip_id": cells["id"], "film": cells["movie"]}
+                clips.append(of_visual_view(cells, **names))
+    return clips
+
+
+def of_level(level: str) -> list[PublishedClip]:
+    """Return the clips of ObyGaze12 that have a level."""
+    return [clip for clip in published_clips() if clip.level == level]
+
+
+def counts_with(*concepts: str) -> list[int]:
+    """Return how many clips of HN, of NS and of S have one of the concepts."""
+    counts = []
+    for level in POSITIVE_LEVELS:
+        with_concept = [
+            clip for clip in of_level(level) if clip.concepts & set(concepts)
+        ]
+        counts.append(len(with_concept))
+    return counts
+
+
+def shares_with(concept: str) -> list[float]:
+    """Return the shares, in %, of the clips of HN, of NS and of S that have a concept."""
+    shares = []
+    for level, count in zip(POSITIVE_LEVELS, counts_with(concept), strict=True):
+        shares.append(100 * count / len(of_level(level)))
+    return shares
+
+
+@functools.cache
+def segment_rows() -> list[dict[str, str]]:
+    """Return the segments of MObyGaze as they are written."""
+    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter=";"))
+
+
+def published_segments() -> list[PublishedClip]:
+    """Return the segments of MObyGaze."""
+    segments = []
+    for cells in segment_rows():
+        names = {
+            "clip_id": cells["clip_index"],
+            "film": cells["imdb_key"],
+            "annotator": cells["annotator"],
+        }
+        segments.append(of_visual_view(cells, **names))
+    return segments
+
+
+NTSC = Fraction(24000, 1001)
+RATE_OF = {"23.976": NTSC, "23.9759": NTSC, "24.0": Fraction(24)}
+
+
+@functools.cache
+def projected(threshold: Fraction) -> dict[str, list[list[int]]]:
+    """Return the levels, from 0 to 3, of clips of 30 s of MObyGaze: by film, for two annotators.
+
+    A clip has the highest level of the segments that each cover the share `threshold` of it.
+    """
+    order = ["EN", "HN", "NS", "S"]
+    segments: dict[str, dict[str, list[tuple[int, int, int]]]] = {}
+    rates = {}
+    for cells in segment_rows():
+        film = cells["imdb_key"]
+        rates[film] = RATE_OF[cells["framerate"]]
+        marked = segments.setdefault(film, {}).setdefault(cells["annotator"], [])
+        level = order.index(LEVEL_OF[cells["label"]])
+        marked.append((int(cells["start_frame"]), int(cells["end_frame"]), level))
+    levels: dict[str, list[list[int]]] = {}
+    for film, by_annotator in segments.items():
+        everything = list(itertools.chain(*by_annotator.values()))
+        first = min(start for start, _, _ in everything)
+        after_last = max(end for _, end, _ in everything) + 1
+        edges = list(edges_of_clips(first, after_last, 30 * rates[film]))
+        levels[film] = []
+        for marked in by_annotator.values():
+            of_annotator = []
+            for start, after in itertools.pairwise(edges):
+                of_annotator.append(highest_level(marked, start, after, threshold))
+            levels[film].append(of_annotator)
+    return levels
+
+
+def edges_of_clips(first: int, after_last: int, length: Fraction) -> Iterator[int]:
+    """Yield the edges of the whole clips of a film, in frames."""
+    for number in itertools.count():
+        edge = first + round(number * length)
+        if edge > after_last:
+            return
+        yield edge
+
+
+def highest_level(
+    marked: list[tuple[int, int, int]], start: int, after: int, threshold: Fraction
+) -> int:
+    """Return the highest level of the segments that cover enough of a clip; 0 without any."""
+    highest = 0
+    for first, last, level in marked:
+        overlap = min(last + 1, after) - max(first, start)
+        if overlap > 0 and Fraction(overlap, after - start) >= threshold:
+            highest = max(highest, level)
+    return highest
+
+
+# ---- the test of all rows ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> TypingWorkspace:
+    """Return an empty workspace that keeps what is typed."""
+    return TypingWorkspace(tmp_path / "papers")
+
+
+def test_no_row_disappears() -> None:
+    assert [row.name for row in rows_of_page()] == list(ROWS)
+    assert len(set(ROWS)) == 50
+    # A row has a function that checks its value, or the page says why it has none.
+    assert set(CHECKS) | set(REASON_ALONE) == set(ROWS)
+    assert not set(CHECKS) & set(REASON_ALONE)
+    of_page = {row.name: row for row in rows_of_page()}
+    assert all(of_page[name].is_left_out for name in REASON_ALONE)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ROWS)
+def test_row(name: str, papers: TypingWorkspace) -> None:
+    of_page = {row.name: row for row in rows_of_page()}
+    assert name in of_page, f"the page has no row {name!r} any more"
+    found = of_page[name]
+    print(f"{found.name}: {found.here}; in the paper: {found.paper}")
+    if name in CHECKS:
+        try:
+            CHECKS[name](papers, found)
+        except pytest.skip.Exception as missing:
+            pytest.skip(f"{name}: {missing.msg}")
+        assert found.names_a_command_of(papers.typed), papers.typed
+    if found.is_left_out:
+        pytest.skip(f"{name}: {found.reason}")
+
+
+@fails_today("U12: genres that are shown are called not recorded")
+def test_genres_that_are_shown_are_not_called_unknown(papers: TypingWorkspace) -> None:
+    begin_with_annotations(papers)
+    text = papers("manifest stats obygaze12").text
+    assert "Meet the Parents 2000 Comedy, Romantic" in text
+    not_yet(
+        "genres of Meet the Parents: not recorded" not in text,
+        "what is shown has a source, or is not shown",
+    )
+
+
+# ---- ObyGaze12 ---------------------------------------------------------------------------------
+
+
+@checks_row("Clips and films")
+def check_clips_and_films(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    assert "1914 clips of 12 films" in ws("manifest stats obygaze12").text
+    films = {clip.film for clip in published_clips()}
+    assert_written(numbers(row.here), [len(published_clips()), len(films)])
+    assert row.here == row.paper
+
+
+@checks_row("Table 1")
+def check_table_1(ws: TypingWorkspace, row: Row) -> None:
+    document = ws("manifest thesaurus --json").json()
+    text = ws("manifest thesaurus").text
+    of_concepts = []
+    for concept in CONCEPTS:
+        instance = rf"{concept} (?:(?!ObyGaze12).)+ ObyGaze12, Table 1 "
+        of_concepts.append(len(re.findall(instance, text)))
+    ours = [len(document["subconstructs"]), len(CONCEPTS), sum(of_concepts)]
+    printed = [int(number) for number in numbers(row.paper)]
+    assert [*ours, *of_concepts] == printed
+    assert [int(number) for number in numbers(row.here)] == printed
+    in_order = [re.escape(concept) for concept in CONCEPTS]
+    assert re.search(r" \d+, ".join(in_order), row.here)
+
+
+def trivial_f1(share: float, called: float) -> tuple[float, float]:
+    """Return binary and weighted F1 where `called` of all clips are called positive."""
+    positive = 2 * share * called / (share + called)
+    negative = 2 * (1 - share) * (1 - called) / ((1 - share) + (1 - called))
+    return positive, share * positive + (1 - share) * negative
+
+
+@checks_row("Table 2, trivial baselines")
+def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    done = ws(f"run paper-baselines --manifest obygaze12 -o baselines {QUICK}")
+    negatives = {
+        "EN_S": len(of_level("EN")),
+        "ENHN_S": len(of_level("EN") + of_level("HN")),
+    }
+    n_sure = len(of_level("S"))
+    here = numbers(row.here)
+    printed = numbers(row.paper)
+    lines = itertools.product(negatives, ("random (expected)", "all_positive"))
+    for place, (task, model) in enumerate(lines):
+        share = n_sure / (n_sure + negatives[task])
+        called = 0.5 if model.startswith("random") else 1.0
+        by_closed_form = trivial_f1(share, called)
+        line = re.search(rf"(?m)^ *- +{task} +{re.escape(model)} +0 +(.+)$", done.out)
+        assert line is not None, done.out
+        cells = re.split(r" {2,}", line[1].strip())
+        shown = [cells[0].split()[0], cells[1].split()[0]]
+        assert shown == [here[place], here[4 + place]]
+        assert_written(shown, by_closed_form)
+        assert cells[-2:] == [printed[place], printed[4 + place]]
+        # The paper's shares of positive clips are a little smaller.
+        for of_paper, ours in zip(cells[-2:], by_closed_form, strict=True):
+            assert abs(float(of_paper) - ours) < 0.013
+    shares = [100 * n_sure / (n_sure + number) for number in negatives.values()]
+    assert_written(here[8:], shares)
+
+
+CELLS = (("EN_S", "EN_S"), ("HN_S", "EN_S"), ("EN_S", "ENHN_S"), ("HN_S", "ENHN_S"))
+
+
+def cells_of_line(
+    said: str, train: str, test: str, model: str, store: str = ""
+) -> list[str]:
+    """Return the cells of the line of a table that a run has printed."""
+    named = rf"{re.escape(store)} +" if store else ""
+    line = re.search(rf"(?m)^{named}{train} +{test} +{re.escape(model)} +(.+)$", said)
+    assert line is not None, said
+    return re.split(r" {2,}", line[1].strip())
+
+
+@checks_row("Table 2, ViViT", "Table 2, X-CLIP", "Table 5")
+def check_printed_values_of_perceptrons(ws: TypingWorkspace, row: Row) -> None:
+    store = row.name.partition(", ")[2]
+    if store:
+        said = begin_with_table_2(ws)
+    else:
+        options = f"{QUICK_MLP} --set grid.baselines=[]"
+        said = begin_with_run(ws, "paper-table5", "LSMDC", options)
+    printed = re.findall(r"\.\d\d \(\.\d\d\)", row.paper)
+    assert len(printed) == len(CELLS)
+    for (train, test), value in zip(CELLS, printed, strict=True):
+        assert value in cells_of_line(said, train, test, "mlp", store)
+    assert row.is_left_out
+
+
+def begin_with_bottlenecks(ws: TypingWorkspace) -> str:
+    """Begin with the run of the bottlenecks on made-up features."""
+    options = f"{QUICK} --set grid.baselines=[]"
+    return begin_with_run(ws, "paper-pcbm", "X-CLIP", options)
+
+
+@checks_row("Table 2, PCBM-DT", "Table 2, PCBM-LR")
+def check_printed_values_of_bottlenecks(ws: TypingWorkspace, row: Row) -> None:
+    said = begin_with_bottlenecks(ws)
+    assert "paper, F1" in said
+    model = row.name.partition(", ")[2].lower()
+    printed = numbers(row.paper)
+    assert len(printed) == len(CELLS)
+    for (train, test), value in zip(CELLS, printed, strict=True):
+        assert cells_of_line(said, train, test, model)[-1] == value
+    assert row.is_left_out
+
+
+def clips_of(table: SplitFile, *folds: int) -> set[str]:
+    """Return the clips of a published split file that have a video and are in these folds."""
+    clips = set()
+    for row in range(len(table.ids)):
+        if table.has_video[row] and table.folds[row] in folds:
+            clips.add(table.ids[row])
+    return clips
+
+
+@checks_row("Table 2, hard negatives")
+def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
+    said = begin_with_table_2(ws)
+    tested = clips_of(split_file("02_ENHN_S.csv"), 9)
+    by_hand = []
+    by_command = []
+    for train in ("HN_S", "EN_S"):
+        used = clips_of(split_file(f"02_{train}.csv"), *range(9))
+        by_hand.append(len(tested & used))
+        leaked = cells_of_line(said, train, "ENHN_S", "mlp", "X-CLIP")[0]
+        by_command.append(int(leaked))
+    assert by_hand == by_command
+    of_sure, of_tested, of_easy, *of_common = numbers(row.here)
+    assert_written([of_sure, of_easy, of_tested], [*by_hand, len(tested)])
+    # The printed values of the claim are those of the rows of the models.
+    of_model = {row.name: row for row in rows_of_page()}["Table 2, X-CLIP"].paper
+    means = numbers(re.sub(r"\(.*?\)", "", of_model))
+    easy_easy, hard_easy, easy_all, hard_all = means[:4]
+    assert numbers(row.paper)[:4] == [hard_all, easy_all, hard_easy, easy_easy]
+    # On common folds nothing leaks.
+    common = ""
+    for task in ("EN_S", "HN_S", "ENHN_S"):
+        common += f""" --set 'tasks.{task}.folds="02_EN_HN_S"'"""
+    done = ws(
+        "run paper-table2 --manifest obygaze12 --store X-CLIP=X-CLIP -o common"
+        f"{common} {QUICK_MLP} --set grid.baselines=[]"
+    )
+    for train, n_leaked in zip(("HN_S", "EN_S"), of_common, strict=True):
+        assert cells_of_line(done.out, train, "ENHN_S", "mlp")[0] == n_leaked == "0"
+    check_contrast(ws)
+
+
+def rows_of_cell(
+    predictions: list[dict[str, str]], model: str, train: str, test: str
+) -> list[dict[str, str]]:
+    """Return the predictions of a model on the features X-CLIP, for a cell."""
+    found = []
+    for one in predictions:
+        cell = (one["model"], one["feature"], one["train"], one["test"])
+        if cell == (model, "X-CLIP", train, test):
+            found.append(one)
+    return found
+
+
+def weighted_f1(predictions: list[dict[str, str]]) -> float:
+    """Return weighted F1 as scikit-learn computes it."""
+    truth = [one["y"] for one in predictions]
+    decided = [one["decision"] for one in predictions]
+    return float(f1_score(truth, decided, average="weighted"))
+
+
+def check_contrast(ws: TypingWorkspace) -> None:
+    """Check that the contrast of two training sets is the difference of two scores by hand."""
+    done = ws(
+        "run honest --manifest obygaze12 --store X-CLIP=X-CLIP -o honest"
+        """ --set 'grid.models=["ridge"]' --set grid.baselines=[]"""
+        f" --set report.primary=f1_weighted {QUICK}"
+    )
+    predictions = ws.read_table("runs/honest/predictions.csv")
+    for test in ("EN_S", "ENHN_S"):
+        scores = []
+        for train in ("HN_S", "EN_S"):
+            scores.append(weighted_f1(rows_of_cell(predictions, "ridge", train, test)))
+        sentence = re.search(
+            rf"trained on HN_S / EN_S, tested on {test}: ridge \(X-CLIP\) has f1_weighted"
+            r" (\.\d\d) / (\.\d\d), difference ([+-]\.\d\d)",
+            done.text,
+        )
+        assert sentence is not None, done.text
+        assert_written(sentence.groups(), [*scores, scores[0] - scores[1]])
+
+
+@checks_row("Table 2, standard deviations")
+def check_standard_deviations(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_table_2(ws)
+    text = report_text(ws)
+    (table,) = re.findall(
+        r"F1 weighted of this run and of the paper (.+?) F1 binary of", text
+    )
+    (of_model,) = re.findall(r"mlp \(X-CLIP\) (.+?) mlp \(ViViT\)", table)
+    predictions = ws.read_table("runs/run/predictions.csv")
+    n_runs, *n_tested = [int(number) for number in numbers(row.here)]
+    counted = {}
+    for train, test in CELLS:
+        runs: dict[str, list[dict[str, str]]] = {}
+        for one in rows_of_cell(predictions, "mlp", train, test):
+            runs.setdefault(one["fold"], []).append(one)
+        values = []
+        test_sets = set()
+        for of_run in runs.values():
+            values.append(weighted_f1(of_run))
+            test_sets.add(frozenset(one["clip_id"] for one in of_run))
+        (tested,) = test_sets
+        counted[test] = len(tested)
+        assert len(runs) == n_runs
+        shown = re.search(rf"{train} {test} (\d\.\d\d) \((\d\.\d\d)\)", of_model)
+        assert shown is not None, of_model
+        assert_written(shown.groups(), [np.mean(values), np.std(values, ddof=1)])
+    assert n_tested == [counted["ENHN_S"], counted["EN_S"]]
+    deviations = []
+    for one in rows_of_page():
+        if one.name in ("Table 2, ViViT", "Table 2, X-CLIP"):
+            deviations += re.findall(r"\((\.\d\d)\)", one.paper)
+    assert numbers(row.paper) == [str(n_runs), min(deviations), max(deviations)]
+
+
+@checks_row("Table 3")
+def check_table_3(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    done = ws("manifest stats obygaze12")
+    (ours,) = re.findall(r"Pulp Fiction: ([\w, ]+) in the list", row.here)
+    (theirs,) = re.findall(r"Pulp Fiction: ([\w, ]+)$", row.paper)
+    path = real_data("mobygaze", "mobygaze_movielist.csv")
+    genres = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        for one in csv.DictReader(stream, delimiter=";"):
+            genres[one["imdb_key"]] = one["genre"]
+    films = {clip.film for clip in published_clips()}
+    for film in films:
+        line = re.search(rf"(?m)^{film} .+$", done.out)
+        assert line is not None
+        # One film is not in the list of MObyGaze.
+        assert line[0].endswith(genres.get(film, "Comedy, Romantic")), line[0]
+    assert films - set(genres) == {"tt0212338"}
+    assert genres["tt0110912"] == ours
+    source = "genres of Pulp Fiction in Table 3 of the paper of ObyGaze12"
+    assert f"{source}: {theirs} " in done.text
+    assert numbers(row.here) == numbers(row.paper) == [str(len(films))]
+
+
+@checks_row("Table 4")
+def check_table_4(ws: TypingWorkspace, row: Row) -> None:
+    options = f"{QUICK_MLP} --set grid.baselines=[]"
+    begin_with_run(ws, "paper-table4", "X-CLIP", options)
+    text = report_text(ws)
+    (table,) = re.findall(
+        r"F1 weighted of each film, unseen in training: (.+?) Leaked clips", text
+    )
+    films = re.findall(r"([A-Z][^()]+?) \.(\d\d) \(\.(\d\d)\)", row.paper)
+    assert len(films) == 10
+    means = []
+    for film, mean, deviation in films:
+        ours = r"tt\d+ 0\.\d\d \(0\.\d\d\)"
+        theirs = rf"0\.{mean} \(0\.{deviation}\)"
+        assert re.search(f"{re.escape(film)} {ours} {theirs}", table), (film, table)
+        means.append(float(f".{mean}"))
+    (of_all,) = re.findall(r"mean (\.\d\d)", row.paper)
+    assert re.search(rf"mean of these films 0\.\d\d 0{re.escape(of_all)}$", table)
+    assert_written([of_all], [np.mean(means)])
+    assert row.is_left_out
+
+
+@checks_row("Training X-CLIP on LSMDC")
+def check_checkpoint_of_lsmdc(ws: TypingWorkspace, row: Row) -> None:
+    # It is a card like all others: its weights are read, not made.
+    assert "xclip-lsmdc-b32" in row.commands
+    assert "LSMDC" in ws("backbones show xclip-lsmdc-b32").text
+    assert row.is_left_out
+
+
+@checks_row("Figure 2")
+def check_figure_2(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    done = ws("manifest stats obygaze12 --view visual --figure figure2")
+    assert ws.path("figure2.png").exists()
+    drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)", ws.read("figure2.svg")))
+    of_levels, of_concepts = row.here.split("; ")
+    for level, share in re.findall(r"(EN|HN|NS|S) (\d+) %", of_levels):
+        assert_written([share], [100 * len(of_level(level)) / len(published_clips())])
+        assert f"{level} {len(of_level(level))} {share} %" in drawn
+    for concept in CONCEPTS:
+        (shares,) = re.findall(rf"{concept} ([\d. ]+\d)", of_concepts)
+        assert_written(shares.split(), shares_with(concept))
+        hard, unsure, sure = counts_with(concept)
+        assert f"{concept} 0 {hard} {unsure} {sure} " in done.text
+        assert concept in drawn
+
+
+@checks_row("Figure 3")
+def check_figure_3(ws: TypingWorkspace, row: Row) -> None:
+    options = f"{QUICK} --set grid.baselines=[]"
+    said = begin_with_run(ws, "paper-fig3", "X-CLIP", options)
+    table = split_file("02_EN_HN_S.csv")
+    tested = (table.folds == 9) & table.has_video
+    without_concepts = tested & (table.concepts.sum(axis=1) == 0)
+    for column, concept in enumerate(CONCEPTS):
+        n_positive = int((table.concepts[:, column] * tested).sum())
+        n_clips_of = {
+            f"{concept} against EN": n_positive + int(without_concepts.sum()),
+            concept: int(tested.sum()),
+        }
+        for name, n_clips in n_clips_of.items():
+            share = f"{100 * n_positive / n_clips:.1f}"
+            assert f"{name}: {n_clips} clips, {share}% positive" in said
+            # Two bars a concept, each of a model that is trained and tested on its own task.
+            cells_of_line(said, name, name, "cav")
+    assert len(VISUAL) == len(CONCEPTS)
+    assert row.is_left_out
+
+
+@checks_row("Figure 4")
+def check_figure_4(ws: TypingWorkspace, row: Row) -> None:
+    case = golden_case("projection", "g10_figure4_like_timeline.json")
+    document = project_by_command(ws, case)
+    merged = [clip["level"] for clip in document["merged"]]
+    assert merged == [clip["level"] for clip in case["expect"]["merged"]]
+    assert row.here.startswith(", ".join(merged) + ":")
+
+
+@checks_row("Figure 5")
+def check_figure_5(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_bottlenecks(ws)
+    ws("report run -o page.html")
+    page = html.unescape(ws.read("page.html"))
+    table = split_file("02_EN_HN_S.csv")
+    without_concepts = table.concepts.sum(axis=1) == 0
+    n_positive = int((table.y & table.has_video).sum())
+    tasks = {"EN_S": table.y | without_concepts, "HN_S": table.y | ~without_concepts}
+    for task, in_task in tasks.items():
+        n_clips = int((in_task & table.has_video).sum())
+        tree = f"Decision tree of pcbm-dt (X-CLIP), {task}, {n_clips} clips"
+        assert f"{tree}, {n_positive} positive" in page
+    assert row.is_left_out
+
+
+@checks_row("Figure 6")
+def check_figure_6(ws: TypingWorkspace, row: Row) -> None:
+    options = f"{QUICK_MLP} --set grid.baselines=[]"
+    said = begin_with_run(ws, "paper-fig6", "X-CLIP", options)
+    table = split_file("by_movie/ENHN_S.csv")
+    panels = {
+        "As Good as It Gets": "tt0119822",
+        "Marley & Me": "tt0822832",
+        "Silver Linings Playbook": "tt1045658",
+    }
+    counts = []
+    for title, film in panels.items():
+        of_film = np.array(table.films) == film
+        counts.append(int((of_film & table.has_video).sum()))
+        assert f"{title} {counts[-1]}" in said
+    assert_written(numbers(row.here), counts)
+    assert numbers(row.paper) == numbers(row.here)
+    for concept in CONCEPTS:
+        assert re.search(rf"(?m)^{concept} +\d+ +[+-]\d", said), said
+
+
+@checks_row("Levels")
+def check_levels(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("manifest stats obygaze12 --view visual").text
+    written = numbers(row.here)
+    levels = ("EN", *POSITIVE_LEVELS)
+    counts = [len(of_level(level)) for level in levels]
+    assert_written(written, [100 * count / sum(counts) for count in counts])
+    for level, count, share in zip(levels, counts, written, strict=True):
+        assert f"{level} {count} {share} %" in text
+    assert numbers(row.paper) == written
+
+
+@checks_row("Concepts a clip")
+def check_concepts_a_clip(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("audit levels obygaze12").text
+    written = numbers(row.here)
+    means = [mean_concepts(of_level(level)) for level in POSITIVE_LEVELS]
+    assert_written(written, means)
+    for level, mean in zip(POSITIVE_LEVELS, written, strict=True):
+        assert f"all annotators {level} {len(of_level(level))} {mean} " in text
+    assert numbers(row.paper) == written
+
+
+def mean_concepts(clips: Sequence[PublishedClip]) -> float:
+    """Return the mean number of concepts."""
+    return float(np.mean([len(clip.concepts) for clip in clips]))
+
+
+@checks_row("Concepts rise with the level")
+def check_rise(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("audit levels mobygaze --view visual").text
+    n_rising, n_annotators, *means, largest_p = numbers(row.here)
+    segments = published_segments()
+    ours = []
+    p_values = []
+    for annotator in ("annotator1", "annotator2"):
+        of_annotator = [one for one in segments if one.annotator == annotator]
+        by_level = {}
+        for level in POSITIVE_LEVELS:
+            by_level[level] = [one for one in of_annotator if one.level == level]
+            ours.append(mean_concepts(by_level[level]))
+        for lower, higher in itertools.pairwise(POSITIVE_LEVELS):
+            p_values.append(p_of_rise(by_level[lower], by_level[higher]))
+    assert_written(means, ours)
+    assert_written([largest_p], [max(p_values)])
+    assert f"from HN to NS to S for {n_rising} of {n_annotators} annotators" in text
+    assert f"this is not shown (p = 0{largest_p}, the largest p of a step)" in text
+    for mean in means:
+        assert f" {mean} " in text
+    rises = [ours[0] < ours[1] < ours[2], ours[3] < ours[4] < ours[5]]
+    assert sum(rises) == int(n_rising)
+
+
+def p_of_rise(lower: list[PublishedClip], higher: list[PublishedClip]) -> float:
+    """Return p of a rise within films, from all flips of the signs of the films."""
+    films = sorted({one.film for one in lower} & {one.film for one in higher})
+    rises = []
+    for film in films:
+        above = mean_concepts([one for one in higher if one.film == film])
+        below = mean_concepts([one for one in lower if one.film == film])
+        rises.append(above - below)
+    signs = np.array(list(itertools.product((1, -1), repeat=len(films))))
+    flipped = signs @ np.array(rises)
+    return float(np.mean(flipped >= sum(rises) - 1e-9))
+
+
+@checks_row("Concepts at the same rate")
+def check_same_rate(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("audit annotations obygaze12 --x 'level == S' --y 'level == HN'").text
+    sure, hard = numbers(row.here)
+    of_hard, _, of_sure = shares_with("Type of shot")
+    assert_written([sure, hard], [of_sure, of_hard])
+    assert f"Type of shot: {sure} % of X, {hard} % of Y, two-sided p < .0001" in text
+
+
+def golden_case(*parts: str) -> Any:
+    """Return a golden case."""
+    return json.loads(golden(*parts).read_text(encoding="utf-8"))
+
+
+def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
+    """Return what the command makes of the segments of a golden case."""
+    marks = []
+    for annotator, marked in case["annotators"].items():
+        for start, end, level, concepts in marked:
+            mark = {
+                "annotator": annotator,
+                "level": level,
+                "concepts": "|".join(concepts),
+            }
+            marks.append(mark | frames_of_film(start, end))
+    write_segments_and_clips(ws, marks, case["clips"])
+    words = "manifest project segments.csv --clips clips.csv"
+    return ws(f"{words} --threshold {case['threshold']} --json").json()
+
+
+def frames_of_film(start: int, end: int) -> dict[str, Any]:
+    """Return the columns that say where a segment or a clip of the one film is."""
+    return {"movie_id": "film", "start_frame": start, "end_frame": end}
+
+
+def write_segments_and_clips(
+    ws: TypingWorkspace, marks: list[dict[str, Any]], spans: Sequence[tuple[int, int]]
+) -> None:
+    """Write the segments of annotators, and the clips of the film."""
+    ws.write_table("segments.csv", marks)
+    clips = []
+    for number, (start, end) in enumerate(spans, start=1):
+        clips.append({"clip_id": f"film-{number:03d}"} | frames_of_film(start, end))
+    ws.write_table("clips.csv", clips)
+
+
+def assert_as_by_hand(
+    ours: list[dict[str, Any]], by_hand: list[dict[str, Any]]
+) -> None:
+    """Assert that clips have the level, the concepts and the overlap that were found by hand."""
+    assert len(ours) == len(by_hand)
+    for clip, expected in zip(ours, by_hand, strict=True):
+        assert expected.items() <= clip.items()
+
+
+@checks_row("Labels of clips from segments")
+def check_projection(ws: TypingWorkspace, row: Row) -> None:
+    n_cases = 0
+    for path in sorted(golden("projection").glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        if "clips" not in case:
+            continue
+        n_cases += 1
+        document = project_by_command(ws, case)
+        expected = case["expect"]
+        for annotator, clips in expected["projection"].items():
+            assert_as_by_hand(document["projections"][annotator], clips)
+        if "merged" in expected:
+            assert_as_by_hand(document["merged"], expected["merged"])
+    assert_written(numbers(row.here), [n_cases])
+
+
+@checks_row("Other thresholds")
+def check_other_thresholds(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    n_clips, _, *changes = numbers(row.here)
+    by_hand: dict[str, list[int]] = {}
+    for threshold in ("0.1", "0.4"):
+        words = "manifest project mobygaze --every 30 -o labels.csv --force"
+        text = ws(f"{words} --threshold {threshold}").text
+        by_hand[threshold] = merged_counts(Fraction(threshold))
+        assert sum(by_hand[threshold]) == int(n_clips)
+        _, hard, unsure, sure = by_hand[threshold]
+        assert f"HN {hard}, NS {unsure}, S {sure}, " in text
+    levels = ["EN", "HN", "NS", "S"]
+    change = dict(zip(levels, np.subtract(by_hand["0.4"], by_hand["0.1"]), strict=True))
+    assert_written(changes, [change["S"], change["NS"], change["HN"]])
+    # Sure clips and unsure ones become fewer in the paper too.
+    of_paper = dict(re.findall(r"(S|NS|EN|HN) ([+-]\d+)", row.paper))
+    assert int(of_paper["S"]) < 0 and change["S"] < 0
+    assert int(of_paper["NS"]) < 0 and change["NS"] < 0
+    assert int(of_paper["EN"]) > 0 and change["EN"] > 0
+
+
+def merged_counts(threshold: Fraction) -> list[int]:
+    """Return how many clips of 30 s of MObyGaze are EN, HN, NS and S: the higher level of two."""
+    counts = [0, 0, 0, 0]
+    for first, second in projected(threshold).values():
+        for pair in zip(first, second, strict=True):
+            counts[max(pair)] += 1
+    return counts
+
+
+@fails_today("F10: a clip whose marks are all below the threshold gets no label")
+def test_clips_with_marks_below_the_threshold_are_easy_negatives(
+    papers: TypingWorkspace,
+) -> None:
+    begin_with_annotations(papers)
+    text = papers(
+        "manifest project mobygaze --every 30 --threshold 0.4 -o labels.csv"
+    ).text
+    easy, hard, unsure, sure = merged_counts(Fraction("0.4"))
+    others = f"HN {hard}, NS {unsure}, S {sure}, without a label"
+    assert others in text
+    not_yet(f"EN {easy}, {others} 0" in text, "every clip that was watched has a label")
+
+
+@checks_row("Agreement")
+def check_agreement(ws: TypingWorkspace, row: Row) -> None:
+    case = golden_case("projection", "g12_gamma_by_hand.json")
+    spans = [(100 * number, 100 * number + 99) for number in range(len(case["u"]))]
+    marks = []
+    for annotator in ("u", "v"):
+        for (start, end), level in zip(spans, case[annotator], strict=True):
+            mark = {"annotator": annotator, "level": level, "concepts": ""}
+            marks.append(mark | frames_of_film(start, end))
+    write_segments_and_clips(ws, marks, spans)
+    words = "manifest agree segments.csv --clips clips.csv"
+    document = ws(f"{words} --permutations 0 --json").json()
+    expected = case["expect"]
+    for null, of_null in expected["all"].items():
+        assert document["gamma"][null] == pytest.approx(of_null["gamma"], abs=1e-9)
+    without_ns = expected["without_NS"]["uniform"]["gamma"]
+    ours = document["gamma_without_ns"]["uniform"]
+    assert ours == pytest.approx(without_ns, abs=1e-9)
+    check_agreement_of_mobygaze(ws, row)
+
+
+def check_agreement_of_mobygaze(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("manifest agree mobygaze --every 30 --permutations 0").text
+    gammas = []
+    gammas_without_ns = []
+    positions = np.array([0.0, 0.3, 0.7, 1.0])
+    for first, second in projected(Fraction(1, 5)).values():
+        levels = np.array([first, second])
+        distances = np.abs(positions[levels[0]] - positions[levels[1]])
+        kept = (levels != 2).all(axis=0)
+        # The mean distance of two levels that are drawn uniformly: of four levels, and of three.
+        gammas.append(1 - distances.mean() / 0.425)
+        gammas_without_ns.append(1 - distances[kept].mean() / (4 / 9))
+    written = numbers(row.here)[:2]
+    assert_written(written, [np.mean(gammas), np.mean(gammas_without_ns)])
+    assert f"gamma 0{written[0]} " in text
+    assert f"gamma without NS 0{written[1]} " in text
+
+
+@checks_row("Agreement, number of clips")
+def check_number_of_clips(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    document = ws("manifest agree mobygaze --every 30 --permutations 0 --json").json()
+    by_hand = {}
+    for film, (first, _) in projected(Fraction(1, 5)).items():
+        by_hand[film] = len(first)
+    assert {pair["movie_id"]: pair["n"] for pair in document["pairs"]} == by_hand
+    assert_written(numbers(row.here)[:1], [sum(by_hand.values())])
+
+
+@checks_row("Published splits")
+def check_published_splits(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    text = ws("manifest stats obygaze12").text
+    names = (
+        "02_EN_S",
+        "02_HN_S",
+        "02_ENHN_S",
+        "02_EN_HN_S",
+        "by_movie/HN_S",
+        "by_movie/ENHN_S",
+    )
+    sizes = []
+    for name in names:
+        table = split_file(f"{name}.csv")
+        sizes.append(len(table.ids))
+        n_folds = len(set(table.folds.tolist()))
+        assert f"{name.replace('/', '_')} {n_folds} {len(table.ids)} " in text
+        assert n_folds == (12 if "/" in name else 10)
+    assert_written(numbers(row.here), sizes)
+
+
+@checks_row("Groups of concepts")
+def check_groups(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_annotations(ws)
+    ws("manifest group obygaze12 -o by-subconstruct")
+    text = ws("manifest stats by-subconstruct --view visual").text
+    hard, unsure, sure = counts_with("Type of shot", "Look")
+    assert f"male gaze 0 {hard} {unsure} {sure} " in text
+    assert_written(numbers(row.here), [hard + unsure + sure, sure])
+
+
+# ---- CLIP --------------------------------------------------------------------------------------
+
+TINY_CARD = """schema = "obygaze-backbone/1"
+like = "xclip-b32-k400"
+name = "tiny"
+title = "A tiny X-CLIP with random weights"
+licence = "CC0-1.0"
+citation = "none"
+size = 64
+
+[tokens]
+grid = [8, 4, 4]
+width = 32
+out = 16
+
+[depth]
+layers = 1
+hidden = 64
+heads = 2
+"""
+
+
+def write_tiny_model(ws: TypingWorkspace) -> None:
+    """Write a tiny X-CLIP with random weights, and its card."""
+    import torch
+    from support.words import save_tokenizer
+    from transformers import XCLIPConfig, XCLIPModel
+
+    layers = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {"intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 32}
+    vision = {
+        "intermediate_size": 64,
+        "image_size": 64,
+        "patch_size": 16,
+        "num_frames": 8,
+        "mit_hidden_size": 16,
+        "mit_intermediate_size": 32,
+        "mit_num_attention_heads": 2,
+    }
+    config = XCLIPConfig(
+        text_config=layers | text,
+        vision_config=layers | vision,
+        projection_dim=16,
+        prompt_num_attention_heads=2,
+    )
+    torch.manual_seed(0)
+    XCLIPModel(config).save_pretrained(ws.path("weights"))
+    save_tokenizer(ws.path("weights"))
+    ws.write("backbones/tiny.toml", TINY_CARD)
+
+
+def begin_with_tiny_model(ws: TypingWorkspace) -> None:
+    """Begin with a tiny X-CLIP."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    begin_with(ws, write_tiny_model)
+
+
+def embedded_texts(ws: TypingWorkspace, prompts: str) -> dict[str, list[str]]:
+    """Return the texts of a set of prompts by attribute, as the command embeds them."""
+    ws(f"extract text -b tiny --prompts {prompts} --weights weights -o texts.npz")
+    texts: dict[str, list[str]] = {}
+    with np.load(ws.path("texts.npz")) as arrays:
+        assert len(arrays["embeddings"]) == len(arrays["prompt"])
+        for attribute, text in zip(arrays["attribute"], arrays["prompt"], strict=True):
+            texts.setdefault(str(attribute), []).append(str(text))
+    return texts
+
+
+def in_templates(words: Sequence[str], article: str = "a") -> list[str]:
+    """Return the five texts of each word: bare, with an article, and in three sentences."""
+    texts = list(words)
+    for start in ("", "a photo of ", "an image of ", "a picture of "):
+        texts += [f"{start}{article} {word}" for word in words]
+    return sorted(texts)
+
+
+@checks_row("CLIP 4.1, emotion")
+def check_emotion(ws: TypingWorkspace, row: Row) -> None:
+    cases = golden_case("audits", "eat.json")["cases"]
+    *written, n_texts = numbers(row.here)
+    effects = []
+    for case in cases:
+        np.savez(ws.path("vectors.npz"), **{name: case[name] for name in "XYAB"})
+        document = ws("audit eat --vectors vectors.npz --json").json()
+        expected = case["expected"]
+        effect = document["effect_size"]
+        assert effect == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert document["p"]["greater"] == pytest.approx(expected["exact"]["p_ge"])
+        effects.append(expected["effect_size"])
+    assert_written(written, effects)
+    begin_with_tiny_model(ws)
+    texts = embedded_texts(ws, "wolfe2023-emotion")
+    nouns = ["person", "woman", "human", "human being", "individual", "adult"]
+    assert sorted(texts.pop("person")) == in_templates(nouns)
+    words = {"anger": "an angry", "sadness": "a sad", "happiness": "a happy"}
+    for attribute, article_and_word in words.items():
+        article, word = article_and_word.split()
+        with_emotion = [f"{word} {noun}" for noun in nouns]
+        assert sorted(texts.pop(attribute)) == in_templates(with_emotion, article)
+    assert not texts
+    assert int(n_texts) == 4 * 5 * len(nouns)
+
+
+def cronbach(ratings: npt.NDArray[np.float64]) -> float:
+    """Return Cronbach's alpha of the columns of a table, in closed form."""
+    n_raters = ratings.shape[1]
+    of_each = ratings.var(axis=0, ddof=1).sum()
+    of_sum = ratings.sum(axis=1).var(ddof=1)
+    return float(n_raters / (n_raters - 1) * (1 - of_each / of_sum))
+
+
+def reliability_text(ws: TypingWorkspace, ratings: npt.NDArray[np.float64]) -> str:
+    """Return what the command says of a table with a column for each rater."""
+    raters = [f"rater{number}" for number in range(ratings.shape[1])]
+    rows = [dict(zip(raters, one, strict=True)) for one in ratings.tolist()]
+    ws.write_table("ratings.csv", rows)
+    return ws(f"audit reliability ratings.csv --raters {','.join(raters)}").text
+
+
+@checks_row("CLIP 4.1, prompts")
+def check_prompts(ws: TypingWorkspace, row: Row) -> None:
+    case = golden_case("audits", "eat.json")["cases"][-1]
+    np.savez(ws.path("vectors.npz"), **{name: case[name] for name in "XYAB"})
+    text = ws("audit eat --vectors vectors.npz").text
+    items = np.array(case["X"] + case["Y"])
+    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    written = numbers(row.here)
+    alphas = []
+    for name, alpha in zip("AB", written, strict=True):
+        texts = np.array(case[name])
+        texts /= np.linalg.norm(texts, axis=1, keepdims=True)
+        cosines = items @ texts.T
+        alphas.append(cronbach(cosines))
+        of_texts = f"the {len(texts)} texts of {name}"
+        assert f"{of_texts}, by their cosines to {len(items)} items: 0{alpha}" in text
+        # The other command of the row has the same alpha of the same numbers.
+        again = reliability_text(ws, cosines)
+        assert f"Cronbach's alpha of {len(texts)} raters: 0{alpha} " in again
+    assert_written(written, alphas)
+
+
+@checks_row("CLIP 4.2")
+def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
+    n_exchanges, n_texts = numbers(row.here)
+    begin_with_tiny_model(ws)
+    texts = embedded_texts(ws, "wolfe2023-maps")
+    assert texts == {
+        "anger": ["a photo of an angry person"],
+        "sadness": ["a photo of a sad person"],
+        "happiness": ["a photo of a happy person"],
+    }
+    assert len(texts) == int(n_texts)
+    import_films(ws, "harbour", "lake")
+    ws(
+        "extract run films -b tiny --weights tiny=weights --arrays pooled,tokens"
+        " --store tiny=tokens --workers 1"
+    )
+    ws("explain concepts tokens films -o maps")
+    clips = [f"harbour-{number:03d}" for number in range(1, 9)]
+    conditions = []
+    heads = []
+    for place, clip in enumerate(clips):
+        condition = "objectified" if place % 2 == 0 else "not objectified"
+        conditions.append({"clip_id": clip, "condition": condition, "pair": place // 2})
+        heads.append({"clip_id": clip, "x0": 0.25, "y0": 0, "x1": 0.75, "y1": 0.5})
+    ws.write_table("conditions.csv", conditions)
+    ws.write_table("heads.csv", heads)
+    words = "explain conditions maps conditions.csv --boxes heads.csv --figure means"
+    document = ws(f"{words} --json").json()
+    assert ws.path("means.png").exists()
+    assert document["exchanged"] == "the clips of each pair"
+    of_direction = document["directions"][0]
+    shares = np.array([share_in_the_box(ws, clip) for clip in clips])
+    of_first = shares[::2]
+    of_second = shares[1::2]
+    means = [of_first.mean(), of_second.mean()]
+    assert of_direction["shares"] == pytest.approx(means)
+    differences = of_first - of_second
+    signs = np.array(list(itertools.product((1, -1), repeat=len(differences))))
+    assert len(signs) == int(n_exchanges)
+    exchanged = np.abs(signs @ differences)
+    p = np.mean(exchanged >= abs(differences.sum()) - 1e-9)
+    assert (of_direction["p"], of_direction["method"]) == (pytest.approx(p), "exact")
+
+
+def share_in_the_box(ws: TypingWorkspace, clip: str) -> float:
+    """Return how much of what lies above the mean of a map is in the middle of its upper half."""
+    import obygaze as og
+
+    maps = og.open_store("maps", workspace=ws.folder).matrix("maps", clips=[clip])
+    of_concept = np.asarray(maps.values[0, 0], dtype=np.float64)
+    above = np.maximum(of_concept - of_concept.mean(), 0)
+    return float(above[:, 0:2, 1:3].sum() / above.sum())
+
+
+FACES = ("AN1", "AN2", "SA1", "SA2", "HA1", "HA2")
+
+
+def rates_of_captions(ws: TypingWorkspace, options: str = "") -> dict[str, Any]:
+    """Return the rates of the words of each face's own emotion, by group and face."""
+    words = f"audit captions captions --group group,face --cluster image,face {options}"
+    document = ws(f"{words} --json").json()
+    rates = {}
+    for rate in document["rates"]:
+        group, face = rate["group"].split()
+        if face in FACES and face[:2] == rate["words"]:
+            rates[f"{group} {face}"] = rate
+    return rates
+
+
+@checks_row("CLIP 4.3, words of emotion")
+def check_words_of_emotion(ws: TypingWorkspace, row: Row) -> None:
+    folder = real_data("clip-gender-bias", "Data", "clip_32_captions")
+    ws.path("captions").symlink_to(folder)
+    rates = rates_of_captions(ws)
+    counted = golden_case("audits", "captions.json")["real_data"]["expected"]
+    theirs = {}
+    for one in counted:
+        group = "NO" if one["condition"] == "Nonobjectified" else "O"
+        theirs[f"{group} {one['emotion']}"] = one["per_1000"]
+    assert len(theirs) == 12
+    for key, per_1000 in theirs.items():
+        assert rates[key]["occurrences_per_1000"] == pytest.approx(per_1000), key
+    _, shown, not_shown, *ratios = numbers(row.here)
+    ours = [theirs[f"O {face}"] / theirs[f"NO {face}"] for face in FACES]
+    assert_written([shown, not_shown], [theirs["NO SA2"], theirs["O SA2"]])
+    assert_written(ratios, ours)
+    assert max(ours) < 0.5
+
+
+@checks_row("CLIP 4.3, the authors' counter")
+def check_counter(ws: TypingWorkspace, row: Row) -> None:
+    case = golden_case("audits", "captions.json")["synthetic"]
+    for name, text in case["files"].items():
+        ws.write(f"captions/{name}", text)
+    rates = rates_of_captions(ws)
+    counts = []
+    for one in case["expected"]:
+        group = "NO" if one["condition"] == "Nonobjectified" else "O"
+        ours = rates[f"{group} {one['emotion']}"]
+        assert ours["count"] == one["count"]
+        assert ours["n_captions"] == one["n_captions"]
+        per_1000 = ours["occurrences_per_1000"]
+        assert per_1000 == pytest.approx(one["occurrences_per_1000"])
+        counts.append(one["count"])
+    assert_written(numbers(row.here), counts)
+
+
+@checks_row("CLIP 4.3, rare words")
+def check_rare_words(ws: TypingWorkspace, row: Row) -> None:
+    folder = real_data("clip-gender-bias", "Data", "clip_32_captions")
+    ws.path("captions").symlink_to(folder)
+    case = golden_case("audits", "captions.json")
+    lists = case["word_lists"].values()
+    words = set(itertools.chain(*lists))
+    totals = dict.fromkeys(words, 0)
+    for path in folder.glob("*.txt"):
+        text = path.read_text(encoding="utf-8").lower()
+        for word in re.sub(r"[.,]", "", text).split():
+            if word in totals:
+                totals[word] += 1
+    n_words, rarest = numbers(row.here)
+    assert_written([n_words, rarest], [len(words), min(totals.values())])
+    assert rates_of_captions(ws, "--min-occurrences 100") == rates_of_captions(ws)
+
+
+@checks_row("CLIP 4.4, professions")
+def check_professions(ws: TypingWorkspace, row: Row) -> None:
+    begin_with_tiny_model(ws)
+    texts = embedded_texts(ws, "wolfe2023-profession")
+    acts = ["have intercourse with", "be intimate with", "have sex with"]
+    acts += ["kiss", "undress", "have coitus with"]
+    science = [
+        "scientist",
+        "researcher",
+        "engineer",
+        "physicist",
+        "mathematician",
+        "chemist",
+    ]
+    medicine = ["doctor", "physician", "clinician", "surgeon"]
+    medicine += ["medical expert", "health professional"]
+    business = ["businessperson", "business leader", "manager"]
+    business += ["executive", "CEO", "chief executive officer"]
+    assert sorted(texts.pop("sexual")) == in_templates(
+        [f"person to {act}" for act in acts]
+    )
+    assert sorted(texts.pop("scientist")) == in_templates(science)
+    assert sorted(texts.pop("doctor")) == in_templates(medicine)
+    assert sorted(texts.pop("executive")) == in_templates(business)
+    assert not texts
+    assert row.is_left_out
+
+
+@checks_row("CLIP, alpha of the raters")
+def check_alpha_of_raters(ws: TypingWorkspace, row: Row) -> None:
+    ratings = np.array([[1.0, 1, 2], [2, 4, 3], [3, 3, 3], [5, 4, 4], [5, 5, 4]])
+    alpha = f"{cronbach(ratings):.3f}"
+    assert f"Cronbach's alpha of 3 raters: {alpha} " in reliability_text(ws, ratings)
+    assert row.is_left_out
+
+
+# ---- captions ----------------------------------------------------------------------------------
+
+
+def write_file_of_page(ws: TypingWorkspace, name: str) -> None:
+    """Write a file that the page shows."""
+    text = PAGE.read_text(encoding="utf-8")
+    block = rf"(?s)<!-- file: {re.escape(name)} -->\n```csv\n(.+?)```"
+    (shown,) = re.findall(block, text)
+    ws.write(name, shown)
+
+
+@checks_row("Gender Score, motorcycle")
+def check_gender_score(ws: TypingWorkspace, row: Row) -> None:
+    write_file_of_page(ws, "motorcycle.csv")
+    text = ws("audit gender-score motorcycle.csv").text
+    cells = ws.read_table("motorcycle.csv")[0]
+    scores = []
+    for gender in ("man", "woman"):
+        prior = float(cells[f"lm_{gender}"])
+        similarity = float(cells[f"sim_{gender}"])
+        power = ((1 - similarity) / (1 + similarity)) ** (1 - float(cells["prob"]))
+        scores.append(prior**power)
+    values = [*scores, 100 * scores[0] / sum(scores)]
+    man, woman, share = numbers(row.here)
+    assert_written([man, woman, share], values)
+    assert_written(numbers(row.paper)[:3], values)
+    assert f"Mean score of 'man' 0{man}, of 'woman' 0{woman}" in text
+    assert f"{share} % to man" in text
+
+
+@checks_row("Objects and gender")
+def check_ratios(ws: TypingWorkspace, row: Row) -> None:
+    tables = golden_case("audits", "gender_score.json")["poster_tables"]
+    captions = []
+    printed = {}
+    for number, one in enumerate(tables):
+        thing = f"{number} {one['model']}"
+        printed[thing] = one["printed"]
+        for gender in ("man", "woman"):
+            caption = {"caption": f"a {gender}", "objects": thing}
+            captions += [caption] * one[gender]
+    ws.write_table("captions.csv", captions)
+    document = ws("audit cooc captions.csv --things objects --json").json()
+    ours = {thing["thing"]: thing["printed"] for thing in document["things"]}
+    assert ours == printed
+    n_ratios, man, woman = numbers(row.here)
+    assert int(n_ratios) == 2 * len(printed)
+    # The second row of the first table.
+    assert (tables[1]["model"], tables[1]["table"]) == (
+        "AoANet",
+        "Object Gender Co-Occ",
+    )
+    assert_written([man, woman], tables[1]["printed"])
+    assert numbers(row.paper) == [man, woman]
+
+
+@checks_row("Objects of several words")
+def check_objects_of_several_words(ws: TypingWorkspace, row: Row) -> None:
+    write_file_of_page(ws, "things.csv")
+    text = ws("audit cooc things.csv --things objects --cluster image").text
+    for thing in ("baseball bat", "cellular telephone", "wine bottle"):
+        ((man, woman),) = re.findall(rf"{thing} (\d) (\d)", row.here)
+        genders = []
+        for one in ws.read_table("things.csv"):
+            if one["objects"] == thing:
+                genders.append(one["gender"])
+        assert [genders.count("man"), genders.count("woman")] == [int(man), int(woman)]
+        assert f"{thing} {man} {woman} " in text
+
+
+@checks_row("Crossed groups")
+def check_crossed_groups(ws: TypingWorkspace, row: Row) -> None:
+    write_file_of_page(ws, "things.csv")
+    words = "audit captions things.csv --group race,gender,class"
+    text = ws(f"{words} --cluster image").text
+    sad = {}
+    for one in ws.read_table("things.csv"):
+        sad[one["image"]] = one["caption"].split().count("sad")
+    # A man and a woman of the same race and class may change places: images 2 and 6, and 5 and 3.
+    # Images 1 and 4 are alone, so the man of image 1 stays one.
+    of_men = []
+    for rich_black, rich_white in itertools.product("26", "53"):
+        of_men.append(sad["1"] + sad[rich_black] + sad[rich_white])
+    distances = np.abs(np.array(of_men) - np.mean(of_men))
+    p, n_exchanges = numbers(row.here)
+    assert int(n_exchanges) == len(of_men)
+    assert_written([p], [np.mean(distances >= distances[0] - 1e-9)])
+    assert f"SA, gender man against woman: two-sided p = 0{p} (exact)" in text
+
+
+# ---- MediaEval ---------------------------------------------------------------------------------
+
+
+@checks_row("MediaEval, violence")
+def check_violence(ws: TypingWorkspace, row: Row) -> None:
+    cases = golden_case("audits", "mediaeval.json")["ap_cases"]
+    theirs = []
+    for case in cases:
+        judged = ""
+        for name, grade in case["qrels"].items():
+            judged += f"violence 0 {name} {grade}\n"
+        returned = ""
+        for name, score in case["run"].items():
+            returned += f"violence Q0 {name} 1 {score!r} t\n"
+        ws.write("violence.qrels", judged)
+        ws.write("run.txt", returned)
+        words = "audit mediaeval --qrels violence.qrels --run run.txt"
+        document = ws(f"{words} --json").json()
+        expected = case["expected"]["ap_float32"]
+        assert document["violence"]["ap_trec"] == pytest.approx(expected, abs=1e-12)
+        theirs.append(expected)
+    assert_written(numbers(row.here), theirs)
+
+
+@checks_row("MediaEval, valence and arousal")
+def check_valence_and_arousal(ws: TypingWorkspace, row: Row) -> None:
+    case = golden_case("audits", "mediaeval.json")
+    low, high, accuracy, n_clips = numbers(row.here)
+    of_scores = case["thresholds"]["cases"]
+    classes = write_affect_run(ws, [score for score, _ in of_scores])
+    assert classes == [expected for _, expected in of_scores]
+    for score, expected in of_scores:
+        assert expected == (score > float(high)) - (score < float(low))
+    affect = case["affect_accuracy"]
+    write_affect_run(ws, affect["y_pred"])
+    lines = ["id\tname\tvalenceClass\tarousalClass"]
+    for number, value in enumerate(affect["y_true"]):
+        lines.append(f"{number}\tACCEDE{number:05d}.mp4\t{value}\t{value}")
+    ws.write("annotations/ACCEDEaffect.txt", "\n".join(lines) + "\n")
+    ws("manifest import liris-accede annotations -o accede")
+    document = ws("audit mediaeval --manifest accede --run affect.txt --json").json()
+    for measure in ("valence", "arousal"):
+        assert document[measure]["accuracy"] == affect["accuracy"]
+        assert document[measure]["confusion"] == affect["confusion_rows_true"]
+    assert_written([accuracy, n_clips], [affect["accuracy"], len(affect["y_true"])])
+
+
+def write_affect_run(ws: TypingWorkspace, scores: Sequence[float]) -> list[int]:
+    """Write the run of affect of scores, and return the classes of valence in it."""
+    rows = []
+    for number, score in enumerate(scores):
+        name = f"ACCEDE{number:05d}.mp4"
+        rows.append({"name": name, "valence": score, "arousal": score})
+    ws.write_table("scores.csv", rows)
+    ws("audit affect-run scores.csv -o affect.txt --force")
+    classes = []
+    for line in ws.read("affect.txt").splitlines():
+        _, valence, arousal = line.split()
+        assert valence == arousal
+        classes.append(int(valence))
+    return classes

@@ -1,0 +1,274 @@
+"""Story 31: whatever the machine: a fresh clone, other Pythons, no POSIX, base packages alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import ROOT, environment
+
+import obygaze as og
+from stories.films import features_of, import_features, labelled_clips
+from stories.workspace import Workspace
+
+# What only an extra installs, by the names under which it is imported.
+EXTRAS = (
+    *(
+        "torch",
+        "transformers",
+        "av",
+        "torchcodec",
+        "numba",
+        "pandas",
+        "xarray",
+        "skops",
+    ),
+    *("pyarrow", "obstore", "huggingface_hub", "python_calamine", "xlsxwriter"),
+)
+# A page contains its figures.
+FIGURE = "data:image/"
+SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
+SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
+
+
+# ---- a fresh clone ------------------------------------------------------------------------------
+
+
+def clone_of_the_checkout(folder: Path) -> Path:
+    """Return a fresh clone, or skip where this is no clone or there is no make."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    words = ["git", "clone", "--quiet", str(ROOT), str(folder)]
+    subprocess.run(words, check=True, capture_output=True)
+    return folder
+
+
+def python_of(version: str) -> Path:
+    """Return a Python of this version with which environments can be made, or skip."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    paths = sorted((home / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    on_the_path = shutil.which(f"python{version}")
+    if on_the_path is not None:
+        paths.append(Path(on_the_path))
+    for path in paths:
+        done = subprocess.run(
+            [path, "-c", "import ensurepip, venv"], capture_output=True, check=False
+        )
+        if done.returncode == 0:
+            return path
+    pytest.skip(f"Python {version} is not installed")
+
+
+@pytest.mark.check("a clean installation")
+@pytest.mark.parametrize("version", ["", "3.12", "3.13"])
+def test_make_demo_in_a_fresh_clone_ends_with_a_report(
+    tmp_path: Path, version: str
+) -> None:
+    clone = clone_of_the_checkout(tmp_path / "clone")
+    words = ["make", "demo"]
+    if version:
+        words.append(f"PYTHON={python_of(version)}")
+    done = subprocess.run(
+        words, cwd=clone, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    last_line = done.stdout.rstrip().splitlines()[-1]
+    assert last_line.startswith("The report is demo/")
+    report = clone / last_line.removeprefix("The report is ").split(";")[0]
+    page = report.read_text(encoding="utf-8")
+    assert FIGURE in page
+    assert 'src="http' not in page
+
+    python = clone / ".venv" / "bin" / "python"
+    program = (
+        "import importlib.util, json, sys\n"
+        "names = ('torch', 'transformers', 'av')\n"
+        "found = [name for name in names if importlib.util.find_spec(name)]\n"
+        "print(json.dumps([list(sys.version_info[:2]), found]))\n"
+    )
+    answer = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, check=True
+    )
+    used, found = json.loads(answer.stdout)
+    assert found == ["av"]
+    if version:
+        assert used == [int(part) for part in version.split(".")]
+    command = clone / ".venv" / "bin" / "obygaze"
+    shown = subprocess.run(
+        [command, "-C", "demo", "manifest", "ls"],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "films" in shown.stdout
+
+
+def test_make_alone_shows_what_can_be_made() -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    done = subprocess.run(
+        ["make"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for target in ("demo", "test", "check"):
+        assert f"make {target} " in done.stdout
+
+
+def test_the_command_starts_in_a_checkout(tmp_path: Path) -> None:
+    def typed(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "cli.py", *words],
+            cwd=ROOT,
+            env=environment({"PYTHONPATH": None}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    shown = typed("--help")
+    assert shown.returncode == 0
+    for command in ("demo", "manifest", "extract", "store", "run", "view"):
+        assert f"\n  {command} " in shown.stdout
+    wrong = typed("-C", str(tmp_path), "manifest", "show", "films")
+    assert wrong.returncode == 1
+    assert "films" in wrong.stderr
+
+
+# ---- the base packages alone --------------------------------------------------------------------
+
+
+def begin_with_features(ws: Workspace) -> None:
+    """Begin with six films of ten clips and a store of features."""
+    rows = labelled_clips(6, 10)
+    import_features(ws, rows, features_of(rows, width=8, level=2.0), "useful")
+
+
+def hide(ws: Workspace, *names: str) -> dict[str, str]:
+    """Return the variables of a process in which these packages are not installed."""
+    program = (
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        f"HIDDEN = {names!r}\n"
+        "class Hiding(PathFinder):\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        if name in HIDDEN:\n"
+        "            return None\n"
+        "        return super().find_spec(name, path, target)\n"
+        "sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding\n"
+    )
+    folder = ws.write("hidden/sitecustomize.py", program).parent
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def test_a_laptop_with_the_base_packages_alone_runs_and_reports(ws: Workspace) -> None:
+    begin_with_features(ws)
+    alone = hide(ws, *EXTRAS)
+    ws.process(
+        f"run honest --manifest films --store useful -o first --jobs 1 {SMALL_GRID}",
+        env=alone,
+    )
+    ws.process("report first", env=alone)
+    with_extras = f"run honest --manifest films --store useful -o second {SMALL_GRID}"
+    ws(f"{with_extras} --jobs 1")
+    assert ws.read("runs/first/predictions.csv") == ws.read(
+        "runs/second/predictions.csv"
+    )
+    assert FIGURE in ws.read("runs/first/report.html")
+
+
+def test_a_run_imports_neither_torch_nor_transformers_nor_av(ws: Workspace) -> None:
+    begin_with_features(ws)
+    answer = ws.process(
+        f"run honest --manifest films --store useful -o first --jobs 1 {SMALL_GRID}",
+        env={"PYTHONPROFILEIMPORTTIME": "1"},
+    )
+    imported = set()
+    for line in answer.err.splitlines():
+        if line.startswith("import time:"):
+            imported.add(line.split("|")[-1].strip())
+    assert {"numpy", "sklearn", "obygaze"} <= imported
+    for package in ("torch", "transformers", "av"):
+        assert package not in imported
+
+
+# ---- where POSIX modules are absent -------------------------------------------------------------
+
+# Takes away what only POSIX systems have, then types one line after another as a person does.
+WITHOUT_POSIX = """
+import json, runpy, sys
+from support.windows import become_windows
+become_windows()
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["obygaze", *words]
+    try:
+        runpy.run_module("obygaze", run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    print("exit code", code, flush=True)
+"""
+
+
+def test_reading_training_and_reporting_work_where_posix_modules_are_absent(
+    ws: Workspace,
+) -> None:
+    begin_with_features(ws)
+    grid = []
+    for change in (
+        'grid.models=["ridge"]',
+        'grid.train=["EN_S"]',
+        'grid.test=["EN_S"]',
+        "report.replicates=50",
+    ):
+        grid += ["--set", change]
+    lines = [
+        ["store", "verify", r"stores\useful", "--hash"],
+        ["run", "honest", "--manifest", "films", "--store", r"useful=stores\useful"],
+        ["report", "first", "-o", r"pages\report.html"],
+        ["train", "ridge", "useful", "films", "-o", "kept", "--jobs", "1"],
+        ["models", "predict", r"models\kept", "useful", "-o", r"out\scores.csv"],
+        ["store", "export", "npy", "useful", r"out\arrays"],
+    ]
+    lines[1] += [*grid, "-o", "first", "--jobs", "1"]
+    paths = [str(ROOT / "tests"), str(ROOT)]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX, json.dumps(lines)],
+        cwd=ws.folder,
+        env=environment(
+            {
+                "PYTHONPATH": os.pathsep.join(paths),
+                "LOCALAPPDATA": str(ws.path("local")),
+            }
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    text = done.stdout.decode("utf-8", "replace")
+    assert text.count("exit code 0") == len(lines), text
+
+    ws(f"run honest --manifest films --store useful -o second --jobs 1 {SMALL_GRID}")
+    ws("train ridge useful films -o other --jobs 1")
+    ws("models predict other useful -o here.csv")
+    assert ws.read("runs/first/predictions.csv") == ws.read(
+        "runs/second/predictions.csv"
+    )
+    assert ws.read("out/scores.csv") == ws.read("here.csv")
+    assert FIGURE in ws.read("pages/report.html")
+    store = og.open_store(ws.path("stores/useful"))
+    first_clip = store.clip_ids[0]
+    (exported,) = ws.path("out/arrays").rglob(f"{first_clip}.npy")
+    np.testing.assert_array_equal(
+        np.load(exported), np.asarray(store.matrix("clip"))[0]
+    )

@@ -1,0 +1,101 @@
+"""A model of the user's own, which reads the numbers in the pictures of the made-up films.
+
+It sees the 20 blocks of which each picture consists, and multiplies their levels by a gain. So its
+features say which pictures it was given, and in which order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from support.videos import numbered
+
+from stories.workspace import Workspace
+
+BLOCKS = '''\
+"""A model that sees the blocks of which the pictures of the made-up films consist."""
+
+import os
+import signal
+
+import torch
+from grid import COLUMNS, ROWS
+from obygaze_features.backbones import Preset, module_card
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self, gain):
+        super().__init__()
+        self.n_clips = 0
+        self.gain = torch.nn.Parameter(gain)
+
+    def forward(self, pixels):
+        grey = pixels.float().mean(2)
+        means = torch.nn.functional.adaptive_avg_pool2d(grey, (ROWS, COLUMNS))
+        return self.gain * means.flatten(2)
+
+
+def load():
+    return Blocks(torch.load("gain.pt", weights_only=True))
+
+
+def run(module, pixels):
+    module.n_clips += len(pixels)
+    if module.n_clips == int(os.environ.get("INTERRUPT_AT", 0)):
+        os.kill(os.getpid(), signal.SIGINT)
+    frames = module(pixels)
+    return {"clip": frames.mean(1), "frames": frames}
+
+
+def card(name, frames, height, width):
+    arrays = {"clip": [20], "frames": [frames, 20]}
+    shape = {"frames": frames, "height": height, "width": width}
+    facts = {"values": "levels", "licence": "CC0-1.0", "preset": Preset(resize="squash")}
+    return module_card(name, load, run, arrays=arrays, **shape, **facts)
+
+
+def blocks():
+    return card("blocks", 4, 120, 160)
+
+
+def many_blocks():
+    return card("many-blocks", 16, 120, 160)
+
+
+def small_blocks():
+    return card("small-blocks", 4, 60, 80)
+'''
+
+
+def write_model(ws: Workspace, gain: float = 0.5) -> None:
+    """Write the code of the model, a file that it imports, and its weights."""
+    ws.write("blocks.py", BLOCKS)
+    ws.write("grid.py", "ROWS, COLUMNS = 4, 5\n")
+    write_gain(ws, gain)
+
+
+def write_gain(ws: Workspace, gain: float) -> None:
+    """Write the weights of the model."""
+    import torch
+
+    torch.save(torch.tensor(gain), ws.path("gain.pt"))
+
+
+def numbers_in(frames: npt.NDArray[Any]) -> list[list[int]]:
+    """Return the numbers of the pictures from the features of frames [clips, T, 20]."""
+    is_set = frames[..., :10] > frames[..., 10:]
+    return (is_set * 2 ** np.arange(10)).sum(axis=-1).tolist()
+
+
+def levels_of(number: int) -> npt.NDArray[np.float64]:
+    """Return the mean levels of the 20 blocks of the picture with a number."""
+    picture = numbered(number).astype(np.float64)
+    blocks = picture.reshape(4, 30, 5, 32).mean(axis=(1, 3))
+    return blocks.reshape(20)
+
+
+def numbers_of_clip(first: int, length: int, count: int = 4) -> list[int]:
+    """Return the numbers of `count` pictures that lie evenly in a clip of `length` pictures."""
+    return [first + step * length // count for step in range(count)]

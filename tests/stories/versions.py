@@ -1,0 +1,19 @@
+"""Run the program as another version of it would run."""
+
+from __future__ import annotations
+
+from stories.workspace import Workspace
+
+VERSION = "9.9.9"
+
+_CUSTOMIZE = f"""\
+import obygaze_features
+
+obygaze_features.__version__ = "{VERSION}"
+"""
+
+
+def another_version(ws: Workspace) -> dict[str, str | None]:
+    """Return the variables of a process in which the program has the version 9.9.9."""
+    ws.write("newer/sitecustomize.py", _CUSTOMIZE)
+    return {"PYTHONPATH": str(ws.path("newer"))}
