@@ -111,7 +111,7 @@ def test_films_have_title_year_and_genres(ws: Workspace) -> None:
 
 
 def test_table_1_has_5_subconstructs_8_concepts_and_22_instances(ws: Workspace) -> None:
-    table = ws("manifest thesaurus --json").json()
+    table = ws("manifest group --json").json()
     assert len(table["subconstructs"]) == 5
     n_instances = {}
     for concept in table["concepts"]:

@@ -514,8 +514,8 @@ def check_clips_and_films(ws: TypingWorkspace, row: Row) -> None:
 
 @checks_row("Table 1")
 def check_table_1(ws: TypingWorkspace, row: Row) -> None:
-    document = ws("manifest thesaurus --json").json()
-    text = ws("manifest thesaurus").text
+    document = ws("manifest group --json").json()
+    text = ws("manifest group").text
     of_concepts = []
     for concept in CONCEPTS:
         instance = rf"{concept} (?:(?!ObyGaze12).)+ ObyGaze12, Table 1 "
