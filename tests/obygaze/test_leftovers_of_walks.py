@@ -119,10 +119,10 @@ def test_pandas_reads_what_the_export_names(inside):
 
 
 def test_an_ending_of_another_format_is_refused(inside):
-    refused = call_obygaze("store", "export", "npz", "mine", "out.csv")
-    assert (refused.code, Path("out.csv").exists()) == (2, False)
-    assert "the format is npz, and the name is one of csv" in refused.stderr
-    assert "Try: the format csv, or the name out.npz" in refused.stderr
+    refused = call_obygaze("store", "export", "npz", "mine", "out.h5")
+    assert (refused.code, Path("out.h5").exists()) == (2, False)
+    assert "the format is npz, and the name is one of hdf5" in refused.stderr
+    assert "Try: the format hdf5, or the name out.npz" in refused.stderr
     table = call_obygaze("manifest", "export", "csv", "films", "-o", "out.txt")
     assert (table.code, Path("out.txt").exists()) == (2, False)
     assert "Try: out.csv or out.xlsx" in table.stderr

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 from support.cli import environment, without_torch
@@ -75,7 +76,6 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
     ids = [row["clip_id"] for row in rows]
     ws.write_table("films.csv", rows)
     ws("manifest import csv films.csv -o films")
-    ws.write("ids.txt", "".join(f"{clip}\n" for clip in ids))
     draws = np.random.default_rng(7)
     noise = draws.normal(size=(N_TOKENS, WIDTH)).astype(np.float16)
     tokens = np.lib.format.open_memmap(
@@ -86,8 +86,11 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
         moved = np.roll(noise, draws.integers(N_TOKENS * WIDTH))
         tokens[number] = moved * np.float16(1 + number / 64)
     tokens.flush()
+    with h5py.File(ws.path("tokens.h5"), "w") as file:
+        file["names"] = ids
+        file["tokens"] = tokens
     ws(
-        "store import npy . --ids ids.txt --array tokens=tokens --pool none"
+        "store import hdf5 tokens.h5 --id-key names --array tokens=tokens --pool none"
         " --manifest films -o tokens"
     )
     ws.write("read.py", READ_TOKENS)

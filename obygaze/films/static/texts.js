@@ -385,7 +385,6 @@ const FRENCH = {
   "Save the vocabulary": "Enregistrer le vocabulaire",
   "The vocabulary is in": "Le vocabulaire est dans",
   ", which you can cite and give to others.": ", que vous pouvez citer et donner à d'autres.",
-  "writes it for ELAN and as SKOS, and reads those of ELAN.": "l'écrit pour ELAN et en SKOS, et lit ceux d'ELAN.",
   "Nothing is changed: another window changed this note.": "Rien n'est changé : une autre fenêtre a modifié cette note.",
   "Citation of the picture that was saved": "Citation de l'image enregistrée",
   "{0} clips of 1 film": "{0} extraits d'un film",

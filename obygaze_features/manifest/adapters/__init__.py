@@ -105,9 +105,9 @@ class ImportedManifest(NamedTuple):
             n_lost_links = _n_links(replaced)
         if n_lost_links and not force:
             raise AlreadyThere(
-                f"{count(n_lost_links, 'clip')} of this manifest have a linked video",
+                f"this manifest has links of {count(n_lost_links, 'clip')} to videos",
                 where=str(path),
-                hint="--force, which drops these links; or choose another name",
+                hint="choose another name, or replace it with --force, which drops the links",
             )
         write_manifest(manifest, path, force=force)
         return SavedManifest(

@@ -477,7 +477,9 @@ def _join(
         )
     key = next((name for name in NEEDED if name in {*columns, *table.columns}), "")
     if not key and not violations:
-        violations.add(None, None, "the table has no column clip_id or movie_id")
+        violations.add(
+            None, "clip_id", "required column is missing, and so is movie_id"
+        )
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     targets = {key: key, **columns}

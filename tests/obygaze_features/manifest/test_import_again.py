@@ -38,8 +38,8 @@ def test_links_are_dropped_with_force_only(workspace: Path) -> None:
     before = read_manifest("films", workspace=workspace)
     refused = imported(workspace)
     assert refused.code == 1
-    assert "3 clips of this manifest have a linked video" in refused.stderr
-    assert "Try: --force, which drops these links" in refused.stderr
+    assert "this manifest has links of 3 clips to videos" in refused.stderr
+    assert "replace it with --force, which drops the links" in refused.stderr
     assert read_manifest("films", workspace=workspace) == before
     done = imported(workspace, "--force").ok()
     assert "dropped the links of 3 clips to videos" in done.stderr
