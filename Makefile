@@ -62,10 +62,8 @@ format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/.test ## draw the gallery, build the site with the help of all commands in build/site
+docs: .venv/.test ## build the site, with the help of all commands, in build/site
 	$(BIN)/python scripts/make-command-reference
-	rm -rf build/gallery
-	PYTHONPATH=tests $(BIN)/python -m support.pages docs/gallery.md build/gallery
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
 	cp build/site/README.html build/site/index.html
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 from obygaze_features import __version__
-
-ROOT = Path(__file__).resolve().parents[1]
-PICTURES = "build/gallery"
 
 project = "obygaze"
 release = __version__
@@ -52,7 +47,7 @@ html_show_sphinx = False
 # Page -> caption -> pages below it in the sidebar.
 CONTENTS = {
     "README": {
-        "Start": ["tutorial", "gallery"],
+        "Start": ["tutorial"],
         "How to": [
             "howto/student",
             "howto/laptop",
@@ -114,7 +109,7 @@ CONTENTS = {
 
 
 def setup(app: Sphinx) -> None:
-    """Add what GitHub does not show: the sidebar, the pictures, the docstrings."""
+    """Add what GitHub does not show: the sidebar, the docstrings."""
     app.add_lexer("csv", TextLexer)
     app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_foreign_members)
@@ -123,14 +118,11 @@ def setup(app: Sphinx) -> None:
 
 
 def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the sidebar's part below a page, and the pictures that its commands have made."""
+    """Add the sidebar's part below a page."""
     for caption, below in CONTENTS.get(page, {}).items():
         names = [name if name.startswith("/") else f"/docs/{name}" for name in below]
         options = [":hidden:", ":glob:", *([f":caption: {caption}"] if caption else [])]
         source[0] += "\n".join(["\n\n```{toctree}", *options, "", *names, "```\n"])
-    if (ROOT / PICTURES).is_dir():
-        picture = rf"![\2](/{PICTURES}/\1)"
-        source[0] = re.sub(r"<!-- picture: (\S+) \| (.+?) -->", picture, source[0])
 
 
 def skip_foreign_members(

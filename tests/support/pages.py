@@ -29,8 +29,6 @@ SHOWN = ("text", "csv", "toml", "json", "bibtex", "yaml", "mermaid")
 MARK = re.compile(
     r"<!-- (?P<name>not run|output checked|exits|file)(:? (?P<value>.*?))? -->"
 )
-# docs/conf.py puts the picture that a block has made in the place of this comment.
-PICTURE = re.compile(r"<!-- picture: (\S+) \| .+? -->")
 TIMEOUT_S = 180
 
 
@@ -194,15 +192,3 @@ def matches(shown: str, real: str) -> bool:
     )
     text = "\n".join(line.rstrip() for line in real.strip().splitlines())
     return re.fullmatch(pattern, text) is not None
-
-
-def main() -> None:
-    """Run the blocks of a page in a folder: `python -m support.pages PAGE FOLDER`."""
-    page, folder = (Path(word).resolve() for word in sys.argv[1:])
-    folder.mkdir(parents=True)
-    for block in blocks(page):
-        run_block(block, folder)
-
-
-if __name__ == "__main__":
-    main()
