@@ -194,7 +194,7 @@ def effective_groups(y: ArrayLike, groups: ArrayLike) -> dict[str, float]:
     Twelve films of which three hold most of the positive clips say less than twelve equal ones. AP
     depends most on the share of positives: it has (sum p)^2 / sum p^2 films, where p is the number
     of positive clips of each. AUC has the geometric mean of the number of films and of the same
-    formula for their sizes (simulations: docs/design/0009). Of few groups it is their number.
+    formula for their sizes (simulations: docs/design/0018). Of few groups it is their number.
     """
     labels = np.asarray(y, dtype=np.float64)
     names = np.asarray(groups)

@@ -151,7 +151,7 @@ def analyse(
     estimates = all_estimates[:, int(intercept) :]
     note = ""
     if fit.method == "firth":
-        # Its p are far too small over films, too large in one film (0009).
+        # Its p are far too small over films, too large in one film (docs/design/0018).
         estimates[1:] = np.nan
         note = "some factors predict success exactly"
     shown = []

@@ -5,7 +5,7 @@ folds themselves, and the scheme's value for each setting that the protocol leav
 
 `obygaze12-code` and `obygaze12-text` are the two readings of the paper of ObyGaze12 (CVPR 2024):
 its released code, and its text. The two differ in training sets, in concept vectors and in
-perceptrons (docs/design/0009-protocols-and-runs.md).
+perceptrons (docs/papers.md).
 """
 
 from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 A contrast is a model trained on one task and on another, on the same test clips. Where all runs
 share one test set, as in Table 2, a difference of AP or AUC has an interval over films and
 re-trainings, and a p. Where each film is tested by models of the others, it has neither: how much
-the two training sets vary together depends on the data (docs/design/0009). Test clips that trained
+the two training sets vary together depends on the data (docs/design/0018). Test clips that trained
 or chose one of the two models favour it: they are counted, and the contrast is computed again
 without them if enough films are left.
 """

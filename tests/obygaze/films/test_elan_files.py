@@ -25,7 +25,7 @@ from obygaze.films.elan import (
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze_features.manifest.model import Clip, Manifest
 
-FOLDER = Path(__file__).parents[3] / "data" / "elan"
+FOLDER = Path(__file__).parents[2] / "data" / "elan"
 NAMES = ("see", "station", "ete", "tape", "noir")
 FPS = 25
 LEVELS = ("EN", "HN", "NS", "S")

@@ -181,7 +181,7 @@ def test_without_torch_the_page_names_what_to_install(tmp_path: Path) -> None:
     write_tiny_card("clip", tmp_path / "backbones")
     a_store(tmp_path / "s", named_recipe("tiny-clip"), 4)
     hidden = without_torch(tmp_path / "hidden")["PYTHONPATH"]
-    tests = str(Path(__file__).parents[3])
+    tests = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
         env=environment({"PYTHONPATH": os.pathsep.join((hidden, tests))}),

@@ -154,7 +154,7 @@ def test_a_crop_is_a_part_of_the_whole() -> None:
 
 
 def test_how_much_the_libraries_differ() -> None:
-    # The levels of docs/design/0004: of a picture three times as tall as wide, and of a wide one.
+    # Of a picture three times as tall as wide, and of a wide one.
     def largest(x: Any, to: tuple[int, int], resizer: str) -> int:
         there = ours(x, to, (0, 0, *to), "bicubic", resizer).astype(int)
         here = ours(x, to, (0, 0, *to), "bicubic", PILLOW_11)

@@ -244,7 +244,7 @@ def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(
 
 
 def test_trained_models_have_intervals_of_ranks_only(on_signal: Run) -> None:
-    """At a threshold, other training films could change the decisions on many clips (0009)."""
+    """At a threshold, other training films could change the decisions on many clips."""
     for cell in on_signal.cells:
         assert intervals_of(cell) == {"ap", "auc"}, cell["model"]
     film_prior = cell_of(

@@ -91,7 +91,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
 ) -> None:
     """Nadeau and Bengio: the variance of the test clips, times one plus n_test / n_train.
 
-    Without it, intervals left out the truth in up to .09 of the worlds (0009).
+    Without it, intervals left out the truth in up to .09 of the worlds.
     """
     run, _ = compared(tmp_path, manifest, *TABLE_2)
     cell, rows = run.cells[0], [row for row in run.predictions if row["feature"] == "a"]
@@ -160,7 +160,7 @@ def test_films_that_train_each_other_are_not_flipped(
 def test_folds_that_share_films_have_no_p_and_no_interval(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Not even a factor is known: intervals left out the truth in .01 to .05 (0009)."""
+    """Not even a factor is known: intervals left out the truth in .01 to .05."""
     changes = ("splits.kind=kfold", "splits.folds=5")
     run, found = compared(tmp_path, manifest, *changes)
     assert found["n_test_sets"] == 5

@@ -1,6 +1,6 @@
 """Intervals, differences and p of twenty random cells, against a second, plain computation.
 
-The plain one draws films by the rule of docs/design/0009 and computes metrics with scikit-learn.
+The plain one draws films by the rule of docs/design/0018 and computes metrics with scikit-learn.
 """
 
 from __future__ import annotations
