@@ -227,6 +227,7 @@ def test_a_store_that_began_small_has_few_files(
     begin_with_counting_model(ws)
     ws.write_table("clips.csv", rows_of_clips()[:2])
     ws("manifest import csv clips.csv -o films --force")
+    ws("manifest link films videos")
     line = "extract run films -b counting.py:model --workers 1"
     ws(line)
     ws.write_table("clips.csv", rows_of_clips())

@@ -117,7 +117,9 @@ class Lab:
         done = subprocess.run(
             [sys.executable, "-c", READER, words, str(result)],
             cwd=self.ws.folder,
-            env=environment({"TMPDIR": str(home)}),
+            env=environment(
+                {"TMPDIR": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+            ),
             capture_output=True,
             encoding="utf-8",
             timeout=240,

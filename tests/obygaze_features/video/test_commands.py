@@ -202,4 +202,4 @@ def test_a_time_that_is_none_says_how_times_are_typed(
     words = ("video", "frames", "film.mkv", "--start", text, "-o", "a.png")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 2
-    assert "--start must be seconds, at least 0, m:ss or h:mm:ss" in refused.stderr
+    assert "'--start': must be seconds, at least 0, m:ss or h:mm:ss" in refused.stderr

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from obygaze.audits.pixels import _rows
 from support.experiments import films
 from support.stores import fill_store, plan_store, some_ids
 
@@ -152,14 +151,6 @@ def test_a_run_takes_the_mean_of_real_frames(
     np.testing.assert_allclose(joined.vectors, MEANS)
     np.testing.assert_array_equal(joined.by_frame, MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
-
-
-def test_the_frame_in_the_middle_is_that_of_the_real_ones(tmp_path: Path) -> None:
-    ids = some_ids(3)[0]
-    rows = _rows(padded_store(tmp_path / "s"), "frames", ids)
-    np.testing.assert_array_equal(
-        [rows[clip] for clip in ids], [[1, 0], [0, 6], [2, 0]]
-    )
 
 
 def test_a_level_of_frames_is_pulled_with_its_mask(tmp_path: Path) -> None:
