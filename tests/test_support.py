@@ -118,7 +118,7 @@ class Clip:
     [
         ("zoo", "obygaze_models/zoo/saving.py", "obygaze_models/zoo"),
         (
-            "annotate/projection",
+            "films/projection",
             "obygaze/films/projection.py",
             "obygaze/films/test_projection.py",
         ),
