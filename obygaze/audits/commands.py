@@ -1,4 +1,4 @@
-"""`obygaze audit`: the table of its commands; each is made from a function of this extension."""
+"""`obygaze audit`: the table of its commands; each is made from a function of this package."""
 
 import click
 

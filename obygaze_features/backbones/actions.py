@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.hub import find_weights, is_cached
+from obygaze_features.backbones.hub import (
+    find_weights,
+    is_cached,
+    repository_folder,
+)
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.metadata import render
@@ -209,8 +213,7 @@ def fetch_weights(
 
     Args:
         names: The names of backbones.
-        to: Copy the weights of each backbone into a folder of its name in this folder, to be
-            carried to the node and named there by --weights NAME=FOLDER.
+        to: Copy the weights into this folder too. Carry it to the node, where HF_HOME names it.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -233,18 +236,19 @@ def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
 
 
 def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
-    """Download the weights of a card unless they are there, and copy them into a folder."""
+    """Download the weights of a card unless they are there, and copy them."""
     if not card.family.needs_weights:
         return FetchedWeights(card.name, 0, None)
     files = find_weights(card, download=True)
-    folder = files.folder
-    if to is not None:
-        folder = Path(to) / card.name
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in files.folder.iterdir():
-            if path.is_file():
-                shutil.copyfile(path, folder / path.name)
-    return FetchedWeights(card.name, files.n_bytes, str(folder))
+    if to is None:
+        return FetchedWeights(card.name, files.n_bytes, str(files.folder))
+    # In the layout of the hub's cache, so that the node knows whose weights they are.
+    repository = repository_folder(card.checkpoint)
+    copy = Path(to) / "hub" / repository.name
+    for part in ("refs", "snapshots"):
+        if (repository / part).is_dir():
+            shutil.copytree(repository / part, copy / part, dirs_exist_ok=True)
+    return FetchedWeights(card.name, files.n_bytes, str(copy))
 
 
 def _size_of(card: Card) -> int | str:

@@ -268,11 +268,6 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
-force_option = click.option(
-    "--force", is_flag=True, help="Replace the output if it exists."
-)
-
-
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:
     """Make a command of a function; its name is that of the function by default."""
     return click.command(name, cls=SessionCommand)

@@ -34,6 +34,8 @@ T = TypeVar("T")
 _FILE = r"(?P<file>[^\s'\"\[\]{},=]+\.py)"
 _MODULE = r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
 _OWN_NAME = re.compile(rf"(?:{_FILE}|{_MODULE}):(?P<attribute>[A-Za-z_]\w*)")
+# A name alone may have a folder with blanks; within a text, a blank ends the name.
+_WHOLE_NAME = re.compile(r"(?P<file>[^'\"\[\]{}=]+\.py):(?P<attribute>[A-Za-z_]\w*)")
 _OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
 # What was trusted in this process: names of own code, with the file of `FILE.py:NAME`, and types.
 _TRUSTED: dict[str, Path | None] = {}
@@ -124,7 +126,9 @@ class Part:
 
 def is_own_code(name: object) -> bool:
     """Return whether a name is one of own code: `FILE.py:NAME` or `package.module:NAME`."""
-    return isinstance(name, str) and _OWN_NAME.fullmatch(name) is not None
+    if not isinstance(name, str):
+        return False
+    return bool(_OWN_NAME.fullmatch(name) or _WHOLE_NAME.fullmatch(name))
 
 
 def is_of_sklearn(name: object) -> bool:
@@ -148,7 +152,8 @@ def trust(texts: Iterable[str]) -> None:
     trusted: dict[str, Path | None] = {}
     for text in texts:
         trusted.setdefault(text, None)
-        for match in _OWN_NAME.finditer(text):
+        whole = _WHOLE_NAME.fullmatch(text)
+        for match in [whole] if whole else _OWN_NAME.finditer(text):
             path = Path(match["file"]).expanduser().resolve() if match["file"] else None
             name = _name_in_records(match.group())
             other = trusted.get(name)
@@ -182,6 +187,13 @@ def find_part(name: str) -> Part:
     path = _TRUSTED[name_in_records]
     if path is None:
         return _part_of_module(name, source, attribute)
+    asked = [
+        part for part in Path(source).expanduser().parts if part not in (".", "..")
+    ]
+    if list(path.parts[-len(asked) :]) != asked:
+        raise FixUsage(
+            f"{name} is not the file {path}, which is trusted", hint=f"--trust {name}"
+        )
     if not path.is_file():
         raise NotFound("no such file", where=str(path))
     package, files = _hashed(path, path.parent)
@@ -197,6 +209,8 @@ def _name_in_records(name: str) -> str:
 def _part_of_module(name: str, module: str, attribute: str) -> Part:
     """Return the part of a module: of the working folder, or else where Python finds it."""
     root = module.partition(".")[0]
+    if root == "__main__":
+        raise FixUsage("own code must be in a file or a module", where=name)
     folder = Path.cwd().resolve()
     if not _has(folder, root):
         spec = importlib.util.find_spec(root)

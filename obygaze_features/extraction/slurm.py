@@ -250,7 +250,7 @@ def _as_pattern(folder: Path) -> str:
 def _for_sbatch(word: str) -> str:
     """Return a word as a line of #SBATCH has it."""
     # Slurm reads quotes, backslashes and # nearly as a shell does, within quotes as well.
-    if re.search(r"[\s'\"\\#]", _one_line(word)) is None:
+    if word and re.search(r"[\s'\"\\#]", _one_line(word)) is None:
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

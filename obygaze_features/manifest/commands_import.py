@@ -53,8 +53,6 @@ READERS = {
         "Read the clips and labels of ObyGaze12, with its splits.",
     ),
 }
-# These are named after the file or folder that they are made of.
-NAMED_AFTER_FILE = ("csv", "folder")
 
 
 def import_command(
@@ -81,7 +79,7 @@ def import_command(
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
-    if dataset not in NAMED_AFTER_FILE:
+    if dataset not in arguments:
         return dataset
     return ascii_id(Path(arguments[dataset]).resolve().stem) or dataset
 

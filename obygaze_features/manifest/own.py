@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part
@@ -48,4 +49,7 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
     columns = tuple(returned.manifest.columns)
     manifest = Manifest(name, noted, clips, columns)
     check_manifest(manifest)
-    return ImportedManifest(manifest, tuple(returned.warnings))
+    warnings: Any = returned.warnings
+    if isinstance(warnings, str):
+        warnings = (warnings,)
+    return ImportedManifest(manifest, tuple(warnings))

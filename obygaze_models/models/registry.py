@@ -244,7 +244,7 @@ def _kind_of_part(part: Part) -> ModelKind:
 def parameters_of(part: Part) -> list[inspect.Parameter]:
     """Return the parameters of an own class; an error unless it is one of a classifier."""
     own_class: Any = part.load_function()
-    for method in ("fit", "predict"):
+    for method in ("fit", "predict", "get_params"):
         is_class = isinstance(own_class, type)
         if is_class and not callable(getattr(own_class, method, None)):
             raise part.refuse(

@@ -102,6 +102,11 @@ def training_protocol(
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     name = label_of(name)
+    if is_class and name in load_protocol("honest").models:
+        raise FixUsage(
+            f"a model of one's own cannot be called {name!r}, as one of obygaze",
+            hint="give the function or class another name",
+        )
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained

@@ -145,9 +145,13 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
     size = sum(path.stat().st_size for path in folder.iterdir())
     assert tiny["name"] == "tiny-dinov2" and 0 < tiny["bytes"] <= size
     run_obygaze(*words, "--to", tmp_path / "carried", env=env).ok()
-    for path in folder.iterdir():
-        carried = tmp_path / "carried" / "tiny-dinov2" / path.name
-        assert carried.read_bytes() == path.read_bytes()
+    shutil.rmtree(tmp_path / "hub")
+    there = {"HF_HUB_CACHE": None, "HF_HUB_OFFLINE": "1"}
+    there["HF_HOME"] = str(tmp_path / "carried")
+    checked = run_obygaze(
+        "-C", tmp_path, "backbones", "show", "tiny-dinov2", "--json", env=there
+    )
+    assert checked.ok().json()["weights"] == "cached"
     done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
 

@@ -11,7 +11,6 @@ from obygaze_features.core.commands import (
     Session,
     SessionCommand,
     command,
-    force_option,
     option_group,
 )
 from obygaze_features.core.console import Console
@@ -155,7 +154,7 @@ def test_a_command_without_examples_has_no_empty_block():
 
 def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
     @command()
-    @force_option
+    @click.option("--force", is_flag=True)
     def show(session: Session, force: bool) -> None:
         """Show."""
         session.console.result(

@@ -44,6 +44,7 @@ def load(name: str) -> object:
     [
         ("mine.py:Mine", True, "Mine"),
         ("../code/mine-2.py:Mine", True, "Mine"),
+        ("My Drive, 2/mine.py:Mine", True, "Mine"),
         ("gaze.data:read", True, "read"),
         ("gaze:read", True, "read"),
         ("sklearn.svm.SVC", False, "SVC"),
@@ -184,6 +185,22 @@ def test_what_is_wrong_is_said_in_one_sentence(
     assert load("mine.py:read")() == 5  # type: ignore[operator]
 
 
+def test_a_folder_whose_name_has_blanks(here: Path) -> None:
+    write(here / "My Drive, 2" / "mine.py", "VALUE = 1\n")
+    write(here / "2" / "mine.py", "VALUE = 2\n")
+    assert load("My Drive, 2/mine.py:VALUE") == 1
+
+
+def test_a_trusted_file_does_not_stand_for_one_of_another_folder(here: Path) -> None:
+    write(here / "a" / "mine.py", "VALUE = 1\n")
+    write(here / "b" / "mine.py", "VALUE = 2\n")
+    trust(["a/mine.py:VALUE"])
+    # A saved model names the file alone.
+    assert find_part("mine.py:VALUE").load() == 1
+    with pytest.raises(FixUsage, match="is not the file"):
+        find_part("b/mine.py:VALUE")
+
+
 def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
     write(here / "mine.py", "open('it-ran', 'w')\ndef read(): ...\n")
     for name in ("mine.py:read", "mine:read", "./mine.py:read"):
@@ -196,7 +213,7 @@ def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
     assert not (here / "it-ran").exists()
     # A record names the file alone; the folder is where somebody trusted it.
     trust([f"{here}/mine.py:read"])
-    assert find_part("elsewhere/mine.py:read").name == "mine.py:read"
+    assert find_part("mine.py:read").name == "mine.py:read"
 
 
 # ---- what a data set returns -------------------------------------------------------------------
