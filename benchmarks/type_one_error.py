@@ -85,7 +85,7 @@ FACTORS = (
 SEGMENTS = ('grid.models=["mean"]', 'report.localise=["mean"]', *ONE_CELL)
 BANK = (
     'grid.models=["pcbm-lr"]',
-    "models.pcbm-lr.tolerance=paper",
+    "models.pcbm-lr.tolerance=published",
     "models.pcbm-lr.cross_fit=0",
     "report.concepts=true",
     *ONE_CELL,

@@ -239,15 +239,3 @@ def test_a_pass_with_a_failed_clip_ends_sealed(ws: Workspace) -> None:
     verified = ws("store verify films.descriptors --hash").text
     assert "2 with features, 2 could not be extracted" in verified
     not_yet("not sealed" not in verified, "failed clips are rows of a sealed store")
-
-
-@fails_today("E8: the status of a manifest lists the stores of another one")
-def test_the_status_of_a_manifest_lists_its_own_stores(ws: Workspace) -> None:
-    import_films(ws, "night", per_film=2)
-    ws("extract run films -b descriptors --workers 1")
-    ws("manifest import csv clips.csv -o films.v2")
-    ws("manifest link films.v2 videos")
-    ws("extract run films.v2 -b descriptors --workers 1")
-    status = ws("extract status films").text
-    assert "films.descriptors" in status
-    not_yet("films.v2" not in status, "status films does not list films.v2")

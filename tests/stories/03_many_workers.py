@@ -64,7 +64,7 @@ def _is_sealed_after(ws: Workspace, line: str) -> bool:
     return "5 of 5 blocks, sealed" in ws(f"extract status {STORE}").text
 
 
-def test_two_workers_at_the_same_block(ws: Workspace) -> None:
+def test_two_workers_at_the_same_block_leave_the_same_bytes(ws: Workspace) -> None:
     begin_with_counting_model(ws)
     both = {"BEGIN_TOGETHER": "2"}
     other = ws.start(f"{EXTRACT} --worker 0/2", env=both)
@@ -85,7 +85,10 @@ def test_the_same_command_twice_shares_the_clips(ws: Workspace) -> None:
     slow.wait()
     assert_whole_and_as_undisturbed(ws)
     n_twice = clips_begun(ws) - N_CLIPS
-    not_yet(n_twice <= 2 * BLOCK_CLIPS, "the slow one lets go of what the other has")
+    not_yet(
+        n_twice <= 2 * BLOCK_CLIPS,
+        "the slow worker skips blocks that the other worker has finished",
+    )
 
 
 @pytest.mark.check("eight processes with torch")

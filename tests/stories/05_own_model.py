@@ -129,7 +129,7 @@ def test_new_clips_do_not_get_features_of_a_changed_model(ws: Workspace) -> None
     assert numbers_in(store.matrix("frames").values) == numbers_of_pictures()
 
 
-def test_a_model_that_is_no_tensors_is_known_by_its_files(ws: Workspace) -> None:
+def test_a_model_without_tensors_is_known_by_its_files(ws: Workspace) -> None:
     begin(ws)
     ws.write("table.py", TABLE_MODEL)
     np.save(ws.path("table.npy"), np.array([1.0, 2.0, 3.0]))

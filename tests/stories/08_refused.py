@@ -147,7 +147,7 @@ def test_a_run_that_is_refused_leaves_no_store(ws: Workspace) -> None:
 
 
 def test_clips_of_another_film_are_refused(ws: Workspace) -> None:
-    """The same ids, which are numbered from one in each film."""
+    """The clip ids stay; the films are exchanged."""
     begin(ws)
     ws(RUN)
     before = ws.bytes_of(STORE)

@@ -89,7 +89,8 @@ def clips_of_the_task(rows: list[Row]) -> list[Row]:
 def with_a_trap(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
     """Return two features of clips: a planted one, and one that is better in film01 alone.
 
-    The second knows the levels of film01. Who lets the test film choose takes it for film01.
+    The second knows the levels of film01. A choice that sees the test film would select the second
+    feature for film01.
     """
     is_s = np.array([row["level"] == "S" for row in rows])
     of_first_film = np.array([row["movie_id"] == "film01" for row in rows])
@@ -105,17 +106,17 @@ def test_training_films_choose_the_backbone(ws: Workspace) -> None:
     import_features(ws, rows, planted[:, None], "planted")
     import_features(ws, rows, trap[:, None], "trap")
     run = ws(
-        "run honest --manifest films --store planted --store trap -o chosen"
+        "run honest --manifest films --store planted --store trap -o picked"
         f""" --set fit.choose_store=true --set 'grid.models=["ridge"]' {QUICK}"""
     )
     assert "chosen" in run.text
-    chosen = scores_of(ws, "chosen", model="ridge", feature="chosen")
-    of_planted = scores_of(ws, "chosen", model="ridge", feature="planted")
-    of_trap = scores_of(ws, "chosen", model="ridge", feature="trap")
+    chosen = scores_of(ws, "picked", model="ridge", feature="chosen")
+    of_planted = scores_of(ws, "picked", model="ridge", feature="planted")
+    of_trap = scores_of(ws, "picked", model="ridge", feature="trap")
     assert chosen == of_planted
-    result = the_result(ws, "chosen", model="ridge", feature="chosen")
+    result = the_result(ws, "picked", model="ridge", feature="chosen")
     assert (
-        result["ap"] == the_result(ws, "chosen", model="ridge", feature="planted")["ap"]
+        result["ap"] == the_result(ws, "picked", model="ridge", feature="planted")["ap"]
     )
 
     # The film itself would have chosen the other store.

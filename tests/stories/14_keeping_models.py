@@ -39,6 +39,25 @@ def scaled_machine():
     return make_pipeline(StandardScaler(), SVC(C=2.0))
 """
 
+# A backbone whose features have the shapes of `descriptors`.
+MEANS = """
+import torch
+from obygaze_features.backbones import module_card
+
+
+def run(model, pixels):
+    means = pixels.float().mean((2, 3, 4))[..., None]
+    frames = means.repeat(1, 1, 64)
+    return {"clip": means.mean(1).repeat(1, 128), "pooled": frames.mean(1), "frames": frames}
+
+
+def means():
+    arrays = {"clip": [128], "pooled": [64], "frames": [16, 64]}
+    shape = {"frames": 16, "height": 60, "width": 80}
+    facts = {"files": [], "licence": "CC0-1.0"}
+    return module_card("means", torch.nn.Identity, run, arrays=arrays, **shape, **facts)
+"""
+
 # A class that keeps what it learns in ways that scikit-learn's own classes do not.
 OWN_CLASS = """
 import numpy as np
@@ -125,6 +144,10 @@ def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
     ws("store import npz other.npz --array pooled=X --manifest later -o other")
     refused = ws("models predict known other -o other.csv", code=5)
     assert "recipe" in refused.text
+    ws.write("means.py", MEANS)
+    ws("extract run later -b means.py:means --workers 1")
+    refused = ws("models predict known later.means -o other.csv", code=5)
+    assert "recipe" in refused.text
     assert not ws.path("other.csv").exists()
 
 
@@ -202,7 +225,7 @@ def test_a_saved_model_runs_no_code_that_is_not_trusted(ws: Workspace) -> None:
     assert not ws.path("changed.csv").exists()
 
 
-def test_a_task_of_one_class_is_no_model(ws: Workspace) -> None:
+def test_a_task_with_one_class_is_refused(ws: Workspace) -> None:
     planted_clips(ws)
     refused = ws(
         f"""{LOGISTIC} planted films -o one --set 'data.where="level == S"'""", code=1

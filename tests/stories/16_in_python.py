@@ -17,21 +17,21 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support.cli import environment
+from support.cli import ROOT, environment
 
 import obygaze as og
 from stories.films import features_of, labelled_clips
 from stories.made import begin_with_planted_and_noise
 from stories.workspace import Workspace
 
-SIX_LINES = """\
-import obygaze as og
-from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import GroupKFold, cross_val_score
 
-X, y, groups, ids = og.dataset("planted", "films", task="EN_S")
-print(cross_val_score(RidgeClassifier(), X, y, groups=groups, cv=GroupKFold(3)))
-"""
+def first_lines_of_the_guide() -> str:
+    """Return the first Python that the guide shows, for the store `planted`."""
+    guide = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    code = guide.split("```python\n")[1].split("```")[0]
+    assert len(code.splitlines()) == 6
+    assert code.count('"mine"') == 1
+    return code.replace('"mine"', '"planted"')
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def planted(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def test_six_lines_from_a_store_to_a_score(planted: Workspace) -> None:
-    planted.write("six.py", SIX_LINES)
+    planted.write("six.py", first_lines_of_the_guide())
     done = subprocess.run(
         [sys.executable, "six.py"],
         cwd=planted.folder,

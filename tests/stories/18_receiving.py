@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ import numpy.typing as npt
 import pytest
 import xarray
 import zarr
-from support.cli import call_obygaze
 
 import obygaze as og
-from stories.films import import_features, import_films, rows_of_clips
+from stories.films import import_features, rows_of_clips
 from stories.made import begin_with_extracted_films
 from stories.promises import fails_today, not_yet
-from stories.workspace import Workspace, wait_until
+from stories.workspace import Workspace
 
 CARD = "README.md"
 
@@ -175,18 +173,6 @@ def test_an_added_file_is_named(received: Workspace) -> None:
         text = received("store verify films --hash").text
         assert f"{added} is not part of the store" in text
         received.path(f"stores/films/{added}").unlink()
-
-
-@fails_today("S11: a half-made store is called whole, with exit code 0")
-def test_a_half_made_store_is_not_called_whole(ws: Workspace) -> None:
-    import_films(ws, "lake")
-    running = ws.start("extract run films -b descriptors --workers 1 --block-clips 2")
-    folder = ws.path("stores")
-    wait_until(lambda: any(folder.glob("films.descriptors*")), running)
-    killed = running.kill()
-    assert killed.code == -signal.SIGKILL
-    verified = call_obygaze("store", "verify", "films.descriptors", cwd=ws.folder)
-    not_yet(verified.code == 4, "what is being filled is told apart from a store")
 
 
 def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any]]:

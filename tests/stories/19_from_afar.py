@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,7 @@ def test_a_store_with_a_history_on_a_server_that_answers_with_a_page(
     assert "32 withdrawn" in verified.text
     web.absent = (200, WEB_PAGE)
     again = call_obygaze("store", "verify", f"{web.url}/public", cwd=ws.folder)
+    assert again.code in (0, 4), again.stderr
     not_yet(again.code == 0, "a store is whole wherever it lies")
 
 
@@ -181,8 +183,11 @@ def test_the_size_of_a_part_is_the_size_of_its_folder(
     make_store(far)
     text = ws(f"store pull {far.path('stores/films')} {PART} -o part").text
     files = ws.bytes_of("stores/part")
-    said = f"{len(files)} files, {sum(map(len, files.values())) / 1000:.1f} kB"
-    not_yet(said in text, "a pull names the number of files and bytes of its folder")
+    n_bytes = sum(map(len, files.values()))
+    said = re.search(r"(\d+) files, ([\d.]+) kB", text)
+    assert said, text
+    is_right = int(said[1]) == len(files) and abs(1000 * float(said[2]) - n_bytes) < 100
+    not_yet(is_right, "a pull names the number of files and bytes of its folder")
 
 
 @fails_today("S5: a part of a store of 16,384 clips cannot be verified with its source")
@@ -198,6 +203,7 @@ def test_a_part_of_a_large_store_is_verified_with_its_source(ws: Workspace) -> N
     verified = call_obygaze(
         "store", "verify", "part", "--source", "large", cwd=ws.folder
     )
+    assert verified.code in (0, 5), verified.stderr
     not_yet(verified.code == 0, "a part is known as a part of its source")
 
 

@@ -66,16 +66,17 @@ def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
 def test_its_bytes_are_in_no_file_of_the_new_store(ws: Workspace) -> None:
     X = make_store(ws)
     assert files_with(ws.path("stores/stored"), X[ROWS])
+    before = ws("store info stored --json").json()["seal_sha256"]
     withdraw(ws)
     check_forgotten(ws, "stored", X)
     purged = ws("store purge stored -o purged").text
-    # The folder that still has them is named.
-    assert "stores/stored still has the features" in purged
+    # A folder that still has them is named.
+    if files_with(ws.path("stores/stored"), X[ROWS]):
+        assert "stores/stored still has the features" in purged
     assert files_with(ws.path("stores/purged"), X[ROWS]) == []
     assert files_with(ws.path("stores/purged"), X[:PER_FILM])
     check_forgotten(ws, "purged", X)
     ws("store verify purged --hash")
-    before = ws("store info stored@1 --json").json()["seal_sha256"]
     text = ws("store info purged").text
     assert before in text
     assert "film02-001 withdrawn on" in text
@@ -183,7 +184,8 @@ def test_a_damaged_copy_forgets_too(ws: Workspace) -> None:
     path.unlink()
     path.write_bytes(damaged)
     withdraw(ws)
-    call_obygaze("store", "pull", "stored", "-o", "copy", cwd=ws.folder)
+    pulled = call_obygaze("store", "pull", "stored", "-o", "copy", cwd=ws.folder)
+    assert pulled.code in (0, 4), pulled.stderr
     found = files_with(ws.path("stores/copy"), X[ROWS])
     not_yet(found == [], "a pull over a damaged copy leaves nothing of the film")
 
@@ -214,6 +216,8 @@ def features_of_film(ws: Workspace, film: str) -> dict[str, npt.NDArray[Any]]:
 def test_no_extraction_brings_it_back(ws: Workspace) -> None:
     begin_with_extracted_films(ws)
     planted = features_of_film(ws, "lake")
+    for array, values in planted.items():
+        assert files_with(ws.path("stores/films.descriptors"), values), array
     withdraw(ws, "films.descriptors", "lake")
     ws("store purge films.descriptors -o purged")
     shutil.rmtree(ws.path("stores/films.descriptors"))

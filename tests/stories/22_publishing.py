@@ -91,7 +91,7 @@ def test_nothing_leaves_without_a_licence(ws: Workspace) -> None:
         f"store publish stored --to out {CREATORS}",
     )
     for line in lines:
-        refused = ws(line, code=1)
+        refused = ws(line, code=(1, 2))
         assert "no licence" in refused.text
         assert "--licence" in refused.text
     assert not ws.path("lab/stored").exists()
@@ -107,6 +107,7 @@ def test_without_a_licence_the_exit_code_is_that_of_a_wrong_use(ws: Workspace) -
     make_store(ws)
     words = ("store", "publish", "stored", "--to", "out", "--creator", "Doe, Jane")
     refused = call_obygaze(*words, cwd=ws.folder)
+    assert refused.code in (1, 2), refused.stderr
     assert "no licence" in refused.stderr
     not_yet(refused.code == 2, "a store without a licence is refused with exit code 2")
 

@@ -159,7 +159,9 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
     line = "search films.descriptors --like harbour-001 --array pooled --top 5 --json"
     similar = [clip["clip_id"] for clip in ws(line).json()["clips"]]
     with viewed(ws, "films", "--run", "honest") as server:
-        page = open_with_scores(browser, server.address)
+        page = FilmPage(browser, server.address)
+        page.choose_by_keys(SCORES_CHOICE, "ridge")
+        page.wait_for("score of the model")
         card_class = CARD.rpartition(".")[2]
         page.focus_reaches(lambda one: one.get_attribute("class") == card_class)
         page.press(Keys.ENTER)

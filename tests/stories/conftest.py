@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from stories.workspace import Workspace
 
 
 @pytest.fixture
-def ws(tmp_path: Path) -> Workspace:
-    """Return an empty workspace."""
-    return Workspace(tmp_path / "workspace")
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """Give an empty workspace; no process that is started in it outlives the test."""
+    workspace = Workspace(tmp_path / "workspace")
+    yield workspace
+    workspace.end_all()

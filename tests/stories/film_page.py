@@ -36,6 +36,14 @@ SCORES_CHOICE = "#cell-choice"
 START_OF_MARK = "#start_frame"
 START_BUTTON = "#mark [data-key=i]"
 SAVE_MINE = "#mark-mine"
+# Collects what the page says in its line of messages, also if it is what stood there before.
+LISTEN = """
+const line = document.querySelector("#status");
+window.said = [];
+window.listener?.disconnect();
+window.listener = new MutationObserver(() => window.said.push(line.textContent));
+window.listener.observe(line, { childList: true, characterData: true, subtree: true });
+"""
 # What the page calls its film once it knows when each picture is shown.
 IS_SHOWN = "return film?.id === arguments[0] && Boolean(film.lanes)"
 IS_READY = (
@@ -48,19 +56,23 @@ class Server:
     """`obygaze view` in a process of its own, and the address that it said."""
 
     def __init__(self, ws: Workspace, *words: str) -> None:
-        self._process = subprocess.Popen(
-            obygaze_argv("view", *words, "--no-browser"),
-            cwd=ws.folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
+        # Its errors go to a file: a pipe that nobody reads is full one day.
+        errors = ws.folder.with_name("errors-of-view.txt")
+        with errors.open("w", encoding="utf-8") as stream:
+            self._process = subprocess.Popen(
+                obygaze_argv("view", *words, "--no-browser"),
+                cwd=ws.folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                encoding="utf-8",
+            )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
         if not self.address.startswith("http://127.0.0.1:"):
-            _, said = self._process.communicate()
+            self._process.communicate()
+            said = errors.read_text(encoding="utf-8")
             raise AssertionError(f"view said no address: {self.address} {said}")
 
     def crash(self) -> None:
@@ -139,6 +151,20 @@ class FilmPage:
         (entry,) = [one.text for one in choice.options if one.text.startswith(words)]
         choice.select_by_visible_text(entry)
 
+    def choose_by_keys(self, field: str, words: str) -> None:
+        """Choose the entry of a list that begins with these words by Tab and the arrow down."""
+        from selenium.webdriver.common.keys import Keys
+        from selenium.webdriver.support.select import Select
+
+        name = field.removeprefix("#")
+        self.focus_reaches(lambda one: one.get_attribute("id") == name)
+        choice = Select(self.browser.find_element("css selector", field))
+        for _ in choice.options:
+            self.press(Keys.ARROW_DOWN)
+            if choice.first_selected_option.text.startswith(words):
+                return
+        raise AssertionError("the arrow down does not lead there")
+
     def picture(self) -> int:
         """Return the number of the picture that is on the screen; -1 while none can be read."""
         video = self.browser.find_element("css selector", VIDEO)
@@ -173,6 +199,16 @@ class FilmPage:
 
         for key in keys:
             ActionChains(self.browser).send_keys(key).perform()
+
+    def press_until_said(self, key: str, words: str) -> None:
+        """Press a key once, and wait until the page says a message that begins with these words."""
+        self.browser.execute_script(LISTEN)
+        self.press(key)
+        wait(lambda: any(said.startswith(words) for said in self._said()))
+
+    def _said(self) -> list[str]:
+        found: list[str] = self.browser.execute_script("return window.said")
+        return found
 
     def click(self, selector: str, x: float = 0.5) -> None:
         """Click an element with the mouse, at a share of its width."""

@@ -21,7 +21,7 @@ def begin_with_planted_and_noise(ws: Workspace) -> None:
     """Begin with 12 films of 20 clips, and two stores of them.
 
     In the store `planted` the level S and each concept stand out by one standard deviation. The
-    store `noise` knows nothing.
+    store `noise` has no effect planted.
     """
     _begin_with(ws, _planted_and_noise)
 

@@ -19,6 +19,7 @@ BLOCKS = '''\
 
 import os
 import signal
+import time
 
 import torch
 from grid import COLUMNS, ROWS
@@ -45,6 +46,8 @@ def run(module, pixels):
     module.n_clips += len(pixels)
     if module.n_clips == int(os.environ.get("INTERRUPT_AT", 0)):
         os.kill(os.getpid(), signal.SIGINT)
+        # Python calls the handler in the main thread, as soon as that has its turn.
+        time.sleep(0.5)
     frames = module(pixels)
     return {"clip": frames.mean(1), "frames": frames}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from stories.workspace import Workspace
 
 VERSION = "9.9.9"
@@ -15,5 +17,10 @@ obygaze_features.__version__ = "{VERSION}"
 
 def another_version(ws: Workspace) -> dict[str, str | None]:
     """Return the variables of a process in which the program has the version 9.9.9."""
-    ws.write("newer/sitecustomize.py", _CUSTOMIZE)
-    return {"PYTHONPATH": str(ws.path("newer"))}
+    folder = ws.write("newer/sitecustomize.py", _CUSTOMIZE).parent
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
+    variables: dict[str, str | None] = {
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path)
+    }
+    assert ws.process("--version", env=variables).out.split()[-1] == VERSION
+    return variables

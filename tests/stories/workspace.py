@@ -47,6 +47,7 @@ class Workspace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._started: list[Running] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(
@@ -70,7 +71,15 @@ class Workspace:
 
     def start(self, line: str, *, env: Environment = None) -> Running:
         """Start a line in a process of its own, without waiting for its end."""
-        return Running(line, self.folder, env)
+        running = Running(line, self.folder, env)
+        self._started.append(running)
+        return running
+
+    def end_all(self) -> None:
+        """Kill every started process that has not ended, with all that it started."""
+        for running in self._started:
+            if running.is_running():
+                running.kill()
 
     def path(self, name: str) -> Path:
         """Return the path of a file or folder of the workspace."""

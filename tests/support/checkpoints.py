@@ -6,17 +6,17 @@ or taken twice changes the numbers by far more than any tolerance.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.files import sha256_file
+if TYPE_CHECKING:
+    from obygaze_features.backbones.base import Card
 
 FORMS = ("safetensors", "bin")
 CARD_OF = {
@@ -260,7 +260,8 @@ def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> P
     reference.parent.mkdir(parents=True)
     reference.write_text(commit)
     for path in folder.iterdir():
-        blob = repository / "blobs" / sha256_file(path)
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        blob = repository / "blobs" / sha256
         shutil.copy(path, blob)
         (snapshot / path.name).symlink_to(Path("..", "..", "blobs", blob.name))
     return snapshot
@@ -418,12 +419,16 @@ def write_lsmdc_card(
 
 def lsmdc_card(**sizes: int) -> Card:
     """The card of an LSMDC checkpoint of any size."""
+    from obygaze_features.backbones.cards import find_card
+
     with tempfile.TemporaryDirectory() as folder:
         return find_card(str(write_lsmdc_card(Path(folder), **sizes)))
 
 
 def tiny_card(family: str, checkpoint: str = "") -> Card:
     """The card of a tiny checkpoint, for frames whose shortest edge is the model's own size."""
+    from obygaze_features.backbones.cards import find_card
+
     with tempfile.TemporaryDirectory() as folder:
         card = find_card(str(write_tiny_card(family, Path(folder), checkpoint)))
     presets = {

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import run_obygaze
@@ -178,7 +177,6 @@ def test_a_failed_download_is_one_error(
 def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         nobody = server.getsockname()[1]
-    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 8, 8), np.float32))
     env: dict[str, str | None] = {
         **{name: None for name in os.environ if name.lower().endswith("_proxy")},
         "HF_HUB_CACHE": str(tmp_path / "hub"),
@@ -186,15 +184,7 @@ def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
         "HF_HUB_OFFLINE": "0",
         "TRANSFORMERS_OFFLINE": "0",
     }
-    words = (
-        "forward",
-        "clip-b16",
-        "--pixels",
-        tmp_path / "x.npy",
-        "-o",
-        tmp_path / "y.npz",
-    )
-    done = run_obygaze("backbones", *words, env=env)
+    done = run_obygaze("backbones", "fetch", "clip-b16", env=env)
     assert done.code == 1
     assert len(done.stderr.splitlines()) == 3, (
         "and no attempts that are told one by one"
