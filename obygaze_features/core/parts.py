@@ -152,8 +152,11 @@ def trust(texts: Iterable[str]) -> None:
     trusted: dict[str, Path | None] = {}
     for text in texts:
         trusted.setdefault(text, None)
-        whole = _WHOLE_NAME.fullmatch(text)
-        for match in [whole] if whole else _OWN_NAME.finditer(text):
+        matches = list(_OWN_NAME.finditer(text))
+        whole_name = _WHOLE_NAME.fullmatch(text)
+        if whole_name is not None:
+            matches = [whole_name]
+        for match in matches:
             path = Path(match["file"]).expanduser().resolve() if match["file"] else None
             name = _name_in_records(match.group())
             other = trusted.get(name)
