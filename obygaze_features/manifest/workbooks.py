@@ -1,4 +1,4 @@
-"""Read the sheets of .xlsx, .xlsm, .xls and .ods files: each cell as a CSV file would have it.
+"""Read the sheets of .xlsx and .xlsm files: each cell as a CSV file would have it.
 
 calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
 need all memory: the last cell is looked up in the XML of the file before.
@@ -21,7 +21,7 @@ from obygaze_features.core.files import SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_rules import near
 
-READ = (".xlsx", ".xlsm", ".xls", ".ods")
+READ = (".xlsx", ".xlsm")
 EXTRA = "tables"
 # Of the file, and of what is in its archive.
 MAX_FILE = 1 << 28
@@ -29,9 +29,6 @@ MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
-_ODS_DURATION = re.compile(r"PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
-_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 
 # The row and the column of a cell, from 0.
 Position = tuple[int, int]
@@ -117,7 +114,7 @@ def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
     except (calamine.CalamineError, OSError) as error:
         raise _unreadable(path, error) from error
     except BaseException as error:
-        # It gives up on a damaged .xls file so; no module has the class.
+        # It panics on some damaged files; no module has the class.
         if type(error).__name__ != "PanicException":
             raise
         raise _unreadable(path, error) from error
@@ -245,16 +242,7 @@ def cell_text(value: Any) -> str:
         return value.isoformat(" ")
     if isinstance(value, datetime.date):
         return value.isoformat()
-    text = str(value)
-    long_duration = _ODS_DURATION.fullmatch(text)
-    if long_duration is not None:
-        hours, minutes, seconds = long_duration.groups()
-        return _duration(
-            datetime.timedelta(
-                hours=int(hours), minutes=int(minutes), seconds=float(seconds)
-            )
-        )
-    return text
+    return str(value)
 
 
 def _duration(length: datetime.timedelta) -> str:
@@ -269,16 +257,13 @@ def _duration(length: datetime.timedelta) -> str:
 
 
 def _last_cells(path: Path) -> list[Position]:
-    """Return the last cell of each sheet; of .xls, which is small by its format, none."""
+    """Return the last cell of each sheet."""
     n_bytes = path.stat().st_size
     if n_bytes > MAX_FILE:
         raise FixInput(
             f"the file has {human(n_bytes)}, expected at most {human(MAX_FILE)}",
             where=str(path),
         )
-    suffix = path.suffix.lower()
-    if suffix == ".xls":
-        return []
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
@@ -286,8 +271,6 @@ def _last_cells(path: Path) -> list[Position]:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
                 raise FixInput(problem, where=str(path), hint="save it as CSV")
-            if suffix == ".ods":
-                return _last_cells_of_ods(archive)
             return _last_cells_of_xlsx(archive)
     except (
         zipfile.BadZipFile,
@@ -365,33 +348,3 @@ def _position(name: str) -> Position:
     for letter in letters:
         n_columns = 26 * n_columns + ord(letter) - ord("A") + 1
     return int(digits) - 1, n_columns - 1
-
-
-def _last_cells_of_ods(archive: zipfile.ZipFile) -> list[Position]:
-    last_cells: list[Position] = []
-    n_above = 0
-    with archive.open("content.xml") as stream:
-        events = ElementTree.iterparse(stream, events=("start", "end"))
-        for event, element in events:
-            if event == "start" and element.tag == f"{_TABLE}table":
-                last_cells.append((0, 0))
-                n_above = 0
-            elif event == "end" and element.tag == f"{_TABLE}table-row":
-                n_above += int(element.get(f"{_TABLE}number-rows-repeated", "1"))
-                n_columns = _n_columns_of_ods(element)
-                if n_columns and last_cells:
-                    last_column = max(last_cells[-1][1], n_columns - 1)
-                    last_cells[-1] = (n_above - 1, last_column)
-                element.clear()
-    return last_cells
-
-
-def _n_columns_of_ods(row: ElementTree.Element) -> int:
-    """Return the number of columns up to the last cell of a row that has a value."""
-    n_columns = 0
-    n_columns_before = 0
-    for cell in row:
-        n_columns_before += int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
-        if any(key.startswith(_OFFICE) for key in cell.attrib):
-            n_columns = n_columns_before
-    return n_columns
