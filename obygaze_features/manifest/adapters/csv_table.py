@@ -14,11 +14,7 @@ from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching, whole
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.adapters.id_forms import (
-    columns_of_form,
-    row_with_id,
-    with_mapped_columns,
-)
+from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import (
     TIMES,
     TableTimes,
@@ -155,11 +151,11 @@ def read(
         id=form,
     )
     violations = Violations(path, chosen.columns)
-    plan = _Plan.of(chosen)
+    required = _required(chosen)
     source = source_of(path)
     table = read_table(
         path,
-        required=plan.required,
+        required=required,
         delimiter=chosen.delimiter or None,
         skip_blank=True,
         violations=violations,
@@ -168,26 +164,25 @@ def read(
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
-    targets = plan.targets_of(table)
-    reader = _RowReader(chosen, targets, _times_of(table, path, chosen))
-    cells = [reader.cells_of(plan.completed(row)) for row in table.rows]
-    _check_totals(table.rows, cells, plan)
-    _check_ids(table.rows, cells, targets)
+    times_of_table = _times_of(table, path, chosen)
+    sources = _sources(table, chosen)
+    cells = []
+    for row in table.rows:
+        given = _cells_by_target(row, sources, chosen.id)
+        cells.append(_values_of_clip(row, given, chosen, times_of_table))
+    _check_totals(table.rows, cells, chosen)
+    _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
-    extra = [target for target in targets if target not in COLUMNS]
     changed = [column for column in NEEDED if _new_ids(column, cells)]
-    for column in changed:
-        if f"given_{column}" not in targets:
-            extra.append(f"given_{column}")
+    extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
+    extra |= dict.fromkeys(f"given_{column}" for column in changed)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
     violations.raise_if_any("the table cannot be imported", _hint(table))
     folder = path.parent if videos is None else Path(videos)
     names_of_videos = {clip.video for clip in clips if clip.video}
-    missing = sorted(
-        name for name in names_of_videos if not Path(folder / name).is_file()
-    )
+    missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
     # Names of which none is a path wait for `manifest link`.
     is_linked = videos is not None or len(missing) < len(names_of_videos)
     header = Header(
@@ -199,7 +194,10 @@ def read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = plan.warnings_of(table)
+    warnings = [
+        f"the column {name!r} of the table is left out, because {name} is something else"
+        for name in _hidden(table, chosen)
+    ]
     if is_linked and missing:
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
@@ -232,83 +230,61 @@ def _chosen_mapping(
     return replace(mapping, columns={**mapping.columns, **columns}, **given)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Where the columns of the manifest come from.
+def _is_file(path: Path) -> bool:
+    """Return whether a file is there; False also for a name that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
-    Attributes:
-        columns: The column of the table for each mapped column of the manifest.
-        constants: The value of each column of the manifest that is the same in all rows.
-        form: The form of clip ids by columns of the table, "" where ids are in a column.
-    """
 
-    columns: Mapping[str, str]
-    constants: Mapping[str, str]
-    form: str
+def _required(mapping: TableMapping) -> list[str]:
+    """Return the columns that the table must have."""
+    mapped = mapping.columns
+    for target in mapped:
+        if not target or target != target.strip():
+            raise FixUsage(
+                f"--map: invalid column name {target!r}", hint="a name without blanks"
+            )
+    sources = [name for name in mapped.values() if not name.startswith(CONSTANT)]
+    needed = [*NEEDED, *columns_of_form(mapping.id)]
+    if mapping.id:
+        needed.remove("clip_id")
+    sources += [name for name in needed if name not in mapped]
+    return list(dict.fromkeys(sources))
 
-    @classmethod
-    def of(cls, mapping: TableMapping) -> "_Plan":
-        """Return the plan of a mapping."""
-        columns = {}
-        constants = {}
-        for target, source in mapping.columns.items():
-            if not target or target != target.strip():
-                raise FixUsage(
-                    f"--map: invalid column name {target!r}",
-                    hint="a name without blanks",
-                )
-            if source.startswith(CONSTANT):
-                constants[target] = source.removeprefix(CONSTANT)
-            else:
-                columns[target] = source
-        return cls(columns, constants, with_mapped_columns(mapping.id, columns))
 
-    @property
-    def ids(self) -> list[str]:
-        """The columns of the table that ids are made of."""
-        sources = [self.columns.get(name, name) for name in NEEDED]
-        if self.form:
-            sources += columns_of_form(self.form)
-            sources.remove(self.columns.get("clip_id", "clip_id"))
-        return [source for source in sources if source not in self.constants]
+def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the columns of a table that something else in the manifest takes the name of."""
+    taken = set(mapping.columns)
+    if mapping.id:
+        taken.add("clip_id")
+    used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
+    return [name for name in table.columns if name in taken and name not in used]
 
-    @property
-    def required(self) -> list[str]:
-        """The columns that the table must have."""
-        return list(dict.fromkeys([*self.columns.values(), *self.ids]))
 
-    def hidden(self, table: CsvTable) -> list[str]:
-        """Return the columns of a table whose name another column or a constant has taken."""
-        taken = {*self.columns, *self.constants}
-        if self.form:
-            taken.add("clip_id")
-        used = {*self.columns.values(), *self.ids}
-        return [name for name in table.columns if name in taken and name not in used]
+def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
+    """Return the column of the table, or the constant, for each column of the manifest."""
+    # A column of ids stays under its own name, also where another column is made of it. The
+    # unnamed first column that some programs write is a row number, not data.
+    used = set(mapping.columns.values()) - set(NEEDED) | {"", *mapping.columns}
+    unmapped = {name: name for name in table.columns if name not in used}
+    return {**mapping.columns, **unmapped}
 
-    def targets_of(self, table: CsvTable) -> dict[str, str]:
-        """Return the column of the completed rows for each column of the manifest."""
-        targets = dict(self.columns)
-        targets |= {target: target for target in self.constants}
-        if self.form:
-            targets["clip_id"] = "clip_id"
-        # The unnamed first column that some programs write is a row number, not data.
-        used = set(self.columns.values()) - set(NEEDED) | {"", *targets}
-        targets |= {column: column for column in table.columns if column not in used}
-        return targets
 
-    def completed(self, row: TableRow) -> TableRow:
-        """Return a row with its constants, and with the clip id that the form makes."""
-        completed = replace(row, cells={**row.cells, **self.constants})
-        if self.form:
-            return row_with_id(completed, self.form)
-        return completed
-
-    def warnings_of(self, table: CsvTable) -> list[str]:
-        """Return a sentence for each column of the table that is not read."""
-        return [
-            f"the column {name!r} of the table is left out, because {name} is something else"
-            for name in self.hidden(table)
-        ]
+def _cells_by_target(
+    row: TableRow, sources: Mapping[str, str], form: str
+) -> dict[str, str]:
+    """Return the cells of a row by the columns of the manifest, as they are in the table."""
+    cells = {}
+    for target, source in sources.items():
+        if source.startswith(CONSTANT):
+            cells[target] = source.removeprefix(CONSTANT)
+        else:
+            cells[target] = row[source]
+    if form:
+        cells["clip_id"] = id_of_form(form, row, {**row.cells, **cells})
+    return cells
 
 
 def _times_of(table: CsvTable, path: Path, mapping: TableMapping) -> TableTimes:
@@ -328,47 +304,46 @@ def _hint(table: CsvTable) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _RowReader:
-    """Reads the rows of a table as cells of a manifest, with canonical words."""
+def _values_of_clip(
+    row: TableRow,
+    given: Mapping[str, str],
+    mapping: TableMapping,
+    times: TableTimes,
+) -> dict[str, str]:
+    """Return the cells of one row with ids, seconds and canonical words."""
+    cells = dict(given)
+    for column in NEEDED:
+        given_name = cells[column].strip()
+        cells[column] = ascii_id(given_name)
+        if cells[column] != given_name:
+            cells[f"given_{column}"] = given_name
+    for column in TIMES:
+        cells[column] = times.seconds(row, column, cells.get(column, ""))
+    if "scene" not in cells:
+        cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
+    cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
+    cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
+    return cells
 
-    mapping: TableMapping
-    targets: Mapping[str, str]
-    times: TableTimes
 
-    def cells_of(self, row: TableRow) -> dict[str, str]:
-        """Return the cells of one row by the columns of the manifest."""
-        cells = {target: row[source] for target, source in self.targets.items()}
-        for column in NEEDED:
-            given_name = cells[column].strip()
-            cells[column] = ascii_id(given_name)
-            if cells[column] != given_name:
-                cells[f"given_{column}"] = given_name
-        for column in TIMES:
-            cells[column] = self.times.seconds(row, column, cells.get(column, ""))
-        if "scene" not in self.targets:
-            cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-        cells["level"] = self._level(row, cells.get("level", "").strip())
-        cells["concepts"] = self._concepts(row, cells.get("concepts", ""))
-        return cells
+def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:
+    level = mapping.level(word) or ""
+    if word and not level:
+        row.add("level", f"unknown level {word!r}")
+    return level
 
-    def _level(self, row: TableRow, word: str) -> str:
-        level = self.mapping.level(word) or ""
-        if word and not level:
-            row.add("level", f"unknown level {word!r}")
-        return level
 
-    def _concepts(self, row: TableRow, cell: str) -> str:
-        names: list[str] = []
-        # An empty cell has no concepts; an empty part between separators is an unknown word.
-        words = cell.split(self.mapping.separator) if cell.strip() else []
-        for word in words:
-            name = self.mapping.concept(word.strip())
-            if name is None:
-                row.add("concepts", f"unknown concept {word.strip()!r}")
-            elif name not in names:
-                names.append(name)
-        return "|".join(names)
+def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
+    names: list[str] = []
+    # An empty cell has no concepts; an empty part between separators is an unknown word.
+    words = cell.split(mapping.separator) if cell.strip() else []
+    for word in words:
+        name = mapping.concept(word.strip())
+        if name is None:
+            row.add("concepts", f"unknown concept {word.strip()!r}")
+        elif name not in names:
+            names.append(name)
+    return "|".join(names)
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
@@ -453,12 +428,15 @@ def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
 
 
 def _check_totals(
-    rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]], plan: _Plan
+    rows: Sequence[TableRow],
+    cells: Sequence[Mapping[str, str]],
+    mapping: TableMapping,
 ) -> None:
     """Add a violation for each row that has ids alone, where other rows have times."""
     if not any(values["start_s"] for values in cells):
         return
-    of_ids = {"", *plan.ids}
+    of_ids = {"", *columns_of_form(mapping.id)}
+    of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
     for row in rows:
         filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
         if filled_columns <= of_ids:
@@ -468,12 +446,10 @@ def _check_totals(
 def _check_ids(
     rows: Sequence[TableRow],
     cells: Sequence[Mapping[str, str]],
-    targets: Mapping[str, str],
+    mapping: TableMapping,
 ) -> None:
     """Add violations: names that become one id, clip ids that several films have."""
-    form = "-".join(
-        f"{{{targets.get(name, name)}}}" for name in ("movie_id", "clip_id")
-    )
+    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
     given_names: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
     for row, values in zip(rows, cells, strict=True):
@@ -492,7 +468,9 @@ def _check_ids(
             problem = (
                 f"the clip {values['clip_id']!r} is in the film {first_film!r} too"
             )
-            row.add("clip_id", f"{problem}; --id '{form}' makes unique ids")
+            row.add(
+                "clip_id", f"{problem}; --id '{{{film}}}-{{{clip}}}' makes unique ids"
+            )
 
 
 def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:

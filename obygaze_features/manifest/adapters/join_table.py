@@ -11,11 +11,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.id_forms import (
-    columns_of_form,
-    row_with_id,
-    with_mapped_columns,
-)
+from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id
@@ -124,7 +120,6 @@ def join(
         read = _read_graphs(csv)
         key = CLIP
     else:
-        form = with_mapped_columns(form, mapped)
         read, key = _read_table(csv, mapped, form, sheet=sheet, header_row=header_row)
     targets = {key: key, **mapped}
     if form:
@@ -148,10 +143,7 @@ def join(
             where=str(csv),
             hint=f"the manifest has {few(known_ids, 2)}",
         )
-    used = {"", *targets, *targets.values()}
-    if form:
-        # They name the clip.
-        used.update(columns_of_form(form))
+    used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
     added = {name: column for name, column in plan.items() if name not in COLUMNS}
     taken = [name for name in added if name in manifest.columns]
@@ -202,7 +194,7 @@ def _read_table(
 ) -> tuple[CsvTable, str]:
     """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
     violations = Violations(path, columns)
-    of_form = columns_of_form(form) if form else []
+    of_form = [name for name in columns_of_form(form) if name not in columns]
     read = read_table(
         path,
         required=list(dict.fromkeys([*columns.values(), *of_form])),
@@ -213,7 +205,7 @@ def _read_table(
         header_row=header_row,
     )
     if form:
-        rows = tuple(row_with_id(row, form) for row in read.rows)
+        rows = tuple(_with_id(row, form, columns) for row in read.rows)
         read = replace(read, columns=(CLIP, *read.columns), rows=rows)
     named = {*columns, *read.columns}
     key = CLIP if CLIP in named else FILM
@@ -222,6 +214,13 @@ def _read_table(
     hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, key
+
+
+def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
+    """Return a row with the clip id that a form makes of its cells."""
+    mapped = {target: row[source] for target, source in columns.items()}
+    clip_id = id_of_form(form, row, {**row.cells, **mapped})
+    return replace(row, cells={**row.cells, CLIP: clip_id})
 
 
 def _ids_in_table(
