@@ -127,7 +127,7 @@ def read_table(
     content: str | None = None,
     data: bytes | None = None,
     encoding: str | None = None,
-    sheet: str | None = None,
+    sheet: str = "",
     header_row: int | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
@@ -146,9 +146,9 @@ def read_table(
 
     Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes.
 
-    Where somebody can choose a `sheet`, "" stands for the only one with data. `header_row` is the
-    number of the line with the names of the columns; lines before it are not read. [default: the
-    first line, of a sheet the first row that is not empty]
+    Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
+    names of the columns; lines before it are not read. [default: the first line, of a sheet the
+    first row that is not empty]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
@@ -209,12 +209,11 @@ def _read_workbook(
     path: Path,
     required: Sequence[str],
     violations: Violations,
-    sheet_name: str | None,
+    sheet_name: str,
     header_row: int | None,
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
-    can_choose = sheet_name is not None
-    sheet = read_sheet(path, sheet_name or "", can_choose=can_choose)
+    sheet = read_sheet(path, sheet_name)
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from obygaze_features.core.console import count, few, human
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage, first_line
 from obygaze_features.core.files import SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
@@ -66,13 +66,12 @@ def cell_name(row: int, column: int) -> str:
     return f"{letters}{row + 1}"
 
 
-def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
+def read_sheet(path: Path, name: str = "") -> Sheet:
     """Return a sheet of a spreadsheet; without a name, the only visible one that has data.
 
     Args:
         path: The file.
         name: The name of the sheet, or its number from 1.
-        can_choose: Whether the command has an option `--sheet`, which an error can name.
     """
     require_file(path)
     if path.suffix.lower() not in READ:
@@ -103,7 +102,7 @@ def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
             for sheet in worksheets
             if sheet.visible == visible
         ]
-    return _only_one(sheets, names, path, can_choose)
+    return _only_one(sheets, names, path)
 
 
 @contextmanager
@@ -153,10 +152,8 @@ def _named(name: str, names: Sequence[str], path: Path) -> str:
     )
 
 
-def _only_one(
-    sheets: Sequence[Sheet], names: Sequence[str], path: Path, can_choose: bool
-) -> Sheet:
-    """Return the only sheet with data; an error lists several."""
+def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:
+    """Return the only sheet with data; an error names several."""
     with_data = [sheet for sheet in sheets if sheet.filled_rows]
     if len(with_data) == 1:
         return with_data[0]
@@ -166,20 +163,11 @@ def _only_one(
             where=str(path),
             hint=f"the sheets are {', '.join(map(repr, names))}",
         )
-    details = []
-    for sheet in with_data:
-        filled = sheet.filled_rows
-        first = [cell for cell in sheet.rows[filled[0]] if cell]
-        n_rows = count(len(filled), "row")
-        details.append(f"{path}: sheet {sheet.name!r}, {n_rows}: {few(first, 6)}")
-    hint = "leave one sheet in the file, or save one of them as CSV"
-    if can_choose:
-        hint = f"--sheet {with_data[0].name!r}, or another of them"
+    with_data_shown = ", ".join(repr(sheet.name) for sheet in with_data)
     raise FixUsage(
-        f"{len(with_data)} sheets have data; which one is meant is not certain",
+        f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint=hint,
-        details=details,
+        hint="--sheet NAME, or save one sheet as CSV",
     )
 
 

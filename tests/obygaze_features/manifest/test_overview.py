@@ -168,8 +168,6 @@ def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:
         assert made == typed
     with pytest.raises(AlreadyThere):
         csv_table.read(table, {**columns, "scene": "=1"}).save(saved.path)
-    again = csv_table.read(table, {**columns, "mood": "="}).save(saved.path, force=True)
-    assert again.warnings[-1] == "only the old manifest had: mood"
 
 
 def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:

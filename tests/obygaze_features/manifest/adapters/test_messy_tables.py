@@ -271,9 +271,9 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     path = write_workbook(tmp_path / "t.xlsx", sheets)
     lines = imported_workbook(tmp_path, path)
     assert lines[-3:] == [
-        "Error: 2 sheets have data; which one is meant is not certain",
+        "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: --sheet 'Ada', or another of them",
+        "  Try: --sheet NAME, or save one sheet as CSV",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
     assert lines[:2] == [
