@@ -104,7 +104,7 @@ def read_store_vectors(
 
 def in_view(
     manifest: Manifest | str | Path,
-    view: View | None,
+    view: View | None = None,
     workspace: str | Path | None = None,
 ) -> Manifest:
     """Return a manifest in a view, by default in the view of protocols."""

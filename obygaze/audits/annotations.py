@@ -4,10 +4,7 @@ The values of a clip (emotions, relationships, concepts) are joined with | in it
 film are alike, so they are exchanged only within films.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,10 +18,9 @@ from obygaze.audits.result import (
     audit_command,
     ratio_interval,
 )
-from obygaze.audits.texts import CONCEPTS, column_names
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
-from obygaze_features.manifest import Clip, Manifest
+from obygaze_features.manifest import Manifest
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -33,7 +29,9 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import p_equals, p_text
-from obygaze_models.text_vectors import Selection, View, in_view, select_groups
+from obygaze_models.text_vectors import Selection, in_view, select_groups
+
+CONCEPTS = "concepts"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,9 +44,7 @@ class AnnotationAudit(Audit):
     source: str
     view: str
     column: str
-    min_count: int
     n_empty: int
-    n_left_out: int
     tests: tuple[GroupTest, ...]
     intervals: tuple[tuple[Interval, Interval], ...]
 
@@ -81,14 +77,8 @@ class AnnotationAudit(Audit):
             "n_x": len(first.s_x),
             "n_y": len(first.s_y),
         }
-        counts = {"n_empty": self.n_empty, "n_left_out": self.n_left_out}
-        about = {
-            "source": self.source,
-            "view": self.view,
-            "column": self.column,
-            "min_count": self.min_count,
-        }
-        return {**about, **groups, **counts, "values": values}
+        about = {"source": self.source, "view": self.view, "column": self.column}
+        return {**about, **groups, "n_empty": self.n_empty, "values": values}
 
     def finding(self) -> Finding:
         """Return one row per value, and sentences with the results."""
@@ -137,8 +127,6 @@ def audit_annotations(
     column: str = CONCEPTS,
     x: Annotated[Selection, Option(metavar="CLIPS")],
     y: Annotated[Selection, Option(metavar="CLIPS")],
-    view: View | None = None,
-    min_count: Annotated[int, Option(least=0)] = 0,
     workspace: str | Path | None = None,
 ) -> AnnotationAudit:
     """Test which values of a column go with a level, such as emotions or concepts.
@@ -149,12 +137,9 @@ def audit_annotations(
 
     Args:
         manifest: The manifest, or its name or path.
-        column: The column, with values joined by `|`, or several, separated by commas; their values
-            are corrected together.
+        column: The column, with values joined by `|`.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
-        view: The view of the manifest, by default that of protocols.
-        min_count: Leave out values that fewer clips of both groups have.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -162,27 +147,21 @@ def audit_annotations(
 
     Commands:
         obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
-        obygaze audit annotations obygaze12 --column emotions,relationships --min-count 5 \\
-            --x 'level == S' --y 'level == EN' --figure figures/emotions
+        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN' \\
+            --figure figures/emotions
         obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
-    manifest = in_view(manifest, view, workspace)
-    columns = column_names(column)
-    if not columns:
-        raise FixInput("expected a column, got none", hint="--column emotions")
-    for name in columns:
-        _check_column(manifest, name)
+    manifest = in_view(manifest, workspace=workspace)
+    _check_column(manifest, column)
     (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
-    cells_x = [_values_of(manifest[clip], columns) for clip in ids_x]
-    cells_y = [_values_of(manifest[clip], columns) for clip in ids_y]
+    cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]
+    cells_y = [frozenset(manifest[clip].values(column)) for clip in ids_y]
     films_x = [manifest[clip].movie_id for clip in ids_x]
     films_y = [manifest[clip].movie_id for clip in ids_y]
-    counts = Counter(chain.from_iterable([*cells_x, *cells_y]))
-    values = sorted(value for value, n in counts.items() if n >= min_count)
+    values = sorted(frozenset().union(*cells_x, *cells_y))
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"
-        hint = "--min-count" if counts else "--column"
-        raise FixInput(message, where=manifest.name, hint=hint)
+        raise FixInput(message, where=manifest.name, hint="--column")
     films = np.array([*films_x, *films_y])
     tests = []
     intervals = []
@@ -199,22 +178,10 @@ def audit_annotations(
         source=manifest.name,
         view=manifest.header.view,
         column=column,
-        min_count=min_count,
         n_empty=n_empty,
-        n_left_out=len(counts) - len(values),
         tests=with_holm(tests),
         intervals=tuple(intervals),
     )
-
-
-def _values_of(clip: Clip, columns: Sequence[str]) -> frozenset[str]:
-    """Return the values of a clip; of several columns with the name of each before its values."""
-    if len(columns) == 1:
-        return frozenset(clip.values(columns[0]))
-    values: set[str] = set()
-    for column in columns:
-        values |= {f"{column}: {value}" for value in clip.values(column)}
-    return frozenset(values)
 
 
 def _check_column(manifest: Manifest, column: str) -> None:

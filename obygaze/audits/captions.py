@@ -3,12 +3,11 @@
 Intervals and tests are over clusters (images, films), because captions of one image are alike.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated
 
 from obygaze.audits.figure import Plot, Point
@@ -26,8 +25,7 @@ from obygaze.audits.texts import (
     WordLists,
     by_label,
     column_names,
-    count_entries,
-    longest_entry,
+    count_words,
     read_texts,
     read_words,
     source_name,
@@ -42,7 +40,17 @@ from obygaze_models.evaluation.permutation import (
     permutation_p,
 )
 
-HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
+HEADERS = (
+    "words",
+    "group",
+    "captions",
+    "clusters",
+    "count",
+    "per 1000",
+    "low",
+    "high",
+    "captions with a hit per 1000",
+)
 
 
 @dataclass(frozen=True)
@@ -65,65 +73,53 @@ class WordRate:
 
 @dataclass(frozen=True)
 class GroupContrast:
-    """Whether the first of two groups uses the words of a list more often than the second.
+    """Whether captions of one group use the words of a list more often than those of another.
 
-    In a `paired` design the captions of both groups describe the same clusters: `n_paired` clusters
-    have both, and `difference` is the mean difference of their occurrences per 1000 captions.
-    Of crossed groups, `first` and `second` are values of the column `crossed`, and clusters are
-    exchanged only where the values of the columns `within` are the same.
+    `first` and `second` are values of the column `column`. Whole clusters were exchanged, where
+    the values of the columns `within` are the same.
     """
 
     words: str
+    column: str
     first: str
     second: str
+    within: tuple[str, ...]
     p: PValue
-    p_holm: float
-    paired: bool = False
-    n_paired: int = 0
-    n_left_out: int = 0
-    difference: float | None = None
-    crossed: str = ""
-    within: tuple[str, ...] = ()
+    p_holm: float = 1.0
 
     def __str__(self) -> str:
-        where = f"{self.crossed} " if self.crossed else ""
-        tested = (
-            f"{self.words}, {where}{self.first} against {self.second}: two-sided "
-            f"{p_equals(self.p.two_sided)} ({self.p.method}), {p_text(self.p_holm)} after Holm; "
-        )
+        p = f"two-sided {p_equals(self.p.two_sided)} ({self.p.method})"
+        exchanged = "whole clusters were exchanged"
         if self.within:
-            others = " and ".join(self.within)
-            verb = "is" if len(self.within) == 1 else "are"
-            return (
-                f"{tested}whole clusters were exchanged where {others} {verb} the same."
-            )
-        if not self.paired:
-            return f"{tested}whole clusters were exchanged."
+            exchanged += f" within {' and '.join(self.within)}"
         return (
-            f"{tested}paired, {self.difference:+.1f} words per 1000 captions in the mean of "
-            f"{self.n_paired} clusters with both groups, which were exchanged within each cluster."
+            f"{self.words}, {self.column} {self.first} against {self.second}: {p}, "
+            f"{p_text(self.p_holm)} after Holm; {exchanged}."
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CaptionAudit(Audit):
-    """The rate of each list in each group, and the test of each list between two groups.
+    """The rate of each list in each group, and the tests of each list between groups.
 
     `rare_words` has, for each list, the words that were left out because all captions together
-    use them less than `min_occurrences` times, with how often they do.
+    use them less than `min_occurrences` times, with how often they do. `not_tested` says why
+    there are no tests.
     """
 
     source: str
     n_captions: int
     rates: tuple[WordRate, ...]
     contrasts: tuple[GroupContrast, ...]
+    not_tested: str = ""
     min_occurrences: int = 0
     rare_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def finding(self) -> Finding:
         """Return a row for each list and group, and sentences with the tests."""
-        rows = tuple(
-            (
+        rows = []
+        for rate in self.rates:
+            row = (
                 rate.words,
                 rate.group,
                 rate.n_captions,
@@ -133,50 +129,34 @@ class CaptionAudit(Audit):
                 *rate.ci,
                 rate.captions_with_hit_per_1000,
             )
-            for rate in self.rates
-        )
-        sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
-        sentences += self._sentences_of_rare_words()
-        sentences += map(str, self.contrasts)
-        if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
-            sentences.append(
-                "The groups were not tested: one cluster has captions of both, and pairs need two."
-            )
-        if not self.contrasts and len({rate.group for rate in self.rates}) > 2:
-            sentences.append(
-                "More than two groups were not tested: --group with several columns tests each "
-                "column, if no cluster has captions of two groups."
-            )
+            rows.append(row)
         title = f"Words of {self.n_captions} captions: {self.source}"
-        headers = (*HEADERS, "captions with a hit per 1000")
-        return Finding(title, headers, rows, sentences=tuple(sentences))
+        return Finding(title, HEADERS, tuple(rows), tuple(self._sentences()))
 
-    def _sentences_of_rare_words(self) -> list[str]:
-        """Return which words of each list were left out, and how often they occur."""
-        sentences = []
+    def _sentences(self) -> Iterator[str]:
+        yield "Intervals (95 %) are bootstrapped over clusters, not captions."
         for title, counts in self.rare_words.items():
             words = ", ".join(f"{word} {n}" for word, n in counts.items())
-            sentences.append(
+            yield (
                 f"{title}: words with fewer than {self.min_occurrences} occurrences in all "
                 f"captions are left out: {words}."
             )
         without_words = self.rare_words.keys() - {rate.words for rate in self.rates}
         if without_words:
             titles = ", ".join(sorted(without_words))
-            sentences.append(f"No word is left of {titles}: no row of the table.")
-        return sentences
+            yield f"No word is left of {titles}: no row of the table."
+        yield from map(str, self.contrasts)
+        if self.not_tested:
+            yield f"The groups were not tested: {self.not_tested}."
 
     def plot(self) -> Plot:
         """Return the rate of each list in each group."""
-        rates = sorted(self.rates, key=lambda rate: rate.words)
-        points = [
-            Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates
-        ]
-        return Plot(
-            "Words of lists",
-            points,
-            "words per thousand captions, with 95 % over clusters",
-        )
+        points = []
+        for rate in sorted(self.rates, key=lambda rate: rate.words):
+            label = f"{rate.words}, {rate.group}"
+            points.append(Point(label, rate.occurrences_per_1000, rate.ci))
+        label = "words per thousand captions, with 95 % over clusters"
+        return Plot("Words of lists", points, label)
 
 
 def audit_captions(
@@ -187,27 +167,22 @@ def audit_captions(
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
     min_occurrences: Annotated[int, Option(least=0)] = 0,
-    permutations: Annotated[int, Option(least=1)] = 1_000_000,
-    workspace: str | Path | None = None,
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
 
-    Two groups are also tested against each other: by exchanging whole clusters, or, if clusters
-    have captions of both groups, by exchanging the groups within each of these clusters. With
-    several columns, such as race, gender and class, groups are crossed: each column is tested by
+    Two groups are also tested against each other, by exchanging whole clusters. With several
+    columns, such as race, gender and class, groups are crossed: each column is tested by
     exchanging clusters that have the same values of the others.
 
     Args:
-        source: A CSV table, a manifest or its name, rows, or a folder of .txt files with one
-            caption per line, which are named as those of Wolfe et al. (2023).
+        source: A table, or a folder of .txt files with one caption per line, which are named as
+            those of Wolfe et al. (2023).
         text: The column of the captions.
         group: The columns whose values are the groups.
-        cluster: The columns of what is described; by default each caption is its own cluster.
+        cluster: The columns of the film or image; by default each caption is its own cluster.
         words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
         min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
             (2023) use 100.
-        permutations: How many permutations are drawn if they are too many to count.
-        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
@@ -227,7 +202,6 @@ def audit_captions(
         groups,
         columns=groups.columns,
         cluster=column_names(cluster),
-        workspace=workspace,
     )
     rare_words = _rare_words(captions, lists, min_occurrences)
     frequent = {}
@@ -241,15 +215,16 @@ def audit_captions(
             where=source_name(source),
             hint="--min-occurrences, or --words with other lists",
         )
-    rates = word_rates(captions, frequent)
-    tests = contrasts(captions, frequent, permutations=permutations)
-    if len(groups.columns) > 1 and len(groups.cells_of) > 2:
-        tests = crossed_contrasts(captions, frequent, groups, permutations=permutations)
+    not_tested = _why_not_tested(captions, groups)
+    contrasts: list[GroupContrast] = []
+    if not not_tested:
+        contrasts = group_contrasts(captions, frequent, groups)
     return CaptionAudit(
         source_name(source),
         len(captions),
-        tuple(rates),
-        tuple(tests),
+        tuple(word_rates(captions, frequent)),
+        tuple(contrasts),
+        not_tested,
         min_occurrences,
         rare_words,
     )
@@ -260,10 +235,9 @@ def _rare_words(
 ) -> dict[str, dict[str, int]]:
     """Return the words of each list that all captions use too rarely, and how often they do."""
     all_words = frozenset(chain.from_iterable(lists.values()))
-    longest = longest_entry(all_words)
     occurrences = Counter[str]()
     for caption in captions:
-        occurrences.update(count_entries(caption.text, all_words, longest))
+        occurrences.update(count_words(caption.text, all_words))
     rare_words = {}
     for title, words in lists.items():
         rare = {
@@ -292,157 +266,72 @@ def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[WordR
     return rates
 
 
-def contrasts(
-    captions: Sequence[LabelledText],
-    lists: WordLists,
-    *,
-    permutations: int = 1_000_000,
-) -> list[GroupContrast]:
-    """Return the test of each list between two groups; none for one group, or for more than two.
-
-    Clusters that have captions of both groups are pairs, if there are at least two: the value of
-    each group is its mean number of words in a caption. Without such clusters, the value of a
-    cluster is the number of its words above the number that the rate over all captions predicts for
-    its size. So a cluster with many captions does not count as one that uses the words more often.
-    """
-    groups_of = defaultdict[str, set[str]](set)
+def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str:
+    """Return why clusters cannot be exchanged between groups, "" where they can be."""
+    if len(groups.cells_of) < 2:
+        return "there is only one"
+    if len(groups.columns) == 1 and len(groups.cells_of) > 2:
+        return "one column tests two of them, several columns are crossed"
+    labels_of: dict[str, frozenset[str]] = {}
     for caption in captions:
-        groups_of[caption.cluster] |= caption.labels
-    groups = sorted(set().union(*groups_of.values()))
-    pairs = sorted(cluster for cluster, labels in groups_of.items() if len(labels) > 1)
-    if len(groups) != 2 or len(pairs) == 1:
-        return []
-    first, second = groups
-    clusters = sorted(groups_of)
-    tests = []
-    for title, words in lists.items():
-        n_words = _occurrences(captions, words)
-        if pairs:
-            values = _paired_values(captions, n_words, pairs, groups)
-            p = permutation_p(
-                values,
-                [True, False] * len(pairs),
-                list(chain.from_iterable((pair, pair) for pair in pairs)),
-                permutations=permutations,
-            )
-            test = GroupContrast(
-                title,
-                first,
-                second,
-                p,
-                p_holm=1.0,
-                paired=True,
-                n_paired=len(pairs),
-                n_left_out=len(groups_of) - len(pairs),
-                difference=1000 * (fmean(values[::2]) - fmean(values[1::2])),
-            )
-        else:
-            p = permutation_p(
-                _values_above_rate(captions, n_words, clusters),
-                [groups_of[cluster] == {first} for cluster in clusters],
-                None,
-                permutations=permutations,
-            )
-            test = GroupContrast(title, first, second, p, p_holm=1.0)
-        tests.append(test)
-    return _corrected(tests)
+        if labels_of.setdefault(caption.cluster, caption.labels) != caption.labels:
+            return "a cluster has captions of two groups, so it cannot be exchanged"
+    return ""
 
 
-def crossed_contrasts(
-    captions: Sequence[LabelledText],
-    lists: WordLists,
-    groups: GroupNames,
-    *,
-    permutations: int = 1_000_000,
+def group_contrasts(
+    captions: Sequence[LabelledText], lists: WordLists, groups: GroupNames
 ) -> list[GroupContrast]:
-    """Return the tests of each list and column of crossed groups, corrected together.
+    """Return the tests of each column of groups and each list, corrected together.
 
-    Of a column with two values, these are compared; of one with more, each with the others. Whole
-    clusters are exchanged where the other columns are the same. Clusters of several groups cannot
-    be exchanged; then there are no tests.
+    Of a column with two values, these are compared; of one with more, each with the others. Each
+    cluster is of one group, and clusters are exchanged where the other columns are the same.
     """
     group_of: dict[str, str] = {}
     for caption in captions:
-        for name in caption.labels:
-            if group_of.setdefault(caption.cluster, name) != name:
-                return []
+        (group_of[caption.cluster],) = caption.labels
     clusters = sorted(group_of)
     cells = [groups.cells_of[group_of[cluster]] for cluster in clusters]
-    tests = []
+    contrasts = []
     for i, column in enumerate(groups.columns):
-        values = sorted({cell[i] for cell in cells})
         others = [cell[:i] + cell[i + 1 :] for cell in cells]
         blocks = [sorted(set(others)).index(other) for other in others]
-        names_of_others = groups.columns[:i] + groups.columns[i + 1 :]
-        for first, second in _pairs_of_values(values):
+        within = groups.columns[:i] + groups.columns[i + 1 :]
+        for first, second in _compared_values({cell[i] for cell in cells}):
             is_first = [cell[i] == first for cell in cells]
             for title, words in lists.items():
-                n_words = _occurrences(captions, words)
-                p = permutation_p(
-                    _values_above_rate(captions, n_words, clusters),
-                    is_first,
-                    blocks,
-                    permutations=permutations,
-                )
-                test = GroupContrast(
-                    title,
-                    first,
-                    second,
-                    p,
-                    p_holm=1.0,
-                    crossed=column,
-                    within=names_of_others,
-                )
-                tests.append(test)
-    return _corrected(tests)
-
-
-def _pairs_of_values(values: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the two values of a column, or each of more values with all others."""
-    if len(values) < 2:
-        return []
-    if len(values) == 2:
-        return [(values[0], values[1])]
-    return [(value, "all others") for value in values]
-
-
-def _corrected(tests: Sequence[GroupContrast]) -> list[GroupContrast]:
-    """Return tests with their p after Holm's correction over all of them."""
-    corrected = holm([test.p.two_sided for test in tests])
+                values = _words_above_rate(captions, words, clusters)
+                p = permutation_p(values, is_first, blocks if within else None)
+                contrasts.append(GroupContrast(title, column, first, second, within, p))
+    corrected = holm([contrast.p.two_sided for contrast in contrasts])
     return [
-        replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
+        replace(contrast, p_holm=float(p))
+        for contrast, p in zip(contrasts, corrected, strict=True)
     ]
 
 
-def _paired_values(
-    captions: Sequence[LabelledText],
-    n_words: Sequence[int],
-    pairs: Sequence[str],
-    groups: Sequence[str],
-) -> list[float]:
-    """Return the mean number of words in a caption, of each group in each pair."""
-    numbers = defaultdict[tuple[str, str], list[int]](list)
-    for caption, n in zip(captions, n_words, strict=True):
-        for group in caption.labels:
-            numbers[caption.cluster, group].append(n)
-    values = []
-    for pair in pairs:
-        values += [fmean(numbers[pair, group]) for group in groups]
-    return values
+def _compared_values(values: set[str]) -> list[tuple[str, str]]:
+    """Return the two values of a column, or each of more values with all others."""
+    names = sorted(values)
+    if len(names) < 2:
+        return []
+    if len(names) == 2:
+        return [(names[0], names[1])]
+    return [(name, "all others") for name in names]
 
 
-def _values_above_rate(
-    captions: Sequence[LabelledText], n_words: Sequence[int], clusters: Sequence[str]
+def _words_above_rate(
+    captions: Sequence[LabelledText], words: frozenset[str], clusters: Sequence[str]
 ) -> list[float]:
     """Return by how many words each cluster is above the rate over all captions.
 
-    The values are multiplied by the number of captions: in whole numbers, ties are ties.
+    So a cluster with many captions does not count as one that uses the words more often. The
+    values are multiplied by the number of captions: in whole numbers, ties are ties.
     """
     words_of = Counter[str]()
     sizes = Counter[str]()
-    for caption, n in zip(captions, n_words, strict=True):
-        # A caption with two labels would make its cluster a pair.
-        words_of[caption.cluster] += n * len(caption.labels)
+    for caption, n in zip(captions, _occurrences(captions, words), strict=True):
+        words_of[caption.cluster] += n
         sizes[caption.cluster] += 1
     total = words_of.total()
     return [
@@ -453,11 +342,7 @@ def _values_above_rate(
 
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
     """Return how many words of each caption are in a list."""
-    longest = longest_entry(words)
-    numbers = []
-    for caption in captions:
-        numbers.append(count_entries(caption.text, words, longest).total())
-    return numbers
+    return [count_words(caption.text, words).total() for caption in captions]
 
 
 command = audit_command(audit_captions, "captions")

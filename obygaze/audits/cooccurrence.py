@@ -5,8 +5,6 @@ The bias of a thing is the share of one gender among its gendered texts (Zhao et
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +19,17 @@ from obygaze.audits.result import (
     ratio_interval,
 )
 from obygaze.audits.texts import (
-    CONCEPTS,
     LabelledText,
     TextSource,
     WordLists,
     bare_words,
     by_label,
     column_names,
-    has_column,
-    longest_entry,
     read_texts,
     read_words,
     source_name,
-    split_cell,
 )
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
@@ -74,9 +68,7 @@ class CoocAudit(Audit):
         headers += [f"share {self.genders[0]}", "low", "high"]
         headers += [f"cut {gender}" for gender in self.genders]
         rows = tuple(_row_of(thing) for thing in self.things)
-        title = "Co-occurrence"
-        if self.source:
-            title += f": {self.source}"
+        title = f"Co-occurrence: {self.source}"
         return Finding(title, tuple(headers), rows, sentences=tuple(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:
@@ -113,11 +105,9 @@ def _row_of(thing: CoOccurrence) -> tuple[object, ...]:
 def audit_cooc(
     source: TextSource,
     *,
+    things: str,
     text: str = "caption",
-    things: str | Path | WordLists = CONCEPTS,
-    words: str | Path | WordLists = "gender",
     cluster: str | Sequence[str] | None = None,
-    workspace: str | Path | None = None,
 ) -> CoocAudit:
     """Count which things are named together with words of which gender.
 
@@ -125,66 +115,37 @@ def audit_cooc(
     decimals as in published tables.
 
     Args:
-        source: A CSV table, a manifest, a folder of .txt files, or rows.
+        source: A table, or a folder of .txt files.
+        things: The column whose values, joined by `|`, are the things, such as "objects".
         text: The column of the texts.
-        things: A column whose values, joined by `|`, are the things, such as "concepts" or
-            "objects"; or word lists (a TOML file): each list is a thing that is found in the text.
-        words: Two lists of gendered words.
         cluster: The columns of the film or image; by default each text is its own cluster.
-        workspace: The workspace, if it is not the current one.
 
     Example:
-        audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
+        audit = audit_cooc("captions.csv", things="objects", cluster="image")
 
     Commands:
-        obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
         obygaze audit cooc captions.csv --things objects --cluster image
+        obygaze audit cooc mobygaze.csv --things concepts --text comment --cluster movie_id
     """
-    genders = read_words(words)
-    lists: WordLists | None = None
-    column = text
-    is_name = isinstance(things, str) and Path(things).suffix != ".toml"
-    if is_name and has_column(source, things, workspace=workspace):
-        column = str(things)
-    elif things == CONCEPTS:
-        column = CONCEPTS
-    else:
-        lists = _lists_of_things(things)
-    longest = longest_entry(chain.from_iterable(lists.values())) if lists else 1
-
-    def find_things(cells: Mapping[str, str]) -> frozenset[str]:
-        if lists is None:
-            return split_cell(cells[column])
-        words_of_text = bare_words(cells[column], longest)
-        found = [name for name, listed in lists.items() if words_of_text & listed]
-        return frozenset(found)
-
+    genders = read_words("gender")
     texts = read_texts(
         source,
         text,
-        find_things,
-        columns=(column,),
+        lambda cells: _things_of(cells[things]),
+        columns=(things,),
         cluster=column_names(cluster),
-        workspace=workspace,
     )
     counted = count_pairs(texts, genders)
     if not counted:
         raise FixInput(
-            "no text has a thing", where=source_name(source), hint="--things, --text"
+            "no text has a thing", where=source_name(source), hint="--things"
         )
     return CoocAudit(source_name(source), len(texts), tuple(genders), tuple(counted))
 
 
-def _lists_of_things(things: str | Path | WordLists) -> WordLists:
-    """Return the word lists of things; the error says that a column could be meant."""
-    try:
-        return read_words(things)
-    except NotFound as error:
-        raise NotFound(
-            f"no column and no word lists called {str(things)!r}",
-            where=error.where,
-            hint="--things COLUMN, or a TOML file with a list of words for each thing",
-        ) from None
+def _things_of(cell: str) -> frozenset[str]:
+    """Return the values of a cell, which are joined with |."""
+    return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
 def count_pairs(
@@ -194,13 +155,10 @@ def count_pairs(
 
     Words are found beside punctuation as well: in quotes, in brackets, before 's.
     """
-    if len(genders) != 2:
-        raise FixInput(f"expected two lists of gendered words, got {len(genders)}")
-    longest = longest_entry(chain.from_iterable(genders.values()))
+    list_of_first, list_of_second = genders.values()
     counted = []
     for thing, inside in by_label(texts).items():
-        words_of_texts = [bare_words(text.text, longest) for text in inside]
-        list_of_first, list_of_second = genders.values()
+        words_of_texts = [bare_words(text.text) for text in inside]
         first = _has_any(words_of_texts, list_of_first)
         second = _has_any(words_of_texts, list_of_second)
         n_first = int(first.sum())

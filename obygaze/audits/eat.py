@@ -28,7 +28,6 @@ from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
 from obygaze_models.text_vectors import (
     Selection,
     VectorGroup,
-    View,
     in_view,
     read_store_vectors,
     read_vectors,
@@ -155,7 +154,6 @@ def audit_eat(
     y: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
     attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
     text: str | Path | None = None,
-    view: View | None = None,
     tail: Tail = "two_sided",
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
     drop_missing: bool = False,
@@ -175,7 +173,6 @@ def audit_eat(
         y: The second group, likewise.
         attributes: Pairs of attributes of the texts; by default the only two.
         text: The npz file of text vectors that `extract text` wrote.
-        view: The view of the manifest, by default that of protocols.
         tail: The p-value to report and correct: "two_sided", "greater" or "less".
         permutations: How many permutations are drawn if they are too many to count.
         drop_missing: Leave out clips that the store does not have.
@@ -212,7 +209,7 @@ def audit_eat(
     if store is None or x is None or y is None or text is None:
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
-    clips = None if manifest is None else in_view(manifest, view, workspace)
+    clips = None if manifest is None else in_view(manifest, workspace=workspace)
     groups_of_store = read_store_vectors(
         opened, clips, x, y, attributes, text=text, drop_missing=drop_missing
     )

@@ -209,7 +209,6 @@ def audit_levels(
     Commands:
         obygaze audit levels obygaze12
         obygaze audit levels mobygaze --view visual --figure figures/levels
-        obygaze audit levels mobygaze --json -o levels.json
     """
     manifest = in_view(manifest, view, workspace)
     clips = [clip for clip in manifest if clip.level in LEVELS[1:]]

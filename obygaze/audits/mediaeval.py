@@ -1,11 +1,10 @@
 """The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.mediaeval_runs import (
@@ -24,7 +23,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_models.zoo.mediaeval_file import facts_path
+from obygaze_models.zoo.mediaeval_file import facts_path, official_name
 
 # The column of a manifest with the classes of each subtask.
 COLUMNS = {
@@ -33,9 +32,6 @@ COLUMNS = {
     "arousal": "arousal_class",
 }
 SPLIT = "mediaeval2015"
-# An ending begins with a letter: runs and clips called v1.2 and v1.3 are two.
-_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,4}$")
-Value = TypeVar("Value", int, float)
 TEST = 0
 MAX_RUNS = 5
 HEADERS = (
@@ -115,9 +111,10 @@ class MediaEvalAudit(Audit):
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
     def plot(self) -> Plot:
-        """Return the score of each run with its range under ties or missing clips."""
+        """Return the score of each run, with what clips that were not returned could add."""
         points = []
         for run, name, score in self.scores:
+            ends: tuple[float, ...] = ()
             if isinstance(score, AffectScore):
                 value = score.accuracy
                 chance = score.random
@@ -125,9 +122,8 @@ class MediaEvalAudit(Audit):
             else:
                 value = score.ap_trec
                 chance = score.ap_random
-                ends = score.ap_ties_worst, score.ap_ties_best
             points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
-        label = "line: other orders of ties, or clips not returned"
+        label = "line: clips that were not returned"
         return Plot(
             "ap_trec of violence, accuracy of valence and arousal", points, label
         )
@@ -143,9 +139,9 @@ def audit_mediaeval(
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
 
-    Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
-    test clips are scored. Clips may be named with or without the ending of their file. A JSON file
-    of the same name beside each run has the field `external_data`; at most five runs per subtask
+    Runs are scored against either --qrels or --manifest. If the official split is known, only its
+    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file
+    of the same name beside each run has the field external_data; at most five runs per subtask
     are allowed, one of them without external data.
 
     Args:
@@ -196,7 +192,7 @@ def check_rules(runs: Sequence[RunScore]) -> list[str]:
 
 
 def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
-    """Return the classes of the official test clips by subtask and name without file ending.
+    """Return the classes of the official test clips by subtask and official name.
 
     Without an official split, the classes of all clips.
     """
@@ -204,11 +200,11 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
     classes: dict[str, dict[str, int]] = {}
     for subtask, column in COLUMNS.items():
-        cells = {
-            without_ending(clip.clip_id): clip.extra.get(column, "") for clip in clips
-        }
+        cells = {}
+        for clip in clips:
+            cells[official_name(clip.clip_id)] = clip.extra.get(column, "")
         try:
-            classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
+            classes[subtask] = {name: int(cell) for name, cell in cells.items() if cell}
         except ValueError:
             raise FixInput(
                 f"column {column!r} must hold integers", where=manifest.name
@@ -222,40 +218,6 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     return classes
 
 
-def without_ending(name: str) -> str:
-    """Return the name of a clip without the ending of its file.
-
-    >>> without_ending("ACCEDE00001.mp4"), without_ending("ACCEDE00001"), without_ending("v1.2")
-    ('ACCEDE00001', 'ACCEDE00001', 'v1.2')
-    """
-    return _FILE_ENDING.sub("", name)
-
-
-def as_judged(returned: Mapping[str, Value], judged: Iterable[str]) -> dict[str, Value]:
-    """Return the values of a run under the names of the judged clips.
-
-    Names are the same with and without the ending of a file. A clip that is not judged keeps its
-    name.
-
-    >>> as_judged({"ACCEDE00001": 0.9, "b.mp4": 0.1}, ["ACCEDE00001.mp4", "b"])
-    {'ACCEDE00001.mp4': 0.9, 'b': 0.1}
-    """
-    judged_names = list(judged)
-    with_ending = {without_ending(name): name for name in judged_names}
-    if len(with_ending) < len(set(judged_names)):
-        # Clips that differ in their ending alone are told apart by it.
-        return dict(returned)
-    name_in_run: dict[str, str] = {}
-    values: dict[str, Value] = {}
-    for name, value in returned.items():
-        stem = without_ending(name)
-        other = name_in_run.setdefault(stem, name)
-        if other != name:
-            raise FixInput(f"{name!r} and {other!r} in the run are the same clip")
-        values[with_ending.get(stem, name)] = value
-    return values
-
-
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
     """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
     judged_names = sorted(judged)
@@ -265,8 +227,7 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
             f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
             f" one is {judged_names[0]!r}",
             where=str(run),
-            hint="write both with the same names; the ending of a file, such as .mp4, may be"
-            " missing",
+            hint="name clips as the official files do: ACCEDE00001.mp4",
         )
 
 
@@ -314,7 +275,6 @@ def _score_run(
             f"a run and its judgements must have the same topic, got {topics}",
             where=str(path),
         )
-    returned = as_judged(returned, grades[topic])
     _check_names(grades[topic], returned, path)
     score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)
@@ -326,7 +286,6 @@ def _score_classes(
     """Score the classes that a run predicts for a subtask; None without classes."""
     if not classes:
         return None
-    predicted = as_judged(predicted, classes)
     _check_names(classes, predicted, path)
     return score_affect(classes, predicted)
 

@@ -122,17 +122,14 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
 class RankingScore:
     """A ranked run against its judgements, in every form published as average precision.
 
-    `tied` is the share of returned documents with a tied score; the `ap_ties` values are what
-    other orders of them would give, and `ap_random` what a random order gives on average.
+    `tied` is the share of returned documents with a tied score, and `ap_random` what a random
+    order gives on average.
     """
 
     ap_trec: float
     ap_sklearn: float
     pr_auc_trapezoid: float
     tied: float
-    ap_ties_best: float
-    ap_ties_worst: float
-    ap_ties_expected: float
     ap_random: float
     n_returned: int
     n_judged: int
@@ -145,9 +142,8 @@ class RankingScore:
         sentences = []
         if self.tied:
             sentences.append(
-                f"{100 * self.tied:.1f} % of the scores are tied; ap_trec could be "
-                f"{self.ap_ties_worst:.4f} to {self.ap_ties_best:.4f} by their order, "
-                f"{self.ap_ties_expected:.4f} on average."
+                f"{100 * self.tied:.1f} % of the scores are tied; as in trec_eval, their order "
+                "is that of the names, from z to a."
             )
         missing = self.n_judged + self.n_unjudged - self.n_returned
         if missing:
@@ -229,13 +225,6 @@ def score_ranking(
     relevant = {name for name, grade in judgements.items() if grade > 0}
     n_relevant = len(relevant)
     order, groups = _ranked(run, relevant, precision)
-    best: list[bool] = []
-    worst: list[bool] = []
-    for size, n_hits in groups:
-        hits = [True] * n_hits
-        misses = [False] * (size - n_hits)
-        best += hits + misses
-        worst += misses + hits
     # sklearn ranks all judged and returned documents, those not returned below all others.
     _, sklearn_groups = _ranked(run, relevant, "float64")
     unreturned = judgements.keys() - run.keys()
@@ -253,10 +242,7 @@ def score_ranking(
         ap_sklearn=sum(steps, 0.0),
         pr_auc_trapezoid=sum(trapezoids, 0.0),
         tied=sum(size for size, _ in groups if size > 1) / max(len(order), 1),
-        ap_ties_best=_ap(best, n_relevant),
-        ap_ties_worst=_ap(worst, n_relevant),
-        ap_ties_expected=_expected_ap(groups, n_relevant),
-        ap_random=_expected_ap([(len(judgements), n_relevant)], n_relevant),
+        ap_random=_random_ap(len(judgements), n_relevant),
         n_returned=len(order),
         n_judged=len(judgements),
         n_relevant=n_relevant,
@@ -301,21 +287,17 @@ def _ranked(
 
 
 def _ap(hits: Iterable[bool], n_relevant: int) -> float:
+    """Return the average precision of documents in their order."""
     ranks = [rank for rank, hit in enumerate(hits, start=1) if hit]
     precisions = [n_hits / rank for n_hits, rank in enumerate(ranks, start=1)]
     return math.fsum(precisions) / max(n_relevant, 1)
 
 
-def _expected_ap(groups: Sequence[tuple[int, int]], n_relevant: int) -> float:
-    """Return the mean over all orders of the documents of each group."""
-    n_ranked = 0
-    n_hits = 0
-    total = 0.0
-    for size, relevant in groups:
-        position = np.arange(1, size + 1)
-        others = (relevant - 1) / (size - 1) if size > 1 else 0.0
-        expected = (n_hits + 1 + (position - 1) * others) / (n_ranked + position)
-        total += relevant / size * float(expected.sum())
-        n_ranked += size
-        n_hits += relevant
-    return total / max(n_relevant, 1)
+def _random_ap(n: int, n_relevant: int) -> float:
+    """Return the mean average precision over all orders of n documents."""
+    if not n_relevant:
+        return 0.0
+    position = np.arange(1, n + 1)
+    others = (n_relevant - 1) / (n - 1) if n > 1 else 0.0
+    precisions = (1 + (position - 1) * others) / position
+    return float(precisions.mean())

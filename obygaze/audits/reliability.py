@@ -7,7 +7,6 @@ is beside it, counts this as disagreement.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,25 +25,19 @@ from obygaze.audits.texts import (
     source_name,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation import bootstrap
 
 Floats = NDArray[np.float64]
-HEADERS = ("rater", "mean", "sd", "correlation with the others", "alpha without")
+HEADERS = ("rater", "mean", "sd")
 
 
 @dataclass(frozen=True)
 class Rater:
-    """The numbers of one rater, and how they go with those of the others.
-
-    `correlation` is that of the rater with the sum of all others; `alpha_without` is Cronbach's
-    alpha of the others. They are None where a variance is 0, or where one rater is left.
-    """
+    """The mean and the standard deviation of the numbers of one rater."""
 
     name: str
     mean: float
     sd: float
-    correlation: float | None
-    alpha_without: float | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,16 +60,7 @@ class ReliabilityAudit(Audit):
 
     def finding(self) -> Finding:
         """Return a row for each rater, and a sentence for each alpha."""
-        rows = []
-        for rater in self.raters:
-            row = (
-                rater.name,
-                rater.mean,
-                rater.sd,
-                rater.correlation,
-                rater.alpha_without,
-            )
-            rows.append(row)
+        rows = [(rater.name, rater.mean, rater.sd) for rater in self.raters]
         sentences = [
             f"Cronbach's alpha of {len(self.raters)} raters: "
             f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
@@ -93,7 +77,7 @@ class ReliabilityAudit(Audit):
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
     def plot(self) -> Plot:
-        """Return both alphas with their intervals, and Cronbach's without each rater."""
+        """Return both alphas with their intervals."""
         points = []
         if self.cronbach is not None:
             ends = self.cronbach_interval
@@ -101,10 +85,6 @@ class ReliabilityAudit(Audit):
         if self.krippendorff is not None:
             ends = self.krippendorff_interval
             points.append(Point("Krippendorff's alpha", self.krippendorff, ends))
-        for rater in self.raters:
-            if rater.alpha_without is not None:
-                label = f"Cronbach's without {rater.name}"
-                points.append(Point(label, rater.alpha_without))
         return Plot("Reliability", points, "alpha, with 95 % over clusters")
 
 
@@ -113,7 +93,6 @@ def audit_reliability(
     *,
     raters: str | Sequence[str],
     cluster: str | Sequence[str] | None = None,
-    workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
     """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
 
@@ -121,10 +100,9 @@ def audit_reliability(
     raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
 
     Args:
-        source: A CSV table, a manifest or its name, or rows.
+        source: A table.
         raters: The columns of the raters, or of the prompts.
         cluster: The columns of the film or image; by default each item is its own cluster.
-        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
@@ -143,9 +121,7 @@ def audit_reliability(
     n_incomplete = 0
     cluster_columns = column_names(cluster)
     needed = (*names, *cluster_columns)
-    for record in read_records(
-        source, needed, hint="--raters, --cluster", workspace=workspace
-    ):
+    for record in read_records(source, needed, hint="--raters, --cluster"):
         numbers = [_number(record.cells[name], name, record.where) for name in names]
         rated = [number for number in numbers if number is not None]
         if len(rated) < len(names):
@@ -186,41 +162,19 @@ def reliability_of(
     def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
         return _alphas(centred, weights[:, codes])
 
-    intervals = resample(alphas_of_clusters, names_of_clusters)
-    # Sums of equal numbers differ by rounding.
-    smallest = 1e-12 * float(np.abs(table).max())
-    raters = []
-    for i, name in enumerate(names):
-        others = np.delete(centred, i, axis=1)
-        alpha_without = None
-        if others.shape[1] > 1:
-            alpha_without = cronbach_alpha(others)
-        rater = Rater(
-            name,
-            mean=float(table[:, i].mean()),
-            sd=float(table[:, i].std(ddof=1)),
-            correlation=_correlation(table[:, i], others.sum(axis=1), smallest),
-            alpha_without=alpha_without,
-        )
-        raters.append(rater)
-    cronbach_interval, _ = intervals["cronbach"]
-    krippendorff_interval, _ = intervals["krippendorff"]
+    intervals = bootstrap.resample(alphas_of_clusters, names_of_clusters)
+    means = table.mean(axis=0).tolist()
+    deviations = table.std(axis=0, ddof=1).tolist()
     return ReliabilityAudit(
         source=source,
         n_items=len(table),
         n_incomplete=n_incomplete,
         n_clusters=len(names_of_clusters),
         cronbach=_finite(point["cronbach"][0]),
-        cronbach_interval=[
-            _finite(cronbach_interval.low),
-            _finite(min(cronbach_interval.high, 1)),
-        ],
+        cronbach_interval=_interval(intervals["cronbach"][0]),
         krippendorff=_finite(point["krippendorff"][0]),
-        krippendorff_interval=[
-            _finite(krippendorff_interval.low),
-            _finite(min(krippendorff_interval.high, 1)),
-        ],
-        raters=tuple(raters),
+        krippendorff_interval=_interval(intervals["krippendorff"][0]),
+        raters=tuple(map(Rater, names, means, deviations)),
     )
 
 
@@ -266,11 +220,9 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
 
 
-def _correlation(first: Floats, second: Floats, smallest: float) -> float | None:
-    """Return Pearson's correlation; None where the numbers of one differ by `smallest` or less."""
-    if min(np.ptp(first), np.ptp(second)) <= smallest:
-        return None
-    return float(np.corrcoef(first, second)[0, 1])
+def _interval(bootstrapped: bootstrap.Interval) -> Interval:
+    """Return the ends of an interval of alpha, which is at most 1."""
+    return [_finite(bootstrapped.low), _finite(min(bootstrapped.high, 1))]
 
 
 def _finite(value: float) -> float | None:

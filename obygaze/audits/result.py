@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import csv_bytes, pretty_json, write_new
+from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
 from obygaze_models.evaluation.bootstrap import resample
 
 
@@ -73,26 +72,19 @@ class Audit(ABC):
     def write(
         self,
         *,
-        document: Annotated[str | Path | None, Option("-o --output")] = None,
         table: str | Path | None = None,
         figure: str | Path | None = None,
         force: bool = False,
-        workspace: str | Path | None = None,
     ) -> list[Path]:
         """Write the audit to the given files and return the paths that were written.
 
         Args:
-            document: The JSON file for `to_json()`.
             table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
             force: Replace files that have other contents.
-            workspace: The workspace, if it is not the current one.
         """
         written: list[Path] = []
         finding = self.finding()
-        if document is not None:
-            written.append(Path(document))
-            write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
             data = csv_bytes(finding.headers, finding.rows)

@@ -1,8 +1,8 @@
-"""Texts with columns from a table, a manifest or a folder of files, and lists of words."""
+"""Texts with columns from a table or a folder of files, and lists of words."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,21 +11,18 @@ from typing import NamedTuple
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import list_of, mapping_of, near
-from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.workbooks import is_workbook
 
 WordLists = Mapping[str, frozenset[str]]
-TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
+TextSource = str | Path | Sequence[Mapping[str, str]]
 SHIPPED = ("emotions", "gender")
-CONCEPTS = "concepts"
-OWN = ("clip_id", "movie_id", "level", CONCEPTS)
 # The files of the captions that Wolfe et al. (2023) published.
 NAMES = "{image}_{face}_{group}_{copy}"
 _FILE_NAME = re.compile(
     "(?P<image>[^_]+)_(?P<face>[^_]+)_(?P<group>[^_]+)_(?P<copy>[^_]+)"
 )
+_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_POSSESSIVE = re.compile(r"['’]s$")
 
 
 class Record(NamedTuple):
@@ -58,22 +55,19 @@ def read_texts(
     *,
     columns: Sequence[str] = (),
     cluster: Sequence[str] = (),
-    workspace: str | Path | None = None,
 ) -> list[LabelledText]:
-    """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
+    """Return the texts of a table, a folder of .txt files, or rows.
 
     Args:
-        source: The path, a manifest or its name, or one mapping from column to cell per text.
+        source: The path, or one mapping from column to cell per text.
         text: The column of the text.
         labels: Returns the labels of a text from its cells.
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
-        workspace: Where the name of a manifest is looked up.
     """
-    needed = (text, *columns, *cluster)
-    hint = "--text COLUMN, and --group or --cluster"
     texts = []
-    for record in read_records(source, needed, hint=hint, workspace=workspace):
+    hint = "--text COLUMN, and --group, --things or --cluster"
+    for record in read_records(source, (text, *columns, *cluster), hint=hint):
         cells = record.cells
         labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
         texts.append(labelled)
@@ -85,31 +79,19 @@ def read_texts(
 
 
 def read_records(
-    source: TextSource,
-    columns: Sequence[str],
-    *,
-    hint: str,
-    workspace: str | Path | None = None,
+    source: TextSource, columns: Sequence[str], *, hint: str
 ) -> Iterator[Record]:
-    """Yield each row of a CSV table, a manifest, a folder or rows; a missing column is an error."""
-    for record in _records(source, workspace):
+    """Yield each row of a table, a folder or rows; a missing column is an error."""
+    for record in _records(source):
         for column in columns:
             if column not in record.cells:
                 found = ", ".join(record.cells)
-                message = (
-                    f"no column {column!r}{near(column, record.cells)}; found {found}"
+                raise NotFound(
+                    f"no column {column!r}{near(column, record.cells)}; found {found}",
+                    where=record.where,
+                    hint=hint,
                 )
-                raise NotFound(message, where=record.where, hint=hint)
         yield record
-
-
-def has_column(
-    source: TextSource, name: object, *, workspace: str | Path | None = None
-) -> bool:
-    """Return whether the first row of a source has a column of a name."""
-    for record in _records(source, workspace):
-        return name in record.cells
-    return False
 
 
 class GroupNames:
@@ -147,46 +129,23 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     return dict(sorted(groups.items()))
 
 
-def split_cell(cell: str) -> frozenset[str]:
-    """Return the values of a cell, which are joined with |."""
-    return frozenset(name.strip() for name in cell.split("|") if name.strip())
-
-
-def _records(source: TextSource, workspace: str | Path | None) -> Iterator[Record]:
+def _records(source: TextSource) -> Iterator[Record]:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
             yield from _of_folder(path)
             return
-        if is_table(path):
-            table = read_table(path, required=(), delimiter=None)
-            yield from (Record(row.cells, f"{path}:{row.line}") for row in table.rows)
-            return
-        source = read_manifest(source, workspace=workspace)
-    if isinstance(source, Manifest):
-        for clip in source:
-            cells_of_clip = {**clip.extra}
-            for name in OWN:
-                cells_of_clip[name] = getattr(clip, name)
-            cells_of_clip[CONCEPTS] = "|".join(clip.concepts)
-            yield Record(cells_of_clip, clip.clip_id)
+        table = read_table(path, required=(), delimiter=None)
+        for row in table.rows:
+            yield Record(row.cells, f"{path}:{row.line}")
         return
     for number, cells in enumerate(source, start=1):
         yield Record(cells, f"row {number}")
 
 
-def is_table(path: Path) -> bool:
-    """Return whether a path is a table, not one of the two files of a manifest."""
-    if is_workbook(path):
-        return True
-    return path.suffix == ".csv" and not path.with_suffix(".toml").exists()
-
-
 def source_name(source: TextSource) -> str:
     """Return a short name of a source for titles."""
-    if isinstance(source, str | Path):
-        return Path(source).name.removesuffix(".toml")
-    return source.name if isinstance(source, Manifest) else "rows"
+    return Path(source).name if isinstance(source, str | Path) else "rows"
 
 
 def _of_folder(folder: Path) -> Iterator[Record]:
@@ -223,75 +182,43 @@ def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def tokens(caption: str) -> list[str]:
-    """Return the words of a caption: lower case, without full stops and commas, cut at blanks."""
-    return caption.lower().replace(".", "").replace(",", "").split(" ")
+    """Return the words of a caption: lower case, without full stops and commas, cut at blanks.
+
+    >>> tokens("A man, smiling.")
+    ['a', 'man', 'smiling']
+    """
+    plain = caption.lower().replace(".", "").replace(",", "")
+    # A line break in a cell of a table is a blank.
+    return re.sub(r"[\r\n]", " ", plain).split(" ")
 
 
-def bare_words(caption: str, longest: int = 1) -> set[str]:
+def bare_words(caption: str) -> set[str]:
     """Return the tokens of a caption, and its words without quotes, brackets, marks and 's.
 
-    Entries of several words, up to `longest`, are joined with a blank.
-
-    >>> sorted(bare_words("The man's hat.", longest=2))
-    ['hat', 'man', "man's", "man's hat", 'man hat', 'the', 'the man', "the man's"]
+    >>> sorted(bare_words("The man's hat."))
+    ['hat', 'man', "man's", 'the']
     """
-    words = re.findall(r"[^\W_]+(?:[-'’][^\W_]+)*", caption.lower())
-    without_s = [re.sub(r"['’]s$", "", word) for word in words]
-    entries = set(tokens(caption))
-    for sequence in (_filled(tokens(caption)), words, without_s):
-        for n_words in range(1, longest + 1):
-            entries |= {
-                " ".join(sequence[start : start + n_words])
-                for start in range(len(sequence) - n_words + 1)
-            }
-    return entries
+    words = _WORD.findall(caption.lower())
+    without_s = [_POSSESSIVE.sub("", word) for word in words]
+    return {*tokens(caption), *words, *without_s}
 
 
-def count_entries(caption: str, entries: frozenset[str], longest: int) -> Counter[str]:
-    """Return how often the tokens of a caption are entries of a list.
+def count_words(caption: str, words: frozenset[str]) -> Counter[str]:
+    """Return how often the tokens of a caption are words of a list.
 
-    Of entries of several words that begin at one token the longest counts, and its tokens count
-    once: with "bat" and "baseball bat" in a list, a baseball bat is one.
-
-    >>> count_entries("A baseball bat, a bat", frozenset({"bat", "baseball bat"}), 2)
-    Counter({'baseball bat': 1, 'bat': 1})
+    >>> count_words("A sad, sad man", frozenset({"sad"}))
+    Counter({'sad': 2})
     """
-    words = _filled(tokens(caption))
-    if longest == 1:
-        return Counter(word for word in words if word in entries)
-    counts = Counter[str]()
-    start = 0
-    while start < len(words):
-        step = 1
-        for n_words in range(longest, 0, -1):
-            entry = " ".join(words[start : start + n_words])
-            if entry in entries:
-                counts[entry] += 1
-                step = entry.count(" ") + 1
-                break
-        start += step
-    return counts
+    return Counter(token for token in tokens(caption) if token in words)
 
 
-def longest_entry(entries: Iterable[str]) -> int:
-    """Return the number of words of the longest entry."""
-    return max((entry.count(" ") + 1 for entry in entries), default=1)
-
-
-def _filled(words: Sequence[str]) -> list[str]:
-    """Return the tokens without the empty ones, which two blanks make."""
-    return [word for word in words if word]
-
-
-def _entry(value: object) -> str | None:
-    if isinstance(value, str) and value and tokens(value) == value.split():
+def _word(value: object) -> str | None:
+    if isinstance(value, str) and value and tokens(value) == [value]:
         return None
-    return "must be one or several words: lower case, one blank between two, no comma or full stop"
+    return "must be one word in lower case, without comma or full stop"
 
 
-_WORDS = Table(
-    {"lists": mapping_of(list_of(_entry, least=1, unique=False))}, ("lists",)
-)
+_WORDS = Table({"lists": mapping_of(list_of(_word, least=1, unique=False))}, ("lists",))
 
 
 def read_words(lists: str | Path | WordLists) -> WordLists:

@@ -24,7 +24,7 @@ from obygaze_features.core.schema_check import Document, read_toml, table_of
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import (
-    THESAURUS,
+    VOCABULARY,
     canonical_concept,
     concept_meaning,
     packaged,
@@ -233,8 +233,8 @@ def paper_vocabulary(concepts: Iterable[str] | None = None) -> Vocabulary:
     Args:
         concepts: The canonical concepts of interest, by default all of them.
     """
-    thesaurus = packaged(THESAURUS)
-    entries = {entry["name"]: entry for entry in thesaurus["concepts"]}
+    published = packaged(VOCABULARY)
+    entries = {entry["name"]: entry for entry in published["concepts"]}
     names = list(entries) if concepts is None else [c for c in concepts if c in entries]
     groups = []
     concept_terms = []

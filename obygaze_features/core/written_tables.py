@@ -8,6 +8,7 @@ import datetime
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,6 +183,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
     book.set_properties({"created": CREATED})
     bold = book.add_format({"bold": True})
     sheet = book.add_worksheet("table")
+    sheet._xml_number_element = partial(_write_exact_number, sheet)
     sheet.freeze_panes(1, 0)
     for number, (name, values) in enumerate(columns.items()):
         sheet.write_string(0, number, name, bold)
@@ -195,6 +197,13 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
     sheet.autofit()
     book.close()
     return stream.getvalue()
+
+
+def _write_exact_number(sheet: Any, number: float, attributes: Any = ()) -> None:
+    """Write a cell with all 17 digits of a number; XlsxWriter itself writes 16."""
+    cell = "".join(f' {name}="{value}"' for name, value in attributes)
+    exact = repr(float(number)) if isinstance(number, float) else str(number)
+    sheet.fh.write(f"<c{cell}><v>{exact}</v></c>")
 
 
 def _check_sheet(columns: Columns, path: Path) -> None:

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
         leave_one_film_out as leave_one_film_out,
     )
     from obygaze_features.manifest.folds import stratified as stratified
-    from obygaze_features.manifest.grouping import Thesaurus as Thesaurus
+    from obygaze_features.manifest.grouping import (
+        ConceptVocabulary as ConceptVocabulary,
+    )
+    from obygaze_features.manifest.grouping import (
+        concept_vocabulary as concept_vocabulary,
+    )
     from obygaze_features.manifest.grouping import group_concepts as group_concepts
     from obygaze_features.manifest.grouping import (
         grouped_concepts as grouped_concepts,
     )
-    from obygaze_features.manifest.grouping import thesaurus as thesaurus
     from obygaze_features.manifest.io import check_manifest as check_manifest
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
     from obygaze_features.manifest.io import read_manifest as read_manifest
@@ -52,10 +56,10 @@ else:
             "stratified",
         ),
         "obygaze_features.manifest.grouping": (
-            "Thesaurus",
+            "ConceptVocabulary",
             "group_concepts",
             "grouped_concepts",
-            "thesaurus",
+            "concept_vocabulary",
         ),
         "obygaze_features.manifest.io": (
             "check_manifest",

@@ -11,7 +11,7 @@ COMMANDS = {
         "Make a manifest from a data set's own files.",
     ),
     "join": (
-        f"{_HERE}.adapters.csv_table:join_columns",
+        f"{_HERE}.adapters.join_table:join_columns",
         "Add the columns of a table to the clips of a manifest.",
     ),
     "windows": (

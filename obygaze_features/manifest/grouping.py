@@ -1,4 +1,4 @@
-"""The thesaurus of objectification: sub-constructs, concepts and instances; groups of concepts.
+"""The vocabulary of objectification: sub-constructs, concepts and instances; groups of concepts.
 
 Clips are annotated with concepts, not with instances. A clip therefore belongs to every
 sub-construct that one of its concepts has an instance of.
@@ -26,7 +26,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     concept_name,
 )
-from obygaze_features.manifest.vocabulary import THESAURUS, packaged, subconstructs
+from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
     "The paper assigns no instance to a sub-construct; the last column is this program's reading. "
@@ -65,8 +65,8 @@ class ThesaurusConcept:
 
 
 @dataclass(frozen=True)
-class Thesaurus:
-    """The three levels of the thesaurus, with the clips of a manifest, if one was given.
+class ConceptVocabulary:
+    """The three levels of the vocabulary, with the clips of a manifest, if one was given.
 
     `clips` has, for each concept and sub-construct, the number of clips of each annotation level.
     """
@@ -77,7 +77,7 @@ class Thesaurus:
     clips: Mapping[str, Mapping[str, int]] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the thesaurus as one JSON document."""
+        """Return the vocabulary as one JSON document."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -113,11 +113,11 @@ class Thesaurus:
         return table(headers, rows)
 
 
-def thesaurus(
+def concept_vocabulary(
     manifest: str | os.PathLike[str] | Manifest | None = None,
     *,
     workspace: str | os.PathLike[str] | None = None,
-) -> Thesaurus:
+) -> ConceptVocabulary:
     """List sub-constructs, concepts and their instances, with counts of a manifest.
 
     The names are those of Table 1 of the paper of ObyGaze12, in other words; sub-constructs of an
@@ -129,17 +129,17 @@ def thesaurus(
         workspace: The workspace, if it is not the current one.
 
     Example:
-        thesaurus().subconstructs[0].concepts
+        concept_vocabulary().subconstructs[0].concepts
     """
     members = subconstructs()
     of_paper = []
-    for entry in packaged(THESAURUS)["subconstructs"]:
+    for entry in packaged(VOCABULARY)["subconstructs"]:
         name = entry["name"]
         of_paper.append(
             SubConstruct(name, entry["definition"], entry["source"], members[name])
         )
-    concepts = [_concept(entry) for entry in packaged(THESAURUS)["concepts"]]
-    whole = Thesaurus(tuple(of_paper), tuple(concepts))
+    concepts = [_concept(entry) for entry in packaged(VOCABULARY)["concepts"]]
+    whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
     if manifest is None:
         return whole
     counted = read_manifest(manifest, workspace=workspace)
@@ -229,7 +229,7 @@ def group(
     groups: str | os.PathLike[str] | Groups | None = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
-) -> Thesaurus | GroupedManifest:
+) -> ConceptVocabulary | GroupedManifest:
     """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
 
     Without -o: sub-constructs, concepts and their instances, as in Table 1 of the paper of
@@ -256,7 +256,7 @@ def group(
     if name is None:
         if groups is not None:
             raise FixUsage("--groups needs a name for the new manifest", hint="-o NAME")
-        return thesaurus(manifest, workspace=workspace)
+        return concept_vocabulary(manifest, workspace=workspace)
     if manifest is None:
         raise FixUsage("expected a manifest", hint="obygaze manifest ls")
     return group_concepts(

@@ -39,8 +39,6 @@ NAME_COLUMN = "video_name"
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
-# What linking adds to a clip, beside its video and the times in it.
-LINK_COLUMNS = (NAME_COLUMN, *OWN_COLUMNS, *FILM_COLUMNS)
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 _CLIP = re.compile(r".+-[0-9]{1,4}")

@@ -28,6 +28,8 @@ MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
+# The line that Excel writes before the header, to say what separates the cells.
+SEPARATOR_LINE = re.compile("sep=(?P<separator>[,;|\\t])")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -125,16 +127,17 @@ def read_table(
     content: str | None = None,
     data: bytes | None = None,
     encoding: str | None = None,
-    sheet: str | None = None,
+    sheet: str = "",
     header_row: int | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
-    A file that is named as a spreadsheet (.xlsx, .ods) is read as one; its cells have the texts
+    A file that is named as a spreadsheet (.xlsx) is read as one; its cells have the texts
     that they would have in a CSV file.
 
-    Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
-    where the comma is the decimal mark. A byte order mark is skipped.
+    Without a `delimiter` it is the one that the first line has most of, or that of a line `sep=;`
+    before the header: Excel writes semicolons where the comma is the decimal mark. A byte order
+    mark is skipped.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -143,9 +146,9 @@ def read_table(
 
     Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes.
 
-    Where somebody can choose a `sheet`, "" stands for the only one with data. `header_row` is the
-    number of the line with the names of the columns; lines before it are not read. [default: the
-    first line, of a sheet the first row that is not empty]
+    Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
+    names of the columns; lines before it are not read. [default: the first line, of a sheet the
+    first row that is not empty]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
@@ -168,6 +171,13 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
+        named = None
+        if delimiter is None:
+            named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
+        if named is not None:
+            delimiter = named["separator"]
+            first = next(lines, "")
+            first_line = 2
         while first and header_row is not None and first_line < header_row:
             first = next(lines, "")
             first_line += 1
@@ -177,8 +187,8 @@ def read_table(
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         # Excel ends lines with the delimiters of empty columns; such a column is not data.
-        named = [name for name in header if name] if skip_blank else header
-        if line and _check_header(line, named, required, delimiter, collected):
+        names = [name for name in header if name] if skip_blank else header
+        if line and _check_header(line, names, required, delimiter, collected):
             rows = tuple(_rows(records, header, skip_blank, collected))
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
@@ -199,12 +209,11 @@ def _read_workbook(
     path: Path,
     required: Sequence[str],
     violations: Violations,
-    sheet_name: str | None,
+    sheet_name: str,
     header_row: int | None,
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
-    can_choose = sheet_name is not None
-    sheet = read_sheet(path, sheet_name or "", can_choose=can_choose)
+    sheet = read_sheet(path, sheet_name)
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
-THESAURUS = "vocabulary.toml"
+VOCABULARY = "vocabulary.toml"
 
 
 @cache
@@ -21,7 +21,7 @@ def packaged(name: str) -> dict[str, Any]:
 def concepts() -> dict[str, str]:
     """Return the canonical concepts in their order, each with its modality."""
     return {
-        entry["name"]: entry["modality"] for entry in packaged(THESAURUS)["concepts"]
+        entry["name"]: entry["modality"] for entry in packaged(VOCABULARY)["concepts"]
     }
 
 
@@ -32,9 +32,9 @@ def subconstructs() -> dict[str, tuple[str, ...]]:
     ('Type of shot', 'Look')
     """
     members: dict[str, list[str]] = {}
-    for entry in packaged(THESAURUS)["subconstructs"]:
+    for entry in packaged(VOCABULARY)["subconstructs"]:
         members[entry["name"]] = []
-    for concept in packaged(THESAURUS)["concepts"]:
+    for concept in packaged(VOCABULARY)["concepts"]:
         for instance in concept.get("instances", ()):
             for name in instance["subconstructs"]:
                 if concept["name"] not in members[name]:
@@ -66,10 +66,10 @@ def concept_meaning(name: str) -> str:
     >>> concept_meaning("Soundtrack").partition(" For")[0]
     'Music or sounds that underline that somebody is on view.'
     """
-    for entry in packaged(THESAURUS)["subconstructs"]:
+    for entry in packaged(VOCABULARY)["subconstructs"]:
         if entry["name"] == name:
             return str(entry["definition"])
-    for entry in packaged(THESAURUS)["concepts"]:
+    for entry in packaged(VOCABULARY)["concepts"]:
         if entry["name"] == name:
             return f"{entry['definition']} For example: {'; '.join(entry['examples'])}."
     return ""
@@ -103,9 +103,9 @@ def _key(spelling: str) -> str:
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
     spellings = {}
-    for entry in packaged(THESAURUS)["concepts"]:
+    for entry in packaged(VOCABULARY)["concepts"]:
         spellings[entry["name"]] = entry["aliases"]
-    return _by_key(spellings), _by_key(packaged(THESAURUS)["levels"])
+    return _by_key(spellings), _by_key(packaged(VOCABULARY)["levels"])
 
 
 def _by_key(spellings: Mapping[str, Sequence[str]]) -> dict[str, str]:

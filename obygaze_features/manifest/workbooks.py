@@ -1,4 +1,4 @@
-"""Read the sheets of .xlsx, .xlsm, .xls and .ods files: each cell as a CSV file would have it.
+"""Read the sheets of .xlsx and .xlsm files: each cell as a CSV file would have it.
 
 calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
 need all memory: the last cell is looked up in the XML of the file before.
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from obygaze_features.core.console import count, few, human
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage, first_line
 from obygaze_features.core.files import SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_rules import near
 
-READ = (".xlsx", ".xlsm", ".xls", ".ods")
+READ = (".xlsx", ".xlsm")
 EXTRA = "tables"
 # Of the file, and of what is in its archive.
 MAX_FILE = 1 << 28
@@ -29,9 +29,6 @@ MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
-_ODS_DURATION = re.compile(r"PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
-_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 
 # The row and the column of a cell, from 0.
 Position = tuple[int, int]
@@ -69,13 +66,12 @@ def cell_name(row: int, column: int) -> str:
     return f"{letters}{row + 1}"
 
 
-def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
+def read_sheet(path: Path, name: str = "") -> Sheet:
     """Return a sheet of a spreadsheet; without a name, the only visible one that has data.
 
     Args:
         path: The file.
         name: The name of the sheet, or its number from 1.
-        can_choose: Whether the command has an option `--sheet`, which an error can name.
     """
     require_file(path)
     if path.suffix.lower() not in READ:
@@ -106,7 +102,7 @@ def read_sheet(path: Path, name: str = "", *, can_choose: bool = True) -> Sheet:
             for sheet in worksheets
             if sheet.visible == visible
         ]
-    return _only_one(sheets, names, path, can_choose)
+    return _only_one(sheets, names, path)
 
 
 @contextmanager
@@ -117,7 +113,7 @@ def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
     except (calamine.CalamineError, OSError) as error:
         raise _unreadable(path, error) from error
     except BaseException as error:
-        # It gives up on a damaged .xls file so; no module has the class.
+        # It panics on some damaged files; no module has the class.
         if type(error).__name__ != "PanicException":
             raise
         raise _unreadable(path, error) from error
@@ -156,10 +152,8 @@ def _named(name: str, names: Sequence[str], path: Path) -> str:
     )
 
 
-def _only_one(
-    sheets: Sequence[Sheet], names: Sequence[str], path: Path, can_choose: bool
-) -> Sheet:
-    """Return the only sheet with data; an error lists several."""
+def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:
+    """Return the only sheet with data; an error names several."""
     with_data = [sheet for sheet in sheets if sheet.filled_rows]
     if len(with_data) == 1:
         return with_data[0]
@@ -169,20 +163,11 @@ def _only_one(
             where=str(path),
             hint=f"the sheets are {', '.join(map(repr, names))}",
         )
-    details = []
-    for sheet in with_data:
-        filled = sheet.filled_rows
-        first = [cell for cell in sheet.rows[filled[0]] if cell]
-        n_rows = count(len(filled), "row")
-        details.append(f"{path}: sheet {sheet.name!r}, {n_rows}: {few(first, 6)}")
-    hint = "leave one sheet in the file, or save one of them as CSV"
-    if can_choose:
-        hint = f"--sheet {with_data[0].name!r}, or another of them"
+    with_data_shown = ", ".join(repr(sheet.name) for sheet in with_data)
     raise FixUsage(
-        f"{len(with_data)} sheets have data; which one is meant is not certain",
+        f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint=hint,
-        details=details,
+        hint="--sheet NAME, or save one sheet as CSV",
     )
 
 
@@ -245,16 +230,7 @@ def cell_text(value: Any) -> str:
         return value.isoformat(" ")
     if isinstance(value, datetime.date):
         return value.isoformat()
-    text = str(value)
-    long_duration = _ODS_DURATION.fullmatch(text)
-    if long_duration is not None:
-        hours, minutes, seconds = long_duration.groups()
-        return _duration(
-            datetime.timedelta(
-                hours=int(hours), minutes=int(minutes), seconds=float(seconds)
-            )
-        )
-    return text
+    return str(value)
 
 
 def _duration(length: datetime.timedelta) -> str:
@@ -269,16 +245,13 @@ def _duration(length: datetime.timedelta) -> str:
 
 
 def _last_cells(path: Path) -> list[Position]:
-    """Return the last cell of each sheet; of .xls, which is small by its format, none."""
+    """Return the last cell of each sheet."""
     n_bytes = path.stat().st_size
     if n_bytes > MAX_FILE:
         raise FixInput(
             f"the file has {human(n_bytes)}, expected at most {human(MAX_FILE)}",
             where=str(path),
         )
-    suffix = path.suffix.lower()
-    if suffix == ".xls":
-        return []
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
@@ -286,8 +259,6 @@ def _last_cells(path: Path) -> list[Position]:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
                 raise FixInput(problem, where=str(path), hint="save it as CSV")
-            if suffix == ".ods":
-                return _last_cells_of_ods(archive)
             return _last_cells_of_xlsx(archive)
     except (
         zipfile.BadZipFile,
@@ -365,33 +336,3 @@ def _position(name: str) -> Position:
     for letter in letters:
         n_columns = 26 * n_columns + ord(letter) - ord("A") + 1
     return int(digits) - 1, n_columns - 1
-
-
-def _last_cells_of_ods(archive: zipfile.ZipFile) -> list[Position]:
-    last_cells: list[Position] = []
-    n_above = 0
-    with archive.open("content.xml") as stream:
-        events = ElementTree.iterparse(stream, events=("start", "end"))
-        for event, element in events:
-            if event == "start" and element.tag == f"{_TABLE}table":
-                last_cells.append((0, 0))
-                n_above = 0
-            elif event == "end" and element.tag == f"{_TABLE}table-row":
-                n_above += int(element.get(f"{_TABLE}number-rows-repeated", "1"))
-                n_columns = _n_columns_of_ods(element)
-                if n_columns and last_cells:
-                    last_column = max(last_cells[-1][1], n_columns - 1)
-                    last_cells[-1] = (n_above - 1, last_column)
-                element.clear()
-    return last_cells
-
-
-def _n_columns_of_ods(row: ElementTree.Element) -> int:
-    """Return the number of columns up to the last cell of a row that has a value."""
-    n_columns = 0
-    n_columns_before = 0
-    for cell in row:
-        n_columns_before += int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
-        if any(key.startswith(_OFFICE) for key in cell.attrib):
-            n_columns = n_columns_before
-    return n_columns

@@ -86,15 +86,12 @@ class GroupTest:
     def to_json(self) -> dict[str, Any]:
         """Return the result, what was tested, and the explanation of the p-values."""
         p_blocked = asdict(self.within) if self.within else None
-        normal = self.across.normal
-        p_normal = normal["greater"] if normal else None
         document: dict[str, Any] = {
             "effect_size": self.effect_size,
             "n_x": len(self.s_x),
             "n_y": len(self.s_y),
             "p": asdict(self.across),
             "p_blocked": p_blocked,
-            "p_normal": p_normal,
         }
         for name in ("x", "y", "a", "b", "tail"):
             document[name] = getattr(self, name)

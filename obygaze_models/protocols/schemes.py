@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from obygaze_models.models.registry import PUBLISHED, Settings, find_kind
-from obygaze_models.protocols.paper.splits import code_splits, text_splits
+from obygaze_models.protocols.paper_splits import code_splits, text_splits
 from obygaze_models.protocols.splits import Split
 
 NONE = "none"

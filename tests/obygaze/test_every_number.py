@@ -81,7 +81,6 @@ COMMANDS: dict[str, Sequence[str]] = {
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
     "erase": ["large", "larger", "Body"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
-    "audit annotations": ["made-up", "--x", "level == S", "--y", "level == EN"],
     "audit captions": ["captions.csv", "--group", "g"],
     "audit eat": ["--vectors", "vectors.npz"],
 }
@@ -144,7 +143,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "captions.csv").write_text("clip_id,g,caption\n" + "".join(rows))
     (root / "ratings.csv").write_text("ada,ben\n1,2\n2,2\n3,4\n")
     (root / "scores.csv").write_text("lm,sim,prob\n0.5,0.25,0.1\n")
-    (root / "things.toml").write_text('[lists]\nchair = ["chair"]\n')
     draw = np.random.default_rng(0)
     names = ("X", "Y", "A", "B")
     np.savez(root / "vectors.npz", **{name: draw.normal(size=(8, 4)) for name in names})

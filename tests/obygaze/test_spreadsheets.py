@@ -46,7 +46,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with each table as .csv, .xlsx and .ods."""
+    """A workspace with each table as .csv and as .xlsx."""
     root = tmp_path_factory.mktemp("spreadsheets")
     manifest = films(3, 8)
     write_workspace(root, manifest, planted(manifest, width=20))
@@ -55,18 +55,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / f"{name}.csv"
         with path.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream).writerows(rows)
-        for suffix in (".xlsx", ".ods"):
-            write_workbook(root / f"{name}{suffix}", {name: rows})
+        write_workbook(root / f"{name}.xlsx", {name: rows})
     return root
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_spreadsheet_is_read_as_the_csv_file_is(name: str, place: Path) -> None:
     answers = []
-    for kind in ("csv", "xlsx", "ods"):
+    for kind in ("csv", "xlsx"):
         words = COMMANDS[name].replace("{}", f".{kind}").split()
         answer = call_obygaze(*words, cwd=place)
         said = answer.stdout + answer.stderr
         answers.append((answer.code, said.replace(kind, "csv")))
     assert answers[0][0] == 0, answers[0][1]
-    assert answers[1:] == [answers[0], answers[0]]
+    assert answers[1] == answers[0]

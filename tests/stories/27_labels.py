@@ -18,7 +18,6 @@ import pytest
 from scipy.stats import hypergeom
 from support.data import real_data
 
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 # Two films of the paper by their ids, and one that nobody knows. In the visual view a clip of
@@ -321,27 +320,20 @@ def clips_with(ws: Workspace, expression: str) -> list[str]:
     return [clip["clip_id"] for clip in shown["clips"]]
 
 
-@fails_today("F2: join ignores movie_id, so that a clip gets the value of another film")
 def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
     import_clips(ws)
     rows = [{"clip_id": "pier-005", "movie_id": "tt0467406", "emotions": "fear"}]
     rows += [{"clip_id": "pier-004", "movie_id": "pier", "emotions": "joy"}]
     ws.write_table("emotions.csv", rows)
-    is_refused = ws("manifest join films emotions.csv", code=(0, 1)).code == 1
-    if not is_refused:
-        assert clips_with(ws, "joy in emotions") == ["pier-004"]
-    not_yet(
-        is_refused or clips_with(ws, "fear in emotions") == [],
-        "pier-005 has no value of the film tt0467406",
-    )
+    text = ws("manifest join films emotions.csv", code=1).text
+    assert "emotions.csv:2: column 'movie_id': the clip 'pier-005' is in" in text
 
 
-@fails_today("F2: join has no --id for numbers that restart in each film")
 def test_a_table_whose_numbers_restart_can_be_joined(ws: Workspace) -> None:
     ws.write("numbers.csv", "n,movie_id,level\n1,pier,S\n2,pier,EN\n1,lake,EN\n")
     ws("manifest import csv numbers.csv -o films --id '{movie_id}-{n:03d}'")
     assert clips_with(ws, "level == S") == ["pier-001"]
     ws.write("emotions.csv", "n,movie_id,emotions\n1,pier,fear\n")
     line = "manifest join films emotions.csv --id '{movie_id}-{n:03d}'"
-    not_yet(ws(line, code=(0, 2)).code == 0, "join makes ids as import does")
+    ws(line)
     assert clips_with(ws, "fear in emotions") == ["pier-001"]

@@ -489,15 +489,11 @@ def test_row(name: str, papers: TypingWorkspace) -> None:
         pytest.skip(f"{name}: {found.reason}")
 
 
-@fails_today("U12: genres that are shown are called not recorded")
 def test_genres_that_are_shown_are_not_called_unknown(papers: TypingWorkspace) -> None:
     begin_with_annotations(papers)
     text = papers("manifest stats obygaze12").text
     assert "Meet the Parents 2000 Comedy, Romantic" in text
-    not_yet(
-        "genres of Meet the Parents: not recorded" not in text,
-        "what is shown has a source, or is not shown",
-    )
+    assert "genres of Meet the Parents: IMDb, because" in text
 
 
 # ---- ObyGaze12 ---------------------------------------------------------------------------------

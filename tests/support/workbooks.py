@@ -1,4 +1,4 @@
-"""Spreadsheets for tests: the same sheets as .xlsx (XlsxWriter) and as .ods (odfdo)."""
+"""Spreadsheets for tests, written by XlsxWriter."""
 
 from __future__ import annotations
 
@@ -22,16 +22,6 @@ def write_workbook(
 
     None is an empty cell. A timedelta becomes a cell with the format of a duration.
     """
-    if path.suffix == ".ods":
-        _write_ods(path, sheets, merged, hidden)
-    else:
-        _write_xlsx(path, sheets, merged, hidden)
-    return path
-
-
-def _write_xlsx(
-    path: Path, sheets: Mapping[str, Rows], merged: Sequence[str], hidden: Sequence[str]
-) -> None:
     import xlsxwriter
 
     book = xlsxwriter.Workbook(str(path))
@@ -58,31 +48,4 @@ def _write_xlsx(
         if name in hidden:
             sheet.hide()
     book.close()
-
-
-def _write_ods(
-    path: Path, sheets: Mapping[str, Rows], merged: Sequence[str], hidden: Sequence[str]
-) -> None:
-    from odfdo import Cell, Document, Element, Row, Table
-
-    document = Document("spreadsheet")
-    document.body.clear()
-    for number, (name, rows) in enumerate(sheets.items()):
-        table = Table(name)
-        for cells in rows:
-            row = Row()
-            for value in cells:
-                row.append_cell(Cell() if value is None else Cell(value))
-            table.append_row(row)
-        if number == 0:
-            for cells_merged in merged:
-                table.set_span(cells_merged)
-        if name in hidden:
-            table.style = "hidden"
-        document.body.append(table)
-    style = Element.from_tag(
-        '<style:style style:name="hidden" style:family="table">'
-        '<style:table-properties table:display="false"/></style:style>'
-    )
-    document.insert_style(style, automatic=True)
-    document.save(path)
+    return path

@@ -12,8 +12,7 @@ COMMANDS = {
     ),
     "concepts": (
         f"{_HERE}.concept_maps:write_concept_maps",
-        "Project concept vectors, or the direction of a model, on the stored tokens of each"
-        " clip.",
+        "Project concept vectors on the stored tokens of each clip.",
     ),
     "conditions": (
         f"{_HERE}.conditions:compare_conditions",

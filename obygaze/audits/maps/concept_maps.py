@@ -1,25 +1,21 @@
 """Concept maps: where in a picture and when in a clip a direction is found, from stored tokens.
 
-A direction is the normal of a concept vector or of a linear model, fitted on one vector for each
-clip. Its projection on each spatial token of a clip is a map. Directions for a film were fitted
-without this film.
+A direction is the normal of a concept vector, fitted on one vector for each clip. Its projection on
+each spatial token of a clip is a map. Directions for a film were fitted without this film.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.maps.written import WrittenMaps, new_folder_of
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import RowStatus, Store, open_store
@@ -29,28 +25,24 @@ from obygaze_features.store.maps import (
     random_directions,
     write_maps,
 )
-from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
+from obygaze_models.protocols.kinds import CAV, DEFAULT_TASK
 
 if TYPE_CHECKING:
     from obygaze_models.protocols import Inputs
 
 TOKENS = "tokens"
-NOT_LINEAR = ("mlp",)
 
 
 def write_concept_maps(
     path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     store: PathLike | Store,
     manifest: PathLike | Manifest,
-    model: Annotated[str, Option("--model", metavar="MODEL")] = "cav",
-    task: Annotated[str, Option("--task")] = DEFAULT_TASK,
     *,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
-    """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
+    """Project concept vectors on the stored tokens of each clip.
 
-    For each film, the directions are those that were fitted without this film. MODEL is cav (every
-    concept), linear, ridge, svm, or a bottleneck, whose concepts are shown. Needs no film and no
+    For each film, obygaze uses directions that were fitted without this film. Needs no film and no
     weights.
 
     A map is the projection on the direction, of length 1, of each token less the mean of the clips.
@@ -60,47 +52,25 @@ def write_concept_maps(
         path: The new store.
         store: A store with tokens, and with an array of the same width to fit on.
         manifest: The clips and their labels.
-        model: The model whose directions are projected.
-        task: What a model other than cav learns.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
-        obygaze explain concepts films.clip-b16 films --model ridge -o ridge-maps
     """
-    folder = new_folder_of(path, workspace)
-    clips = read_manifest(manifest, workspace=workspace)
-    _write(
-        folder,
-        open_store(store, workspace=workspace),
-        clips,
-        model,
-        task,
-    )
-    return WrittenMaps.at(folder)
-
-
-def _write(
-    path: Path,
-    store: Store,
-    manifest: Manifest,
-    model: str,
-    task: str,
-) -> None:
-    """Fit the directions of each film on the others, and write the store of their maps."""
     from obygaze_models.models.common import with_padding
     from obygaze_models.protocols import gather, training_protocol
 
-    models_with_direction = [name for name in trainable() if name not in NOT_LINEAR]
-    if model not in models_with_direction:
-        problem = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
-        raise FixUsage(problem, hint=f"one of {', '.join(models_with_direction)}")
-    protocol = training_protocol(model, task, manifest)
-    inputs = gather(protocol, manifest, manifest.name, {"store": store})
+    folder = new_folder_of(path, workspace)
+    clips_of_manifest = read_manifest(manifest, workspace=workspace)
+    opened = open_store(store, workspace=workspace)
+    protocol = training_protocol(CAV, DEFAULT_TASK, clips_of_manifest)
+    inputs = gather(
+        protocol, clips_of_manifest, clips_of_manifest.name, {"store": opened}
+    )
     (features,) = inputs.features
     array = features.origin["array"]
     X = features.vectors
-    if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
+    if opened.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(
             f"{array} is not as wide as a token", hint="a store with the array pooled"
         )
@@ -108,21 +78,20 @@ def _write(
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
     present = np.array(inputs.table.ids)[features.present]
-    n_clips = Counter(film_of[clip] for clip in present.tolist())
-    names = common_names(directions_of_film, n_clips)
+    names = common_names(directions_of_film)
     if not names:
-        raise FixInput("no direction could be found", where=store.location)
+        raise FixInput("no direction could be found", where=opened.location)
     random = random_directions(X.shape[1])
-    clips = present[np.argsort(store.select(clips=present).rows)].tolist()
+    clips = present[np.argsort(opened.select(clips=present).rows)].tolist()
     origin = X.mean(axis=0, dtype=np.float64)
-    grid = grid_of(store)
+    grid = grid_of(opened)
 
     def results_of_clips() -> Iterator[NDArray[Any] | RowStatus]:
-        for part in store.stream(TOKENS, clips=clips):
-            values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
+        for part in opened.stream(TOKENS, clips=clips):
+            values = with_padding(part.values, opened.real_frames(TOKENS, part.rows))
             for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
-                of_film = directions_of_film.get(film_of[clip], {})
-                if not of_film.keys() >= set(names):
+                of_film = directions_of_film.get(film_of[clip])
+                if of_film is None:
                     yield RowStatus.failed(
                         "directions", "few-films", "none without this film"
                     )
@@ -133,39 +102,20 @@ def _write(
                 maps[:, is_padding] = 0
                 yield maps
 
-    facts = {"method": "projection", "model": model, "run": inputs.identity}
-    write_maps(path, store, clips, [*names, *random], facts, results_of_clips())
+    facts = {"method": "projection", "model": CAV, "run": inputs.identity}
+    write_maps(folder, opened, clips, [*names, *random], facts, results_of_clips())
+    return WrittenMaps.at(folder)
 
 
-def common_names(
-    directions_of_film: Mapping[str, Directions], n_clips: Mapping[str, int]
-) -> list[str]:
-    """Return the names of directions that give the most maps.
-
-    Films may lack different directions: a concept that clips of one film alone have cannot be found
-    without that film. A clip has maps only if its film has all of the names, so they are those of
-    one film or those that all films have.
-    """
-    names_by_film = [
-        list(of_film) for of_film in directions_of_film.values() if of_film
-    ]
-    if not names_by_film:
+def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
+    """Return the names of the directions that could be found without each film."""
+    if not directions_of_film:
         return []
-    in_all_films = set(names_by_film[0]).intersection(*names_by_film)
-    shared = [name for name in names_by_film[0] if name in in_all_films]
-
-    def n_maps(names: Sequence[str]) -> int:
-        films = [
-            film
-            for film, of_film in directions_of_film.items()
-            if of_film.keys() >= set(names)
-        ]
-        return len(names) * sum(n_clips.get(film, 0) for film in films)
-
-    return max([shared, *names_by_film], key=n_maps)
+    first, *others = directions_of_film.values()
+    return [name for name in first if all(name in of_film for of_film in others)]
 
 
-def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
+def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions that were found without it."""
     from obygaze_models.protocols.runner.execute import try_fit
     from obygaze_models.protocols.runner.models import fit_model
@@ -174,23 +124,16 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     seed = inputs.protocol.fit.seed
     banks = context.new_banks()
     (model,) = context.models.values()
-    directions: dict[str, Directions] = {}
+    directions: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=seed, join_validation=True)
         fit = try_fit(partial(fit_model, model, data, banks), data)
         if isinstance(fit, str):
             continue
-        of_fold = directions_of(fit.estimator, train)
+        (direction,) = np.asarray(fit.estimator.coef_, dtype=np.float64)
         for film in np.unique(context.schedule.groups[split.test]).tolist():
-            directions[film] = {**directions.get(film, {}), **of_fold}
+            directions.setdefault(film, {})[train] = direction
     return directions
-
-
-def directions_of(estimator: Any, name: str) -> Directions:
-    """Return the directions of a linear probe, by its name, or of concepts."""
-    source = getattr(estimator, "bank_", estimator)
-    names = map(str, getattr(source, "concepts_", [name]))
-    return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))
 
 
 def project(

@@ -1,8 +1,7 @@
 """Maps of two conditions: their means, the difference, and whether one has more in the boxes.
 
 The clips of a condition are those of a table, such as pictures of women who are shown as objects
-and of the same women who are not. The clips of a pair are exchanged, in all ways; without pairs
-those of each film, because clips of one film are alike.
+and of the same women who are not. The clips of a pair are exchanged, in all ways.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to cou
 AT_RANDOM = "random directions, mean"
 WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
+EXCHANGED = "the clips of each pair"
 MAX_DRAWN = 12
 Grid = tuple[tuple[float, ...], ...]
 
@@ -70,7 +70,7 @@ class ComparedDirection:
 
 @dataclass(frozen=True)
 class ConditionAudit:
-    """The maps of two conditions, for each direction; `n_pairs` is 0 where clips have no pairs.
+    """The maps of two conditions, for each direction.
 
     `exchanged` says which clips the test exchanges between the conditions.
     `left_out` has the reason for each clip of the table that was not compared.
@@ -78,9 +78,9 @@ class ConditionAudit:
 
     conditions: tuple[Condition, Condition]
     n_pairs: int
-    exchanged: str
     directions: tuple[ComparedDirection, ...]
     left_out: Mapping[str, str]
+    exchanged: str = EXCHANGED
     figure: tuple[Path, Path] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -95,10 +95,9 @@ class ConditionAudit:
 
     def __str__(self) -> str:
         first, second = self.conditions
-        size = f"{len(first.clips)} and {len(second.clips)} clips"
-        if self.n_pairs:
-            size = f"{self.n_pairs} pairs of clips"
-        lines = [f"X is {first.name}, Y is {second.name}: {size}"]
+        lines = [
+            f"X is {first.name}, Y is {second.name}: {self.n_pairs} pairs of clips"
+        ]
         if all(direction.shares is None for direction in self.directions):
             lines.append("Without boxes there is no test: --boxes FILE")
             return "\n".join(lines)
@@ -111,7 +110,7 @@ class ConditionAudit:
         headers = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
         lines += ["", table(headers, rows), ""]
         methods = sorted({item.method for item in self.directions if item.method})
-        lines.append(f"p, two-sided, {', '.join(methods)}: exchanges {self.exchanged}.")
+        lines.append(f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}.")
         return "\n".join(lines)
 
     @property
@@ -134,10 +133,9 @@ def compare_conditions(
 ) -> ConditionAudit:
     """Compare the maps of two conditions: mean maps, and what lies in boxes.
 
-    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and perhaps pair,
-    which two clips of different conditions share. With boxes, the share of the maps in them is
-    tested between conditions: exactly, by exchanging the clips of each pair, or without pairs
-    those of each film.
+    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
+    clips of different conditions share. With boxes, the share of the maps in them is tested between
+    conditions, by exchanging the clips of each pair.
 
     Args:
         maps: A store of maps.
@@ -171,13 +169,11 @@ def compare_conditions(
     if boxed is not None:
         columns = [boxed.clip_ids.index(clip) for clip in clips]
         shares = boxed.shares[:, columns]
-    films = store.movie_ids_of(store.select(list(clips)).rows).tolist()
-    blocks, exchanged = _blocks(clips, len(first.clips), pair_of, films)
-    directions = _compared(map_names(store), means, shares, len(first.clips), blocks)
+    pairs = [pair_of[clip] for clip in clips]
+    directions = _compared(map_names(store), means, shares, pairs)
     audit = ConditionAudit(
         conditions=(first, second),
-        n_pairs=len(first.clips) if pair_of else 0,
-        exchanged=exchanged,
+        n_pairs=len(first.clips),
         directions=tuple(directions),
         left_out=left_out,
     )
@@ -220,30 +216,16 @@ def _condition(
     return Condition(name, tuple(clips))
 
 
-def _blocks(
-    clips: Sequence[str],
-    n_first: int,
-    pair_of: Mapping[str, str],
-    films: Sequence[str],
-) -> tuple[Sequence[str] | None, str]:
-    """Return within what clips are exchanged, and this in words: pairs, films, or nothing."""
-    if pair_of:
-        return [pair_of[clip] for clip in clips], "the clips of each pair"
-    if set(films[:n_first]) & set(films[n_first:]):
-        return films, "the clips of each film"
-    return None, "all clips, because no film has both conditions"
-
-
 def read_conditions(
     path: Path, store: Store
 ) -> tuple[tuple[str, str], dict[str, str], dict[str, str]]:
-    """Return the two conditions of a file, the condition of each clip, and its pair if it has one.
+    """Return the two conditions of a file, the condition of each clip, and its pair.
 
     Args:
         path: The file.
         store: The store of maps, which has these clips.
     """
-    rows = read_table(path, required=("clip_id", "condition"))
+    rows = read_table(path, required=("clip_id", "condition", "pair"))
     condition_of: dict[str, str] = {}
     pair_of: dict[str, str] = {}
     for row in rows.rows:
@@ -255,12 +237,13 @@ def read_conditions(
             problem = f"clip {clip!r} is in two rows"
         elif not row["condition"]:
             problem = f"clip {clip!r} has no condition"
+        elif not row["pair"]:
+            problem = f"clip {clip!r} has no pair"
         if problem:
-            hint = "one row for each clip, with clip_id and condition"
+            hint = "one row for each clip, with clip_id, condition and pair"
             raise FixInput(f"line {row.line}: {problem}", where=str(path), hint=hint)
         condition_of[clip] = row["condition"]
-        if row.cells.get("pair"):
-            pair_of[clip] = row["pair"]
+        pair_of[clip] = row["pair"]
     names = list(dict.fromkeys(condition_of.values()))
     if len(names) != 2:
         raise FixInput(
@@ -274,16 +257,7 @@ def read_conditions(
 def _check_pairs(
     path: Path, condition_of: Mapping[str, str], pair_of: Mapping[str, str]
 ) -> None:
-    """Raise an error unless each pair is a clip of each condition, or no clip has a pair."""
-    if not pair_of:
-        return
-    without = [clip for clip in condition_of if clip not in pair_of]
-    if without:
-        raise FixInput(
-            f"clip {without[0]!r} has no pair",
-            where=str(path),
-            hint="a pair for every clip, or for none",
-        )
+    """Raise an error unless each pair is a clip of each condition."""
     members: dict[str, list[str]] = {}
     for clip, pair in pair_of.items():
         members.setdefault(pair, []).append(clip)
@@ -317,10 +291,13 @@ def _compared(
     names: Sequence[str],
     means: Sequence[Floats],
     shares: Floats | None,
-    n_first: int,
-    blocks: Sequence[str] | None,
+    pairs: Sequence[str],
 ) -> list[ComparedDirection]:
-    """Return each direction with the test of its shares, the mean of the random ones last."""
+    """Return each direction with the test of its shares, the mean of the random ones last.
+
+    The first half of the clips is of the first condition; `pairs` has the pair of each clip.
+    """
+    n_first = len(pairs) // 2
     numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
     random = [i for i, name in enumerate(names) if name.startswith(RANDOM)]
     compared = []
@@ -331,7 +308,7 @@ def _compared(
             compared.append(ComparedDirection(names[i], maps))
             continue
         is_first = np.arange(shares.shape[1]) < n_first
-        tested = permutation_p(shares[i], is_first, blocks, permutations=PERMUTATIONS)
+        tested = permutation_p(shares[i], is_first, pairs, permutations=PERMUTATIONS)
         p_values.append(tested.two_sided)
         compared.append(
             ComparedDirection(

@@ -21,7 +21,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     write_manifest,
 )
-from obygaze_features.manifest.link import LINK_COLUMNS, is_linked
+from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
@@ -97,12 +97,7 @@ class ImportedManifest(NamedTuple):
             citation=citation.strip() or header.citation,
         )
         manifest = replace(self.manifest, name=path.stem, header=header)
-        replaced = _replaced(path) if path.is_file() else None
-        lost_columns: list[str] = []
-        n_lost_links = 0
-        if replaced is not None:
-            lost_columns = _lost_columns(replaced, manifest)
-            n_lost_links = _n_links(replaced)
+        n_lost_links = _n_links(path)
         if n_lost_links and not force:
             raise AlreadyThere(
                 f"this manifest has links of {count(n_lost_links, 'clip')} to videos",
@@ -114,7 +109,6 @@ class ImportedManifest(NamedTuple):
             path,
             manifest,
             self.warnings,
-            tuple(lost_columns),
             n_lost_links,
             self.notes,
             self.facts,
@@ -125,14 +119,13 @@ class ImportedManifest(NamedTuple):
 class SavedManifest:
     """A manifest that was written.
 
-    `lost_columns` and `n_lost_links` say what the manifest that it replaced had and it has not.
+    `n_lost_links` is how many clips of the manifest that it replaced were linked to videos.
     `notes_of_files` and `facts_of_files` say how the files were read.
     """
 
     path: Path
     manifest: Manifest
     warnings_of_files: tuple[str, ...]
-    lost_columns: tuple[str, ...] = ()
     n_lost_links: int = 0
     notes_of_files: tuple[str, ...] = ()
     facts_of_files: Mapping[str, Any] = field(default_factory=dict)
@@ -157,12 +150,8 @@ class SavedManifest:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what should be known of the files, and which columns are gone."""
-        warnings = list(self.warnings_of_files)
-        if self.lost_columns:
-            names = ", ".join(self.lost_columns)
-            warnings.append(f"only the old manifest had: {names}")
-        return warnings
+        """Return what should be known of the files."""
+        return list(self.warnings_of_files)
 
     @property
     def notes(self) -> list[str]:
@@ -182,34 +171,20 @@ class SavedManifest:
         return notes
 
 
-def _replaced(path: Path) -> Manifest | None:
-    """Return the manifest at a path; None if it cannot be read, and is replaced all the same."""
+def _n_links(path: Path) -> int:
+    """Return the number of clips of a manifest whose videos `manifest link` has found.
+
+    A manifest that is not there or cannot be read has none.
+    """
+    if not path.is_file():
+        return 0
     try:
-        return read_manifest(path)
+        manifest = read_manifest(path)
     except ObygazeError:
-        return None
-
-
-def _lost_columns(replaced: Manifest, new_manifest: Manifest) -> list[str]:
-    """Return the columns that have values in one manifest, and none in a new one."""
-    columns_now = _filled_columns(new_manifest)
-    return [name for name in _filled_columns(replaced) if name not in columns_now]
-
-
-def _n_links(manifest: Manifest) -> int:
-    """Return the number of clips whose videos `manifest link` has found."""
+        return 0
     if not manifest.header.video_root or manifest.header.unit == "window":
         return 0
     return sum(is_linked(clip) for clip in manifest)
-
-
-def _filled_columns(manifest: Manifest) -> list[str]:
-    """Return the columns that at least one clip has a value in, but for those of links."""
-    return [
-        name
-        for name in manifest.columns
-        if name not in LINK_COLUMNS and n_with_value(manifest, name) > 0
-    ]
 
 
 def n_with_value(manifest: Manifest, column: str) -> int:

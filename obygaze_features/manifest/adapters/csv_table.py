@@ -1,42 +1,26 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
-import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePath, PureWindowsPath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching, whole
-from obygaze_features.manifest.adapters import (
-    ImportedManifest,
-    n_with_value,
-    source_of,
-)
-from obygaze_features.manifest.adapters.id_forms import (
-    columns_of_form,
-    row_with_id,
-    with_mapped_columns,
-)
-from obygaze_features.manifest.adapters.moviegraphs import read_graphs
+from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import (
     TIMES,
     TableTimes,
     TimeForm,
 )
-from obygaze_features.manifest.io import (
-    clips_of,
-    manifest_path,
-    read_manifest,
-    toml_string,
-    update_manifest,
-)
+from obygaze_features.manifest.io import clips_of, toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
     LEVELS,
@@ -46,7 +30,7 @@ from obygaze_features.manifest.model import (
     ascii_id,
     concept_name,
 )
-from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
     canonical_level,
@@ -55,8 +39,6 @@ from obygaze_features.manifest.vocabulary import (
 from obygaze_features.manifest.workbooks import is_workbook
 
 NEEDED = ("clip_id", "movie_id")
-# A file of MovieGraphs' graphs in place of a table.
-GRAPHS = ".json"
 CONSTANT = "="
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
@@ -121,7 +103,7 @@ def read(
 ) -> ImportedManifest:
     """Read any table, with a mapping of its columns.
 
-    The table is a CSV file, or a sheet of a spreadsheet: .xlsx, .xls or .ods.
+    The table is a CSV file, or a sheet of an .xlsx file.
 
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
     column of the table with the name of a manifest's column needs no mapping; columns that are not
@@ -156,9 +138,9 @@ def read(
         obygaze manifest import csv mine.csv --videos /data/films -o mine
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
-    csv = Path(csv)
+    path = Path(csv)
     chosen = _chosen_mapping(
-        csv,
+        path,
         mapping,
         columns=columns or {},
         separator=separator,
@@ -168,13 +150,12 @@ def read(
         times=times,
         id=form,
     )
-    targets = dict(chosen.columns)
-    form = with_mapped_columns(chosen.id, targets)
-    violations = Violations(csv, targets)
-    source = source_of(csv)
+    violations = Violations(path, chosen.columns)
+    required = _required(chosen)
+    source = source_of(path)
     table = read_table(
-        csv,
-        required=_required(targets, form),
+        path,
+        required=required,
         delimiter=chosen.delimiter or None,
         skip_blank=True,
         violations=violations,
@@ -183,45 +164,29 @@ def read(
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
-    # The unnamed first column that some programs write is a row number, not data.
-    used = set(targets.values()) - set(NEEDED) | {"", *targets}
-    unmapped = {column: column for column in table.columns if column not in used}
-    plan = {**targets, **unmapped}
-    rows_with_ids = table.rows
-    if form:
-        rows_with_ids = tuple(row_with_id(row, form) for row in table.rows)
-        plan["clip_id"] = "clip_id"
-    table_times = TableTimes(
-        chosen.times,
-        has_decimal_comma=table.delimiter != ",",
-        is_spreadsheet=is_workbook(csv),
-    )
-    cells = [_values_of_clip(row, plan, chosen, table_times) for row in rows_with_ids]
-    if form and "clip_id" in table.columns:
-        _keep_given_ids(table.rows, cells)
-    _check_ids(table.rows, cells)
+    times_of_table = _times_of(table, path, chosen)
+    sources = _sources(table, chosen)
+    cells = []
+    for row in table.rows:
+        given = _cells_by_target(row, sources, chosen.id)
+        cells.append(_values_of_clip(row, given, chosen, times_of_table))
+    _check_totals(table.rows, cells, chosen)
+    _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
-    folder = csv.parent if videos is None else Path(videos)
-    for values in cells:
-        values["video"] = _path_in(folder, values.get("video", ""))
-    changed = [column for column in NEEDED if _is_changed(column, cells)]
-    extra = [target for target in plan if target not in COLUMNS]
-    for column in changed:
-        if f"given_{column}" not in plan:
-            extra.append(f"given_{column}")
+    changed = [column for column in NEEDED if _new_ids(column, cells)]
+    extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
+    extra |= dict.fromkeys(f"given_{column}" for column in changed)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    hint = _hint(table.columns, targets, form, violations)
-    violations.raise_if_any("the table cannot be imported", hint)
+    violations.raise_if_any("the table cannot be imported", _hint(table))
+    folder = path.parent if videos is None else Path(videos)
     names_of_videos = {clip.video for clip in clips if clip.video}
-    missing_videos = sorted(
-        name for name in names_of_videos if not _is_file(folder / name)
-    )
+    missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
     # Names of which none is a path wait for `manifest link`.
-    is_linked = videos is not None or len(missing_videos) < len(names_of_videos)
+    is_linked = videos is not None or len(missing) < len(names_of_videos)
     header = Header(
-        chosen.dataset or csv.stem,
+        chosen.dataset or path.stem,
         modality_of,
         chosen.unit,
         licence=chosen.licence,
@@ -229,16 +194,19 @@ def read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = []
-    if is_linked and missing_videos:
-        names = few([repr(name) for name in missing_videos], 3)
-        n_missing = count(len(missing_videos), "video")
+    warnings = [
+        f"the column {name!r} of the table is left out, because {name} is something else"
+        for name in _hidden(table, chosen)
+    ]
+    if is_linked and missing:
+        names = few([repr(name) for name in missing], 3)
+        n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
     warnings += [_changed_ids(column, cells) for column in changed]
     if write_mapping is not None:
         used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
-    manifest = Manifest(name or csv.stem, header, clips, tuple(extra))
+    manifest = Manifest(name or path.stem, header, clips, tuple(extra))
     return ImportedManifest(manifest, tuple(warnings))
 
 
@@ -262,48 +230,128 @@ def _chosen_mapping(
     return replace(mapping, columns={**mapping.columns, **columns}, **given)
 
 
-def _hint(
-    columns: Sequence[str],
-    targets: Mapping[str, str],
-    form: str,
-    violations: Violations,
-) -> str:
-    """Return what to do about a table that cannot be imported."""
-    problems = "\n".join(violations.lines)
-    hints = []
-    if "required column is missing" in problems:
-        unmapped = [name for name in NEEDED if name not in {*columns, *targets}]
-        if form:
-            unmapped = [name for name in unmapped if name != "clip_id"]
-        target = unmapped[0] if unmapped else "TARGET"
-        hints.append(f"--map {target}=COLUMN; the columns of the table: {few(columns)}")
-    if "is in the film" in problems:
-        film = targets.get("movie_id", "movie_id")
-        clip = targets.get("clip_id", "clip_id")
-        hints.append(f"--id '{{{film}}}-{{{clip}}}'")
-    if "unknown level" in problems or "unknown concept" in problems:
-        hints.append("--mapping FILE, whose [levels] and [concepts] translate words")
-    return "; ".join(hints) or "correct the cells that are listed"
-
-
 def _is_file(path: Path) -> bool:
     """Return whether a file is there; False also for a name that no file can have."""
     try:
         return path.is_file()
-    except (OSError, ValueError):
+    except OSError:
         return False
 
 
-def _path_in(folder: Path, video: str) -> str:
-    """Return the path of a video as seen from a folder; what is not a path in it is unchanged."""
-    path = PurePath(os.path.normpath(video))
-    for root in (folder.absolute(), folder.resolve()):
-        if path.is_absolute() and path.is_relative_to(root):
-            return path.relative_to(root).as_posix()
-    with_slashes = PureWindowsPath(video).as_posix()
-    if _is_file(folder / with_slashes):
-        return with_slashes
-    return video
+def _required(mapping: TableMapping) -> list[str]:
+    """Return the columns that the table must have."""
+    mapped = mapping.columns
+    for target in mapped:
+        if not target or target != target.strip():
+            raise FixUsage(
+                f"--map: invalid column name {target!r}", hint="a name without blanks"
+            )
+    sources = [name for name in mapped.values() if not name.startswith(CONSTANT)]
+    needed = [*NEEDED, *columns_of_form(mapping.id)]
+    if mapping.id:
+        needed.remove("clip_id")
+    sources += [name for name in needed if name not in mapped]
+    return list(dict.fromkeys(sources))
+
+
+def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the columns of a table that something else in the manifest takes the name of."""
+    taken = set(mapping.columns)
+    if mapping.id:
+        taken.add("clip_id")
+    used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
+    return [name for name in table.columns if name in taken and name not in used]
+
+
+def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
+    """Return the column of the table, or the constant, for each column of the manifest."""
+    # A column of ids stays under its own name, also where another column is made of it. The
+    # unnamed first column that some programs write is a row number, not data.
+    used = set(mapping.columns.values()) - set(NEEDED) | {"", *mapping.columns}
+    unmapped = {name: name for name in table.columns if name not in used}
+    return {**mapping.columns, **unmapped}
+
+
+def _cells_by_target(
+    row: TableRow, sources: Mapping[str, str], form: str
+) -> dict[str, str]:
+    """Return the cells of a row by the columns of the manifest, as they are in the table."""
+    cells = {}
+    for target, source in sources.items():
+        if source.startswith(CONSTANT):
+            cells[target] = source.removeprefix(CONSTANT)
+        else:
+            cells[target] = row[source]
+    if form:
+        cells["clip_id"] = id_of_form(form, row, {**row.cells, **cells})
+    return cells
+
+
+def _times_of(table: CsvTable, path: Path, mapping: TableMapping) -> TableTimes:
+    """Return how the times of a table are read."""
+    return TableTimes(
+        mapping.times,
+        has_decimal_comma=table.delimiter != ",",
+        is_spreadsheet=is_workbook(path),
+    )
+
+
+def _hint(table: CsvTable) -> str:
+    """Return what to do about a table that cannot be imported."""
+    return (
+        "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
+        f"[concepts] translate words; the columns of the table: {few(table.columns)}"
+    )
+
+
+def _values_of_clip(
+    row: TableRow,
+    given: Mapping[str, str],
+    mapping: TableMapping,
+    times: TableTimes,
+) -> dict[str, str]:
+    """Return the cells of one row with ids, seconds and canonical words."""
+    cells = dict(given)
+    for column in NEEDED:
+        given_name = cells[column].strip()
+        cells[column] = ascii_id(given_name)
+        if cells[column] != given_name:
+            cells[f"given_{column}"] = given_name
+    for column in TIMES:
+        cells[column] = times.seconds(row, column, cells.get(column, ""))
+    if "scene" not in cells:
+        cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
+    cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
+    cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
+    return cells
+
+
+def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:
+    level = mapping.level(word) or ""
+    if word and not level:
+        row.add("level", f"unknown level {word!r}")
+    return level
+
+
+def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
+    names: list[str] = []
+    # An empty cell has no concepts; an empty part between separators is an unknown word.
+    words = cell.split(mapping.separator) if cell.strip() else []
+    for word in words:
+        name = mapping.concept(word.strip())
+        if name is None:
+            row.add("concepts", f"unknown concept {word.strip()!r}")
+        elif name not in names:
+            names.append(name)
+    return "|".join(names)
+
+
+def _scene_in(clip_id: str, movie_id: str) -> str:
+    """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
+    film, _, number = clip_id.rpartition("-")
+    if film == movie_id and number.isascii() and number.isdigit():
+        return str(int(number))
+    return ""
 
 
 def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
@@ -361,262 +409,47 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class JoinedColumns:
-    """The columns that were added to a manifest, and how many clips have a value in each."""
-
-    name: str
-    columns: Mapping[str, int]
-    warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the number of clips by column, and what should be known of the table."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return table(("column", "clips with a value"), self.columns.items())
-
-
-def join_columns(
-    manifest: str | os.PathLike[str],
-    csv: str | Path,
-    columns: Annotated[
-        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
-    ] = None,
-    *,
-    sheet: Annotated[str, Option(metavar="NAME")] = "",
-    header_row: Annotated[int | None, Option(least=1)] = None,
-    force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
-) -> JoinedColumns:
-    """Add the columns of a table to the clips of a manifest.
-
-    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
-    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
-    lake-001 is also one of the clips that annotators made of it (given_clip_id).
-
-    A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
-    get the values of its rows.
-
-    A .json file has graphs of MovieGraphs: emotions, interactions, relationships, situation and
-    place become columns.
-
-    Args:
-        manifest: The manifest, which is written anew; a clip without a row gets empty cells.
-        csv: The table: a CSV file, a spreadsheet (.xlsx, .xls, .ods), or graphs (.json).
-        columns: Rename a column.
-        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first]
-        force: Replace columns of the manifest.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest join obygaze12 emotions.csv
-        obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
-        obygaze manifest join obygaze12 decades.csv --map movie_id=film
-        obygaze manifest join obygaze12 graphs.json
-    """
-    path = manifest_path(manifest, workspace=workspace)
-    before = read_manifest(path)
-    (joined, warnings), added = _join(
-        before,
-        Path(csv),
-        columns,
-        sheet=sheet,
-        header_row=header_row,
-        force=force,
-    )
-    update_manifest(before, joined, path)
-    n_values_added = {column: n_with_value(joined, column) for column in added}
-    return JoinedColumns(before.name, n_values_added, warnings)
-
-
-def join(
-    manifest: Manifest,
-    csv: Path,
-    columns: Mapping[str, str] | None = None,
-    *,
-    sheet: str = "",
-    header_row: int | None = None,
-    force: bool = False,
-) -> ImportedManifest:
-    """Return a manifest with the columns of a table, which `join_columns` writes."""
-    joined, _ = _join(
-        manifest, csv, columns, sheet=sheet, header_row=header_row, force=force
-    )
-    return joined
-
-
-def _join(
-    manifest: Manifest,
-    csv: Path,
-    columns: Mapping[str, str] | None,
-    *,
-    sheet: str,
-    header_row: int | None,
-    force: bool,
-) -> tuple[ImportedManifest, list[str]]:
-    """Return a manifest with the columns of a table, and the names of these columns."""
-    columns = columns or {}
-    source = source_of(csv)
-    violations = Violations(csv, columns)
-    if csv.suffix == GRAPHS:
-        table = read_graphs(csv, violations)
-        violations.raise_if_any("these are not graphs of MovieGraphs")
-        if columns:
-            raise FixUsage("--map is for tables, graphs have columns of their own")
-    else:
-        table = read_table(
-            csv,
-            required=list(dict.fromkeys(columns.values())),
-            delimiter=None,
-            skip_blank=True,
-            violations=violations,
-            sheet=sheet,
-            header_row=header_row,
-        )
-    key = next((name for name in NEEDED if name in {*columns, *table.columns}), "")
-    if not key and not violations:
-        violations.add(
-            None, "clip_id", "required column is missing, and so is movie_id"
-        )
-    hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
-    violations.raise_if_any("the table cannot be joined", hint)
-    targets = {key: key, **columns}
-    rows: dict[str, list[TableRow]] = {}
-    n_without_id = 0
-    for row in table.rows:
-        table_id = ascii_id(row[targets[key]].strip())
-        if table_id:
-            rows.setdefault(table_id, []).append(row)
-        else:
-            n_without_id += 1
-    id_in_table = _ids_in_table(manifest, rows, key)
-    if rows.keys().isdisjoint(id_in_table.values()):
-        noun = "film" if key == "movie_id" else "clip"
-        known_ids = manifest.films if key == "movie_id" else manifest.clip_ids
-        raise NotFound(
-            f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
-            where=str(csv),
-            hint=f"the manifest has {few(known_ids, 2)}",
-        )
-    plan = {**targets, **_unmapped(table.columns, targets)}
-    left_out = [target for target in plan if target in ("", *COLUMNS)]
-    added = {
-        target: column for target, column in plan.items() if target not in left_out
-    }
-    taken = [target for target in added if target in manifest.columns]
-    if taken and not force:
-        raise AlreadyThere(
-            f"the manifest has these columns already: {few(taken)}",
-            where=manifest.name,
-            hint="--force, or --map OTHER=COLUMN",
-        )
-    joined = manifest
-    for target, column in added.items():
-        cells = {
-            clip_id: _joined(rows.get(table_id, ()), column)
-            for clip_id, table_id in id_in_table.items()
-        }
-        joined = joined.with_column(target, cells)
-    warnings = _warnings_of_join(rows, id_in_table, left_out, key)
-    if n_without_id:
-        warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
-    header = replace(joined.header, sources=(*joined.header.sources, source))
-    messages = [f"{csv}: {warning}" for warning in warnings]
-    imported = ImportedManifest(replace(joined, header=header), tuple(messages))
-    return imported, list(added)
-
-
-def _unmapped(columns: Iterable[str], targets: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns of a table that are not mapped; each is its own target."""
-    unmapped = {}
-    for column in columns:
-        if column not in targets.values() and column not in targets:
-            unmapped[column] = column
-    return unmapped
-
-
-def _ids_in_table(
-    manifest: Manifest, table_ids: Container[str], key: str
-) -> dict[str, str]:
-    """Return, for each clip, its id (or its film's) if the table has it, else the one given first.
-
-    `key` is clip_id or movie_id.
-    """
-    id_in_table: dict[str, str] = {}
-    for clip in manifest:
-        id_of_row = clip.movie_id if key == "movie_id" else clip.clip_id
-        if id_of_row not in table_ids:
-            id_of_row = ascii_id(clip.extra.get(f"given_{key}", ""))
-        id_in_table[clip.clip_id] = id_of_row
-    return id_in_table
-
-
-def _warnings_of_join(
-    rows: Mapping[str, object],
-    id_in_table: Mapping[str, str],
-    left_out: Sequence[str],
-    key: str,
-) -> list[str]:
-    """Return what a user should know of clips, rows and columns that were not joined."""
-    warnings = []
-    noun = "clips"
-    if key == "movie_id":
-        noun = "films"
-        warnings.append("joined by movie_id: all clips of a film get its values")
-    n_without = sum(table_id not in rows for table_id in id_in_table.values())
-    if n_without:
-        warnings.append(f"{n_without} of {len(id_in_table)} clips have no row")
-    unknown = sorted(rows.keys() - set(id_in_table.values()))
-    if unknown:
-        warnings.append(f"not {noun} of the manifest: {few(unknown, 3)}")
-    columns = [name for name in left_out if name not in ("", key)]
-    if columns:
-        warnings.append(f"left out, every manifest has them: {', '.join(columns)}")
-    return warnings
-
-
-def _joined(rows: Iterable[TableRow], column: str) -> str:
-    """Return the different values of some rows, joined with '|'."""
-    values: dict[str, None] = {}
-    for row in rows:
-        for part in row[column].split("|"):
-            values.setdefault(part.strip())
-    return "|".join(value for value in values if value)
-
-
-def _keep_given_ids(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -> None:
-    """Keep the names that clips have in a table, beside the ids that were made.
-
-    Numbers that begin anew in each film are no names of clips.
-    """
-    names = [row["clip_id"].strip() for row in rows]
-    if len(set(names)) < len(names):
-        return
-    for name, values in zip(names, cells, strict=True):
-        if name and name != values["clip_id"]:
-            values["given_clip_id"] = name
-
-
-def _is_changed(column: str, cells: Iterable[Mapping[str, str]]) -> bool:
-    """Return whether the id of a row is not what the table has."""
-    return any(values.get(f"given_{column}") for values in cells)
+def _new_ids(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the new id for each name of the table that is no id."""
+    new_ids = {}
+    for values in cells:
+        given = values.get(f"given_{column}")
+        if given:
+            new_ids[given] = values[column]
+    return new_ids
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
-    new_ids = {}
-    for values in cells:
-        if values.get(f"given_{column}"):
-            new_ids[values[f"given_{column}"]] = values[column]
+    """Return a sentence that names the first ids that are not what the table has."""
+    new_ids = _new_ids(column, cells)
     changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
-    shown = few(changes, 3)
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
-    return f"{column}: {rule}; {shown} (given_{column})"
+    return f"{column}: {rule}; {few(changes, 3)} (given_{column})"
 
 
-def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
+def _check_totals(
+    rows: Sequence[TableRow],
+    cells: Sequence[Mapping[str, str]],
+    mapping: TableMapping,
+) -> None:
+    """Add a violation for each row that has ids alone, where other rows have times."""
+    if not any(values["start_s"] for values in cells):
+        return
+    of_ids = {"", *columns_of_form(mapping.id)}
+    of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
+    for row in rows:
+        filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
+        if filled_columns <= of_ids:
+            row.add(None, "only ids; delete the row if it is a row of totals")
+
+
+def _check_ids(
+    rows: Sequence[TableRow],
+    cells: Sequence[Mapping[str, str]],
+    mapping: TableMapping,
+) -> None:
     """Add violations: names that become one id, clip ids that several films have."""
+    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
     given_names: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
     for row, values in zip(rows, cells, strict=True):
@@ -632,10 +465,12 @@ def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> 
                 )
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if first_film != movie_id:
-            clip_id = values["clip_id"]
-            problem = f"the clip {clip_id!r} is in the film {first_film!r} too"
-            solution = f"an id such as {movie_id}-{clip_id} is unique"
-            row.add("clip_id", f"{problem}; {solution}")
+            problem = (
+                f"the clip {values['clip_id']!r} is in the film {first_film!r} too"
+            )
+            row.add(
+                "clip_id", f"{problem}; --id '{{{film}}}-{{{clip}}}' makes unique ids"
+            )
 
 
 def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
@@ -660,78 +495,3 @@ def read_mapping(path: Path) -> TableMapping:
             )
     document.raise_if_any("the mapping is not valid")
     return mapping
-
-
-def _required(targets: Mapping[str, str], form: str = "") -> list[str]:
-    """Return the required columns of the table; with a form of ids, those that it names."""
-    for target in targets:
-        if not target or target != target.strip():
-            raise FixUsage(
-                f"--map: invalid column name {target!r}", hint="a name without blanks"
-            )
-    sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
-    unmapped = [name for name in NEEDED if name not in targets]
-    if form:
-        sources += columns_of_form(form)
-        unmapped = [name for name in unmapped if name != "clip_id"]
-    return list(dict.fromkeys([*sources, *unmapped]))
-
-
-def _scene_in(clip_id: str, movie_id: str) -> str:
-    """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
-    film, _, number = clip_id.rpartition("-")
-    if film == movie_id and number.isascii() and number.isdigit():
-        return str(int(number))
-    return ""
-
-
-def _values_of_clip(
-    row: TableRow,
-    plan: Mapping[str, str],
-    mapping: TableMapping,
-    times: TableTimes,
-) -> dict[str, str]:
-    """Return the cells of one row by the columns of the manifest, with canonical words."""
-    cells = {}
-    for target, source in plan.items():
-        if source.startswith(CONSTANT):
-            cells[target] = source.removeprefix(CONSTANT)
-        else:
-            cells[target] = row[source]
-    for column in NEEDED:
-        given_name = cells[column].strip()
-        cells[column] = ascii_id(given_name)
-        if cells[column] != given_name:
-            cells[f"given_{column}"] = given_name
-    for column in TIMES:
-        cells[column] = times.seconds(row, column, cells.get(column, ""))
-    if "scene" not in plan:
-        cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-    _translate_level(row, cells, mapping)
-    _translate_concepts(row, cells, mapping)
-    return cells
-
-
-def _translate_level(
-    row: TableRow, cells: dict[str, str], mapping: TableMapping
-) -> None:
-    word = cells.get("level", "").strip()
-    cells["level"] = mapping.level(word) or ""
-    if word and not cells["level"]:
-        row.add("level", f"unknown level {word!r}")
-
-
-def _translate_concepts(
-    row: TableRow, cells: dict[str, str], mapping: TableMapping
-) -> None:
-    text = cells.get("concepts", "")
-    names: list[str] = []
-    # An empty cell has no concepts; an empty part between separators is an unknown word.
-    words = text.split(mapping.separator) if text.strip() else []
-    for word in words:
-        name = mapping.concept(word.strip())
-        if name:
-            names.append(name)
-        else:
-            row.add("concepts", f"unknown concept {word.strip()!r}")
-    cells["concepts"] = "|".join(names)

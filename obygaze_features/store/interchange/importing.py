@@ -21,7 +21,7 @@ from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest, clips_sha256
+from obygaze_features.manifest.model import Manifest, ascii_id, clips_sha256
 from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import ORIGIN, Recipe
 from obygaze_features.store.format.records import Terms
@@ -216,6 +216,8 @@ def import_features(
             # A store that is there keeps what it was given.
             if not citation and not target.exists():
                 citation = read.header.citation
+        else:
+            source, aliases = _with_ids(source)
         settings = ImportSettings(
             backbone=backbone,
             facts=facts or {},
@@ -234,6 +236,23 @@ def import_features(
         )
     finally:
         source.close()
+
+
+def _with_ids(source: FeatureSource) -> tuple[FeatureSource, dict[str, str]]:
+    """Return a source whose films have ids, and the ids of its clips by their names.
+
+    Ids are those that a manifest of the same table has, so that the store matches it.
+    """
+    id_of_clip = {clip: ascii_id(clip) for clip in source.clip_ids}
+    films = [film if film is None else ascii_id(film) for film in source.movie_ids]
+    changes = [
+        f"{clip!r} is now {new_id!r}"
+        for clip, new_id in id_of_clip.items()
+        if clip != new_id
+    ]
+    if changes:
+        source.warnings.append(f"clips have ids as in a manifest: {few(changes, 3)}")
+    return replace(source, movie_ids=films), id_of_clip
 
 
 def _clips_of_manifest(manifest: Manifest) -> ManifestClips:

@@ -101,7 +101,7 @@ class Uses:
         return [
             "looked at: stores (folders and zips), runs, models and exports (.parquet, .npz, "
             ".npy and .pth in folders) with features of this recipe, and tables with a column "
-            "clip_id (.csv, .tsv, .xlsx, .ods, .parquet, .json), in the folder of the workspace",
+            "clip_id (.csv, .tsv, .xlsx, .parquet, .json), in the folder of the workspace",
             "not looked into: HDF5 files, single .pth files, reports, pictures, ELAN files, other "
             "archives, what is deeper than "
             f"{MAX_DEPTH} folders, other places, and copies that others have",
@@ -442,6 +442,5 @@ _READERS: Mapping[str, Callable[[Path, Collection[str]], tuple[str, ...]]] = {
     ".tsv": _listed_clips,
     ".parquet": _clips_of_parquet,
     ".xlsx": _clips_of_workbook,
-    ".ods": _clips_of_workbook,
     ".json": _clips_of_json,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,10 +185,10 @@ def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> 
         y_block=[codes[film] for film in y.blocks or ()],
     )
     words = ("audit", "eat", "--vectors", path, "--permutations", "20000")
-    out, rows, figure = tmp_path / "o.json", tmp_path / "t.csv", tmp_path / "f" / "eat"
-    done = call_obygaze(*words, "-o", out, "--table", rows, "--figure", figure).ok()
+    rows, figure = tmp_path / "t.csv", tmp_path / "f" / "eat"
+    done = call_obygaze(*words, "--table", rows, "--figure", figure).ok()
     assert "The difference is between films" in done.stdout
-    document = json.loads(out.read_text("utf-8"))
+    document = call_obygaze(*words, "--json").ok().json()
     assert document["p"]["two_sided"] < 0.001 < 0.1 < document["p_blocked"]["two_sided"]
     assert rows.read_text("utf-8").startswith("X,Y,")
     assert (tmp_path / "f" / "eat.svg").read_bytes().startswith(b"<?xml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -69,26 +68,6 @@ def test_the_other_two_forms_equal_sklearn(rows: list[tuple[int, float, bool]]) 
     )
     precision, recall, _ = precision_recall_curve(truth, scores)
     assert result.pr_auc_trapezoid == pytest.approx(auc(recall, precision), abs=1e-12)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1)), min_size=1, max_size=6))
-def test_ties_best_worst_and_expected_by_trying_all_orders(
-    rows: list[tuple[bool, int]],
-) -> None:
-    qrels = {f"d{i}": int(hit) for i, (hit, _) in enumerate(rows)}
-    run = {f"d{i}": float(score) for i, (_, score) in enumerate(rows)}
-    assume(any(qrels.values()))
-    values = []
-    for order in permutations(run):
-        scores = [run[name] for name in order]
-        if scores == sorted(scores, reverse=True):
-            hits = [qrels[name] for name in order]
-            found = [sum(hits[: i + 1]) / (i + 1) for i, hit in enumerate(hits) if hit]
-            values.append(sum(found) / sum(hits))
-    result = score_ranking(qrels, run)
-    assert result.ap_ties_best == pytest.approx(max(values))
-    assert result.ap_ties_worst == pytest.approx(min(values))
-    assert result.ap_ties_expected == pytest.approx(sum(values) / len(values))
 
 
 def test_ap_without_relevant_or_with_unreturned_documents() -> None:

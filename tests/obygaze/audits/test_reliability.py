@@ -54,10 +54,8 @@ def test_both_alphas_against_other_implementations(seed: int) -> None:
     )
     assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
     for i, rater in enumerate(audit.raters):
-        others = np.delete(table, i, axis=1)
-        assert rater.alpha_without == pytest.approx(by_definition(others), abs=1e-9)
-        expected_r = np.corrcoef(table[:, i], others.sum(axis=1))[0, 1]
-        assert rater.correlation == pytest.approx(expected_r, abs=1e-9)
+        assert rater.mean == pytest.approx(table[:, i].mean())
+        assert rater.sd == pytest.approx(np.std(table[:, i], ddof=1))
     low, high = audit.cronbach_interval
     assert low is not None
     assert high is not None
@@ -129,16 +127,3 @@ def test_the_prompts_of_an_attribute() -> None:
     assert alpha > 0.95
     assert f"the 5 texts of A, by their cosines to 40 items: {alpha:.3f}" in str(audit)
     assert audit.to_json()["prompts"][0]["cronbach"] == alpha
-
-
-def test_numbers_with_equal_sums_have_no_correlation() -> None:
-    """Of sums that are all 0.4, but for rounding, it was 0.65."""
-    ratings = np.array(
-        [[0.1, 0.3, 0.7], [0.3, 0.1, 0.2], [0.2, 0.2, 0.9], [0.25, 0.15, 0.4]]
-    )
-    for shift in (0.0, -0.2):
-        audit = reliability_of(ratings + shift, ["a", "b", "c"], list("wxyz"))
-        assert audit.raters[2].correlation is None
-        assert audit.raters[2].alpha_without is None
-        of_a = np.corrcoef(ratings[:, 0], ratings[:, 1] + ratings[:, 2])[0, 1]
-        assert audit.raters[0].correlation == pytest.approx(of_a)

@@ -111,22 +111,6 @@ def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
     assert summary["clips"] == 2
 
 
-def test_a_second_import_names_the_columns_that_it_loses(tmp_path: Path) -> None:
-    """Links and splits of the first one went without a word."""
-    table, more = tmp_path / "t.csv", tmp_path / "more.csv"
-    words = ("-C", tmp_path, "manifest", "import", "csv", table, "-o", "mine")
-    table.write_text(TABLE, encoding="utf-8")
-    assert "old manifest" not in call_obygaze(*words).ok().stderr
-    more.write_text("clip_id,mood\na,calm\n", encoding="utf-8")
-    call_obygaze("-C", tmp_path, "manifest", "join", "mine", more).ok()
-    (tmp_path / "a.mp4").write_bytes(b"x")
-    call_obygaze("-C", tmp_path, "manifest", "link", "mine", tmp_path).ok()
-    again = call_obygaze(*words, "--force").ok()
-    assert "only the old manifest had: mood" in again.stderr
-    assert "dropped the links of 1 clip to videos" in again.stderr
-    assert "old manifest" not in call_obygaze(*words, "--force").ok().stderr
-
-
 def test_figures_replace_nothing_but_themselves(broken: Path) -> None:
     (broken / "mine.svg").write_text("mine", encoding="utf-8")
     words = ("-C", broken, "manifest", "stats", "good", "--figure", broken / "mine")

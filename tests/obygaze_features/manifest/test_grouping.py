@@ -1,4 +1,4 @@
-"""The three levels of the thesaurus, and manifests whose concepts are groups."""
+"""The three levels of the vocabulary, and manifests whose concepts are groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from support.data import real_data
 from support.experiments import films, planted, run_on, store_of, write_workspace
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest import group_concepts, grouped_concepts, thesaurus
+from obygaze_features.manifest import (
+    concept_vocabulary,
+    group_concepts,
+    grouped_concepts,
+)
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -35,7 +39,7 @@ TABLE_1 = {
 
 
 def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> None:
-    whole = thesaurus()
+    whole = concept_vocabulary()
     instances = {c.name: len(c.instances) for c in whole.concepts if c.instances}
     assert instances == TABLE_1 and sum(instances.values()) == 22
     assert len(whole.subconstructs) == 5
@@ -59,7 +63,7 @@ def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> No
 def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
     """The numbers of clips with a concept are those of the released table, in the visual view."""
     manifest = read(real_data("obygaze12", "ObyGaze12_thresh_02.csv")).manifest
-    clips = thesaurus(manifest).clips
+    clips = concept_vocabulary(manifest).clips
     assert clips is not None
     totals = {name: sum(by_level.values()) for name, by_level in clips.items()}
     assert totals["Activities"] == 379 and totals["Appearance"] == 98

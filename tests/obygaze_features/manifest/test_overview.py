@@ -18,6 +18,7 @@ from obygaze_features.manifest import (
     show_manifest,
 )
 from obygaze_features.manifest.adapters import csv_table
+from obygaze_features.manifest.adapters.join_table import join_columns
 
 TOML = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
 ROWS = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts
@@ -167,14 +168,12 @@ def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:
         assert made == typed
     with pytest.raises(AlreadyThere):
         csv_table.read(table, {**columns, "scene": "=1"}).save(saved.path)
-    again = csv_table.read(table, {**columns, "mood": "="}).save(saved.path, force=True)
-    assert again.warnings == ["only the old manifest had: mood"]
 
 
 def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
     table = workspace / "mood.csv"
     table.write_text("clip_id,mood\na,calm\nz,wild\n", encoding="utf-8")
-    joined = csv_table.join_columns("tiny", table, workspace=workspace)
+    joined = join_columns("tiny", table, workspace=workspace)
     assert joined.columns == {"mood": 1}
     assert str(joined).split()[-2:] == ["mood", "1"]
     assert len(joined.warnings) == 2

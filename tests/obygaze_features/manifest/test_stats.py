@@ -211,7 +211,7 @@ def test_a_film_whose_genres_differ_between_sources_is_named_with_both() -> None
     assert "genres: mobygaze_movielist.csv, the list of films of MObyGaze" in text
     line = "genres of Pulp Fiction in Table 3 of the paper of ObyGaze12: Drama, Mystery"
     assert line in text
-    assert "genres of Meet the Parents: not recorded" in text
+    assert "genres of Meet the Parents: IMDb, because" in text
 
 
 def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:

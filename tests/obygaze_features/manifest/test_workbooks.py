@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 import zipfile
 from datetime import date, timedelta
@@ -16,13 +15,8 @@ from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
 
-BOTH = pytest.mark.parametrize("name", ["t.xlsx", "t.ods"])
 
-
-@BOTH
-def test_cells_of_each_type_have_the_texts_of_a_csv_file(
-    tmp_path: Path, name: str
-) -> None:
+def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
     rows = [
         ["clip_id", "movie_id", "film  \n title", "value"],
         [12, 3.5, "Amélie", True],
@@ -32,7 +26,7 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(
         ["=1+2", 1e16, 0, timedelta(0)],
     ]
     table = read_table(
-        write_workbook(tmp_path / name, {"Clips": rows}), required=("clip_id",)
+        write_workbook(tmp_path / "t.xlsx", {"Clips": rows}), required=("clip_id",)
     )
     assert table.columns == ("clip_id", "movie_id", "film title", "value")
     assert table.delimiter == ""
@@ -48,7 +42,6 @@ def test_durations_keep_their_milliseconds() -> None:
     assert cell_text(timedelta(seconds=70.5)) == "0:01:10.500"
     assert cell_text(timedelta(seconds=59.9996)) == "0:01:00"
     assert cell_text(timedelta(seconds=-5)) == "-0:00:05"
-    assert cell_text("PT25H00M00.5S") == "25:00:00.500"
 
 
 def test_names_of_cells() -> None:
@@ -56,17 +49,15 @@ def test_names_of_cells() -> None:
     assert names == ["A1", "Z1", "AA1", "ZZ1", "AAA1", "XFD1"]
 
 
-@BOTH
-def test_merged_cells_have_one_value(tmp_path: Path, name: str) -> None:
+def test_merged_cells_have_one_value(tmp_path: Path) -> None:
     rows = [["film", "n"], ["Amélie", 1], [None, 2], ["Juno", 1]]
-    path = write_workbook(tmp_path / name, {"Clips": rows}, merged=["A2:A3"])
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows}, merged=["A2:A3"])
     table = read_table(path, required=("film", "n"))
     assert [row["film"] for row in table.rows] == ["Amélie", "", "Juno"]
 
 
-@BOTH
-def test_duplicate_headers_are_named(tmp_path: Path, name: str) -> None:
-    path = write_workbook(tmp_path / name, {"Clips": [["a", "a ", "b"], [1, 2, 3]]})
+def test_duplicate_headers_are_named(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a", "a ", "b"], [1, 2, 3]]})
     with pytest.raises(FixInput) as caught:
         read_table(path, required=("a", "b"))
     assert caught.value.details == (
@@ -74,41 +65,28 @@ def test_duplicate_headers_are_named(tmp_path: Path, name: str) -> None:
     )
 
 
-@BOTH
-def test_of_several_sheets_with_data_one_is_asked_for(
-    tmp_path: Path, name: str
-) -> None:
+def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
     sheets = {
         "Ada": [["a", "b"], [1, 2]],
         "Empty": [],
         "Ben": [["a", "b"], [3, 4], [5, 6]],
         "Lists": [["S", "EN"]],
     }
-    path = write_workbook(tmp_path / name, sheets, hidden=["Lists"])
+    path = write_workbook(tmp_path / "t.xlsx", sheets, hidden=["Lists"])
     with pytest.raises(FixUsage, match="2 sheets have data") as caught:
         read_table(path, required=("a", "b"), sheet="")
-    assert caught.value.details == (
-        f"{path}: sheet 'Ada', 2 rows: a, b",
-        f"{path}: sheet 'Ben', 3 rows: a, b",
-    )
-    assert caught.value.hint == "--sheet 'Ada', or another of them"
+    assert caught.value.message == "2 sheets have data: 'Ada', 'Ben'"
+    assert caught.value.hint == "--sheet NAME, or save one sheet as CSV"
     for chosen in ("Ben", "3"):
         table = read_table(path, required=("a", "b"), sheet=chosen)
         assert [row["a"] for row in table.rows] == ["3", "5"]
     with pytest.raises(FixUsage, match=r"no sheet 'Bem' \(did you mean 'Ben'\?\)"):
         read_table(path, required=("a", "b"), sheet="Bem")
-    # A command without --sheet names another cure.
-    with pytest.raises(FixUsage) as caught:
-        read_table(path, required=("a", "b"))
-    assert (
-        caught.value.hint == "leave one sheet in the file, or save one of them as CSV"
-    )
 
 
-@BOTH
-def test_a_hidden_sheet_is_read_if_it_is_named(tmp_path: Path, name: str) -> None:
+def test_a_hidden_sheet_is_read_if_it_is_named(tmp_path: Path) -> None:
     sheets = {"Shown": [], "Hidden": [["a"], ["x"]]}
-    path = write_workbook(tmp_path / name, sheets, hidden=["Hidden"])
+    path = write_workbook(tmp_path / "t.xlsx", sheets, hidden=["Hidden"])
     with pytest.raises(FixInput, match="no sheet that is shown has data") as caught:
         read_table(path, required=("a",), sheet="")
     assert caught.value.hint == "the sheets are 'Shown', 'Hidden'"
@@ -124,11 +102,10 @@ TITLED = [
 ]
 
 
-@BOTH
 def test_the_row_with_names_is_the_first_or_the_one_that_is_named(
-    tmp_path: Path, name: str
+    tmp_path: Path,
 ) -> None:
-    path = write_workbook(tmp_path / name, {"Clips": TITLED})
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": TITLED})
     with pytest.raises(FixInput) as refused:
         read_table(path, required=("film",), sheet="")
     assert refused.value.details == (
@@ -165,28 +142,31 @@ def test_a_csv_file_has_no_sheets_and_a_spreadsheet_no_encoding(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "data"),
+    "data",
     [
-        ("t.xlsx", b"a,b\n1,2\n"),
-        ("t.xlsx", b"PK\x03\x04 broken"),
-        ("t.ods", b""),
-        ("t.xls", b"<html><table><tr><td>a</td></tr></table></html>"),
+        b"",
+        b"a,b\n1,2\n",
+        b"PK\x03\x04 broken",
+        b"<html><table><tr><td>a</td></tr></table></html>",
     ],
 )
 def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
-    tmp_path: Path, name: str, data: bytes
+    tmp_path: Path, data: bytes
 ) -> None:
-    path = tmp_path / name
+    path = tmp_path / "t.xlsx"
     path.write_bytes(data)
     with pytest.raises(FixInput, match="no spreadsheet that can be read") as caught:
         read_table(path, required=("a",))
     assert "save it as .xlsx without a password" in str(caught.value.hint)
 
 
-def test_other_spreadsheets_are_named_with_the_cure(tmp_path: Path) -> None:
-    path = tmp_path / "t.xlsb"
+@pytest.mark.parametrize("suffix", [".xlsb", ".xls", ".ods"])
+def test_other_spreadsheets_are_named_with_the_cure(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"t{suffix}"
     path.write_bytes(b"")
-    with pytest.raises(FixInput, match=r"\.xlsb files are not read") as caught:
+    with pytest.raises(FixInput, match=rf"\{suffix} files are not read") as caught:
         read_table(path, required=("a",))
     assert caught.value.hint == "save it as .xlsx or as CSV"
 
@@ -255,23 +235,14 @@ def test_a_cell_far_away_is_refused_however_it_is_named(tmp_path: Path) -> None:
         read_table(path, required=("a",))
 
 
-@pytest.mark.parametrize("name", ["t.xlsx", "t.ods", "t.xls"])
-def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    if name == "t.xls":
-        # The header of a file of which the rest is missing.
-        header = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16)
-        header += struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
-        header += struct.pack("<9I", 0, 1, 1, 0, 4096, 2**32 - 2, 0, 2**32 - 2, 0)
-        path.write_bytes(header + bytes(4) + b"\xff" * 432)
-    else:
-        write_workbook(path, {"A": [["a", "b"], ["x", "y"]]})
-        inner = "content.xml" if name == "t.ods" else "xl/worksheets/sheet1.xml"
-        with zipfile.ZipFile(path) as archive:
-            first = archive.getinfo(inner).header_offset + 30 + len(inner)
-        data = bytearray(path.read_bytes())
-        data[first : first + 20] = b"\xff" * 20
-        path.write_bytes(data)
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a", "b"], ["x", "y"]]})
+    inner = "xl/worksheets/sheet1.xml"
+    with zipfile.ZipFile(path) as archive:
+        first = archive.getinfo(inner).header_offset + 30 + len(inner)
+    data = bytearray(path.read_bytes())
+    data[first : first + 20] = b"\xff" * 20
+    path.write_bytes(data)
     with pytest.raises(FixInput, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 
@@ -280,26 +251,6 @@ def test_the_text_of_a_file_has_a_known_encoding(tmp_path: Path) -> None:
     path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
     changed_sheet(path, ('encoding="UTF-8"', 'encoding="UTF-z"'))
     with pytest.raises(FixInput, match="no spreadsheet that can be read"):
-        read_table(path, required=("a",))
-
-
-def test_repeated_cells_of_ods_are_counted_before_memory_is_full(
-    tmp_path: Path,
-) -> None:
-    path = write_workbook(tmp_path / "t.ods", {"Clips": [["a"], ["x"]]})
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    text = members["content.xml"].decode("utf-8")
-    cell = "<table:table-cell "
-    assert text.count(cell) == 2
-    repeated = f'{cell}table:number-columns-repeated="16384" '
-    row = '<table:table-row table:number-rows-repeated="1048576">'
-    text = text.replace(cell, repeated).replace("<table:table-row>", row)
-    members["content.xml"] = text.encode("utf-8")
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    with pytest.raises(FixInput, match="has cells up to XFD2097152"):
         read_table(path, required=("a",))
 
 

@@ -36,7 +36,7 @@ def test_shares_by_hand() -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder, manifest = tmp_path_factory.mktemp("boxes"), films(4, 40)
     store = token_store(folder / "tokens", manifest, VISUAL[:10])
-    write_concept_maps(folder / "maps", store, manifest, "cav")
+    write_concept_maps(folder / "maps", store, manifest)
     lines, at = ["clip_id,frame,x0,y0,x1,y1"], places(len(manifest))
     for clip, own in zip(manifest, at, strict=True):
         if VISUAL[0] in clip.concepts:

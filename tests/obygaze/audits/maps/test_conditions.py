@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -103,47 +103,6 @@ def test_mean_maps_are_over_clips_and_frames(maps: Path, tmp_path: Path) -> None
         by_hand = np.mean([m[0].mean(axis=0) for m in stored[condition::2]], axis=0)
         assert np.array(grid) == pytest.approx(by_hand)
     assert audit.directions[0].shares is None and "no test" in str(audit)
-
-
-def test_without_pairs_clips_are_exchanged_within_films(
-    maps: Path, tmp_path: Path
-) -> None:
-    conditions, boxes = tables(tmp_path, maps)
-    lines = [line.rpartition(",")[0] for line in conditions.read_text().split("\n")]
-    conditions.write_text("\n".join(lines))
-    audit = compare_conditions(maps, conditions, boxes=boxes)
-    assert audit.n_pairs == 0
-    assert "10 and 10 clips" in str(audit)
-    assert "exchanges the clips of each film" in str(audit)
-    store = open_store(maps)
-    ids = store.clip_ids[: 2 * N_PAIRS].tolist()
-    films_of_clips = store.movie_ids_of(store.select(ids).rows)
-    by_hand = np.array([share_by_hand(of_clip[0]) for of_clip in values()])
-    is_first = np.arange(2 * N_PAIRS) % 2 == 0
-    # The sums of the first condition under all exchanges within each film, by brute force.
-    sums = np.zeros(1)
-    for film in np.unique(films_of_clips):
-        inside = films_of_clips == film
-        n_first = int(is_first[inside].sum())
-        of_film = [sum(taken) for taken in combinations(by_hand[inside], n_first)]
-        sums = np.add.outer(sums, of_film).ravel()
-    distances = np.abs(sums - sums.mean())
-    observed = abs(by_hand[is_first].sum() - sums.mean())
-    p = np.mean(distances >= observed - 1e-9)
-    assert audit.directions[0].p == pytest.approx(p, abs=1e-12)
-
-
-def test_conditions_of_different_films_are_exchanged_across_films(
-    maps: Path, tmp_path: Path
-) -> None:
-    conditions, boxes = tables(tmp_path, maps)
-    store = open_store(maps)
-    ids = store.clip_ids[: 2 * N_PAIRS].tolist()
-    films_of_clips = store.movie_ids_of(store.select(ids).rows).tolist()
-    rows = [f"{clip},{film}" for clip, film in zip(ids, films_of_clips, strict=True)]
-    conditions.write_text("\n".join(["clip_id,condition", *rows]))
-    text = str(compare_conditions(maps, conditions, boxes=boxes))
-    assert "exchanges all clips, because no film has both conditions" in text
 
 
 def test_a_pair_without_a_box_or_without_maps_is_left_out_and_said(

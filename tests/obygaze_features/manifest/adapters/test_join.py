@@ -8,7 +8,8 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.manifest.adapters.csv_table import join, join_columns, read
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -33,7 +34,8 @@ def table(folder: Path, text: str = GRAPHS) -> Path:
 
 
 def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> None:
-    joined, warnings = join(MANIFEST, table(tmp_path))
+    joining = join(MANIFEST, table(tmp_path))
+    joined, warnings = joining.manifest, joining.warnings
     assert joined.columns == ("annotator", "emotions", "relation")
     assert [clip.values("emotions") for clip in joined] == [
         ("joy", "fear", "anger"),
@@ -57,13 +59,13 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
         join(MANIFEST, path)
     assert (
         caught.value.hint
-        == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
+        == "--map clip_id=COLUMN, or --id FORM; the columns of the table: Scene, mood"
     )
     path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
     with pytest.raises(AlreadyThere, match="these columns already: annotator"):
         join(MANIFEST, path, {"clip_id": "Scene", "annotator": "mood"})
     given = {"clip_id": "Scene", "annotator": "mood"}
-    joined, _ = join(MANIFEST, path, given, force=True)
+    joined = join(MANIFEST, path, given, force=True).manifest
     assert [clip.extra["annotator"] for clip in joined] == ["", "calm", ""]
 
 
@@ -83,7 +85,7 @@ def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(
         "clip_id,movie_id,annotator,level\na-1,a,x,S\na-1,a,y,EN\n", encoding="utf-8"
     )
     labels = read(path).manifest
-    joined, _ = join(labels, table(tmp_path, "clip_id,mood\na-1,calm\n"))
+    joined = join(labels, table(tmp_path, "clip_id,mood\na-1,calm\n")).manifest
     assert {clip.clip_id: clip.extra["mood"] for clip in joined} == {
         "a-1.x": "calm",
         "a-1.y": "calm",
@@ -112,7 +114,7 @@ def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
 
 def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
     folds = "clip_id,fold:blocks\ntt1-001,0\ntt1-002,\ntt2-001,1\n"
-    joined, _ = join(MANIFEST, table(tmp_path, folds))
+    joined = join(MANIFEST, table(tmp_path, folds)).manifest
     assert joined.folds == ("blocks",)
     assert [clip.fold("blocks") for clip in joined] == [0, None, 1]
 
@@ -123,7 +125,7 @@ def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(
     labels = "clip_id,movie_id,annotator,level\nAmélie 1,a,ada,S\nAmélie 1,a,ben,EN\n"
     manifest = read(table(tmp_path, labels)).manifest
     assert manifest.clip_ids == ("Amelie_1.ada", "Amelie_1.ben")
-    joined, _ = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 1,calm\n"))
+    joined = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 1,calm\n")).manifest
     assert [clip.extra["mood"] for clip in joined] == ["calm", "calm"]
 
 
@@ -131,9 +133,28 @@ def test_a_mapped_column_replaces_the_tables_column_of_that_name(
     tmp_path: Path,
 ) -> None:
     moods = "clip_id,mood,mood_checked\ntt1-001,joy,fear\n"
-    joined, _ = join(MANIFEST, table(tmp_path, moods), {"mood": "mood_checked"})
+    path = table(tmp_path, moods)
+    joined = join(MANIFEST, path, {"mood": "mood_checked"}).manifest
     assert joined.columns == ("annotator", "mood")
     assert [clip.extra["mood"] for clip in joined] == ["fear", "", ""]
+    (*_, warning) = join(MANIFEST, path, {"mood": "mood_checked"}).warnings
+    assert warning.endswith("left out, something else is mapped to them: mood")
+
+
+def test_a_row_of_another_film_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, "clip_id,movie_id,mood\ntt1-001,tt1,a\ntt1-002,tt2,b\n")
+    with pytest.raises(FixInput) as caught:
+        join(MANIFEST, path)
+    problem = "the clip 'tt1-002' is in the film 'tt1', not in 'tt2'"
+    assert caught.value.details == (f"{path}:3: column 'movie_id': {problem}",)
+
+
+def test_ids_are_made_as_an_import_makes_them(tmp_path: Path) -> None:
+    path = table(tmp_path, "Film,n,mood\ntt1,2,calm\ntt2,1,wild\n")
+    joined = join(MANIFEST, path, {"movie_id": "Film"}, form="{movie_id}-{n:03d}")
+    assert joined.columns == {"mood": 2}
+    moods = [clip.extra["mood"] for clip in joined.manifest]
+    assert moods == ["", "calm", "wild"]
 
 
 def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
@@ -142,7 +163,8 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
     """The hint was --map clip_id=COLUMN, and with it no clip had an id of the table."""
     path = tmp_path / "decades.csv"
     path.write_text("movie_id,decade\ntt1,1990s\ntt9,2000s\n", encoding="utf-8")
-    joined, warnings = join(MANIFEST, path)
+    joining = join(MANIFEST, path)
+    joined, warnings = joining.manifest, joining.warnings
     assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
     assert [warning.partition(": ")[2] for warning in warnings] == [
         "joined by movie_id: all clips of a film get its values",
@@ -150,7 +172,7 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
         "not films of the manifest: tt9",
     ]
     path.write_text("film,decade\ntt2,2010s\n", encoding="utf-8")
-    mapped, _ = join(MANIFEST, path, {"movie_id": "film"})
+    mapped = join(MANIFEST, path, {"movie_id": "film"}).manifest
     assert [clip.extra["decade"] for clip in mapped] == ["", "", "2010s"]
     path.write_text("movie_id,decade\ntt8,2010s\n", encoding="utf-8")
     with pytest.raises(NotFound, match="no film has an id of this table") as caught:
@@ -166,11 +188,13 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
 def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> None:
     """All clips without a row had its values: a line of totals was joined to every clip."""
     rows = f"clip_id,mood\ntt1-001,joy\n{blank},TOTAL\n"
-    joined, warnings = join(MANIFEST, table(tmp_path, rows))
+    joining = join(MANIFEST, table(tmp_path, rows))
+    joined, warnings = joining.manifest, joining.warnings
     assert [clip.extra["mood"] for clip in joined] == ["joy", "", ""]
     assert warnings[-1].endswith("left out, without a clip_id: 1 row")
     rows = f"movie_id,decade\ntt1,1990s\n{blank},none\n"
-    joined, warnings = join(MANIFEST, table(tmp_path, rows))
+    joining = join(MANIFEST, table(tmp_path, rows))
+    joined, warnings = joining.manifest, joining.warnings
     assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
     assert warnings[-1].endswith("left out, without a movie_id: 1 row")
     with pytest.raises(NotFound, match="no clip has an id of this table"):

@@ -10,7 +10,8 @@ import pytest
 from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.manifest.adapters import ImportedManifest, csv_table
+from obygaze_features.manifest.adapters import ImportedManifest
+from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.link import film_span
@@ -265,7 +266,8 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
     write_manifest(times, tmp_path / "mg.toml")
     manifest = read(write(tmp_path, *ROWS)).manifest
     targets = {"film_start_s": "start_s", "film_end_s": "end_s"}
-    joined, warnings = csv_table.join(manifest, tmp_path / "mg.csv", targets)
+    joining = join(manifest, tmp_path / "mg.csv", targets)
+    joined, warnings = joining.manifest, joining.warnings
     first, second = joined.clips[:2]
     assert (first.start_s, first.end_s) == (None, None)
     assert (first.extra["film_start_s"], first.extra["film_end_s"]) == ("0.0", "12.5")

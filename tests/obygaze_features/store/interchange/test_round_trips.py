@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import plan_store
 
-from obygaze_features.manifest.adapters.csv_table import join
+from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import ID, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import read_table

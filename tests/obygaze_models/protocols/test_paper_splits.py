@@ -10,7 +10,7 @@ from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols.paper.splits import code_splits, text_splits
+from obygaze_models.protocols.paper_splits import code_splits, text_splits
 from obygaze_models.protocols.splits import Split, film_pairs
 
 

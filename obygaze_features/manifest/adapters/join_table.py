@@ -1,0 +1,288 @@
+"""Add the columns of a table to the clips of a manifest, by the ids of clips or of films."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.console import count, few, table
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.options import Option
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.adapters import n_with_value, source_of
+from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
+from obygaze_features.manifest.adapters.moviegraphs import read_graphs
+from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
+from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+
+# A file of MovieGraphs' graphs in place of a table.
+GRAPHS = ".json"
+CLIP = "clip_id"
+FILM = "movie_id"
+
+
+@dataclass(frozen=True)
+class JoinedColumns:
+    """A manifest with the columns of a table; `columns` has how many clips have a value in each."""
+
+    manifest: Manifest
+    columns: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the number of clips by column, and what should be known of the table."""
+        return {
+            "name": self.manifest.name,
+            "columns": dict(self.columns),
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        return table(("column", "clips with a value"), self.columns.items())
+
+
+def join_columns(
+    manifest: str | os.PathLike[str],
+    csv: str | Path,
+    columns: Annotated[
+        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
+    ] = None,
+    *,
+    form: Annotated[str, Option("--id", metavar="FORM")] = "",
+    sheet: Annotated[str, Option(metavar="NAME")] = "",
+    header_row: Annotated[int | None, Option(least=1)] = None,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> JoinedColumns:
+    """Add the columns of a table to the clips of a manifest.
+
+    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
+    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
+    lake-001 is also one of the clips that annotators made of it (given_clip_id).
+
+    A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
+    get the values of its rows.
+
+    A .json file has graphs of MovieGraphs: emotions, interactions, relationships, situation and
+    place become columns.
+
+    Args:
+        manifest: The manifest, which is written anew; a clip without a row gets empty cells.
+        csv: The table: a CSV file, an .xlsx file, or graphs (.json).
+        columns: Rename a column.
+        form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
+        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
+        header_row: The row with the names of the columns. [default: the first]
+        force: Replace columns of the manifest.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest join obygaze12 emotions.csv
+        obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
+        obygaze manifest join obygaze12 decades.csv --map movie_id=film
+        obygaze manifest join obygaze12 graphs.json
+    """
+    path = manifest_path(manifest, workspace=workspace)
+    before = read_manifest(path)
+    joined = join(
+        before,
+        Path(csv),
+        columns,
+        form=form,
+        sheet=sheet,
+        header_row=header_row,
+        force=force,
+    )
+    update_manifest(before, joined.manifest, path)
+    return joined
+
+
+def join(
+    manifest: Manifest,
+    csv: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    form: str = "",
+    sheet: str = "",
+    header_row: int | None = None,
+    force: bool = False,
+) -> JoinedColumns:
+    """Return a manifest with the columns of a table, which `join_columns` writes."""
+    mapped = columns or {}
+    source = source_of(csv)
+    if csv.suffix == GRAPHS:
+        if columns or form:
+            raise FixUsage(
+                "--map and --id are for tables, graphs have their own columns"
+            )
+        read = _read_graphs(csv)
+        key = CLIP
+    else:
+        read, key = _read_table(csv, mapped, form, sheet=sheet, header_row=header_row)
+    targets = {key: key, **mapped}
+    if form:
+        targets[CLIP] = CLIP
+    rows: dict[str, list[TableRow]] = {}
+    n_without_id = 0
+    for row in read.rows:
+        table_id = ascii_id(row[targets[key]].strip())
+        if table_id:
+            rows.setdefault(table_id, []).append(row)
+        else:
+            n_without_id += 1
+    id_in_table = _ids_in_table(manifest, rows, key)
+    if key == CLIP:
+        _check_films(manifest, id_in_table, rows, csv)
+    if rows.keys().isdisjoint(id_in_table.values()):
+        noun = "film" if key == FILM else "clip"
+        known_ids = manifest.films if key == FILM else manifest.clip_ids
+        raise NotFound(
+            f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
+            where=str(csv),
+            hint=f"the manifest has {few(known_ids, 2)}",
+        )
+    used = {"", *targets, *targets.values(), *columns_of_form(form)}
+    plan = {**targets, **{name: name for name in read.columns if name not in used}}
+    added = {name: column for name, column in plan.items() if name not in COLUMNS}
+    taken = [name for name in added if name in manifest.columns]
+    if taken and not force:
+        raise AlreadyThere(
+            f"the manifest has these columns already: {few(taken)}",
+            where=manifest.name,
+            hint="--force, or --map OTHER=COLUMN",
+        )
+    joined = manifest
+    for name, column in added.items():
+        cells = {}
+        for clip_id, table_id in id_in_table.items():
+            cells[clip_id] = _joined(rows.get(table_id, ()), column)
+        joined = joined.with_column(name, cells)
+    left_out = [name for name in plan if name in COLUMNS and name != key]
+    warnings = _warnings(rows, id_in_table, left_out, key)
+    hidden = set(read.columns) & set(mapped) - set(mapped.values())
+    if hidden:
+        names = ", ".join(sorted(hidden))
+        warnings.append(f"left out, something else is mapped to them: {names}")
+    if n_without_id:
+        warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
+    header = replace(joined.header, sources=(*joined.header.sources, source))
+    joined = replace(joined, header=header)
+    return JoinedColumns(
+        joined,
+        {name: n_with_value(joined, name) for name in added},
+        tuple(f"{csv}: {warning}" for warning in warnings),
+    )
+
+
+def _read_graphs(path: Path) -> CsvTable:
+    """Return the graphs of MovieGraphs as a table."""
+    violations = Violations(path)
+    read = read_graphs(path, violations)
+    violations.raise_if_any("these are not graphs of MovieGraphs")
+    return read
+
+
+def _read_table(
+    path: Path,
+    columns: Mapping[str, str],
+    form: str,
+    *,
+    sheet: str,
+    header_row: int | None,
+) -> tuple[CsvTable, str]:
+    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
+    violations = Violations(path, columns)
+    of_form = [name for name in columns_of_form(form) if name not in columns]
+    read = read_table(
+        path,
+        required=list(dict.fromkeys([*columns.values(), *of_form])),
+        delimiter=None,
+        skip_blank=True,
+        violations=violations,
+        sheet=sheet,
+        header_row=header_row,
+    )
+    if form:
+        rows = tuple(_with_id(row, form, columns) for row in read.rows)
+        read = replace(read, columns=(CLIP, *read.columns), rows=rows)
+    named = {*columns, *read.columns}
+    key = CLIP if CLIP in named else FILM
+    if key not in named and not violations:
+        violations.add(None, CLIP, "required column is missing, and so is movie_id")
+    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
+    violations.raise_if_any("the table cannot be joined", hint)
+    return read, key
+
+
+def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
+    """Return a row with the clip id that a form makes of its cells."""
+    mapped = {target: row[source] for target, source in columns.items()}
+    clip_id = id_of_form(form, row, {**row.cells, **mapped})
+    return replace(row, cells={**row.cells, CLIP: clip_id})
+
+
+def _ids_in_table(
+    manifest: Manifest, rows: Mapping[str, object], key: str
+) -> dict[str, str]:
+    """Return, for each clip, its id (or its film's) if the table has it, else the one given first.
+
+    `key` is clip_id or movie_id.
+    """
+    id_in_table: dict[str, str] = {}
+    for clip in manifest:
+        id_of_row = clip.movie_id if key == FILM else clip.clip_id
+        if id_of_row not in rows:
+            id_of_row = ascii_id(clip.extra.get(f"given_{key}", ""))
+        id_in_table[clip.clip_id] = id_of_row
+    return id_in_table
+
+
+def _check_films(
+    manifest: Manifest,
+    id_in_table: Mapping[str, str],
+    rows: Mapping[str, Sequence[TableRow]],
+    path: Path,
+) -> None:
+    """Raise an error if a row names another film than that of its clip."""
+    violations = Violations(path)
+    for clip in manifest:
+        for row in rows.get(id_in_table[clip.clip_id], ()):
+            film = row.cells.get(FILM, "").strip()
+            if ascii_id(film) not in ("", clip.movie_id):
+                problem = f"the clip {clip.clip_id!r} is in the film {clip.movie_id!r}"
+                violations.add(row.line, FILM, f"{problem}, not in {film!r}")
+    violations.raise_if_any("the table cannot be joined", hint="correct these cells")
+
+
+def _warnings(
+    rows: Mapping[str, object],
+    id_in_table: Mapping[str, str],
+    left_out: Sequence[str],
+    key: str,
+) -> list[str]:
+    """Return what a user should know of clips, rows and columns that were not joined."""
+    warnings = []
+    noun = "clips"
+    if key == FILM:
+        noun = "films"
+        warnings.append("joined by movie_id: all clips of a film get its values")
+    n_without = sum(table_id not in rows for table_id in id_in_table.values())
+    if n_without:
+        warnings.append(f"{n_without} of {len(id_in_table)} clips have no row")
+    unknown = sorted(rows.keys() - set(id_in_table.values()))
+    if unknown:
+        warnings.append(f"not {noun} of the manifest: {few(unknown, 3)}")
+    if left_out:
+        warnings.append(f"left out, every manifest has them: {', '.join(left_out)}")
+    return warnings
+
+
+def _joined(rows: Iterable[TableRow], column: str) -> str:
+    """Return the different values of some rows, joined with '|'."""
+    values: dict[str, None] = {}
+    for row in rows:
+        for part in row[column].split("|"):
+            values.setdefault(part.strip())
+    return "|".join(value for value in values if value)
