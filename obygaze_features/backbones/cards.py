@@ -11,6 +11,7 @@ from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
 from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.parts import is_own_code
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import (
     anything,
@@ -135,8 +136,8 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
-            that returns a card, as FILE.py:FUNCTION or MODULE:FUNCTION. The last runs that code,
-            so never pass a name from a file of somebody else. frames:NAME is the card of the
+            that returns a card, as FILE.py:NAME or package.module:NAME. The last runs that
+            code, so never pass a name from a file of somebody else. frames:NAME is the card of the
             pictures that the model of another card sees.
         workspace: The workspace whose own cards are found too.
     """
@@ -144,7 +145,7 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
         from obygaze_features.backbones.frames import frames_card
 
         return frames_card(find_card(name.removeprefix(FRAMES), workspace))
-    if ":" in name:
+    if is_own_code(name):
         from obygaze_features.backbones.own import card_of_code
 
         return card_of_code(name)
@@ -153,9 +154,7 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
         if plain.endswith(".py"):
-            raise NotFound(
-                "expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION"
-            )
+            raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
         similar = _similar_names(plain, sources)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
