@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Annotated, Any, get_args
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import require_file, write_new
@@ -43,6 +45,7 @@ from obygaze_features.manifest.model import (
     UNITS,
     Header,
     Manifest,
+    Unit,
     ascii_id,
     concept_name,
 )
@@ -87,7 +90,7 @@ class TableMapping:
     times: Annotated[str, choice(get_args(TimeForm))] = ""
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
-    unit: Annotated[str, choice(UNITS)] = "clip"
+    unit: Annotated[Unit, choice(UNITS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
 
@@ -522,7 +525,7 @@ def _join(
     warnings = _warnings_of_join(rows, id_in_table, left_out, key)
     if n_without_id:
         warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
-    header = replace(joined.header, sources=(*joined.header.sources, source))
+    header = structs.replace(joined.header, sources=(*joined.header.sources, source))
     messages = [f"{csv}: {warning}" for warning in warnings]
     imported = ImportedManifest(replace(joined, header=header), tuple(messages))
     return imported, list(added)

@@ -8,6 +8,7 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import (
@@ -100,7 +101,7 @@ def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(
     tmp_path: Path,
 ) -> None:
     stated = films(2)
-    header = replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
+    header = structs.replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
     stated = replace(stated, header=header)
 
     def terms_after(manifest: Manifest, name: str, **given: str) -> tuple[str, str]:
