@@ -170,6 +170,12 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
 
 
+def refuse_code_of_store(name: str) -> None:
+    """Raise an error where the name of a backbone in a store is a name of code."""
+    if ":" in name:
+        raise FixInput(f"code named by a store is never run: {name!r}")
+
+
 def _similar_names(name: str, sources: Sources) -> list[str]:
     """Return up to three cards of a family with a similar name, or with similar names."""
     families = {source.partition("-")[0] for source in sources}

@@ -8,7 +8,12 @@ from typing import Any
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
-from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
+from obygaze_features.backbones.cards import (
+    FRAMES,
+    find_card,
+    refuse_code_of_store,
+    split_preset,
+)
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
@@ -414,8 +419,7 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     """Return the target that a recipe is of."""
     backbone = recipe["backbone"]
     compute = recipe["compute"]
-    if ":" in backbone["name"]:
-        raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
+    refuse_code_of_store(backbone["name"])
     sampling = "card"
     if recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]:
         sampling = "keyframes"
