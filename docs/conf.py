@@ -72,7 +72,7 @@ CONTENTS = {
             "guide/maps",
             "python",
             "sharing",
-            "plugins",
+            "own-parts",
             "reports",
         ],
         "Reference": [

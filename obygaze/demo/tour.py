@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -23,7 +24,6 @@ from obygaze.demo.films import (
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import Console
-from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
 from obygaze_features.core.errors import AlreadyThere, ObygazeError, first_line
 from obygaze_features.core.files import (
     parse_json,
@@ -32,6 +32,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.lazy import need
+from obygaze_features.core.own_results import OwnFolder, check_folder
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.video.pool import require_decode_workers
 
@@ -173,7 +174,7 @@ def _claim(folder: Path, console: Console) -> None:
 
     What is in a demo that was killed is not known: its folder gets another name.
     """
-    check_folder(folder, DEMO, force=True)
+    target = check_folder(folder, DEMO, force=True)
     if (folder / MARK).is_file():
         with _locked(folder):
             pass  # an error where another process makes it
@@ -187,9 +188,8 @@ def _claim(folder: Path, console: Console) -> None:
             f"an earlier demo was stopped before its end; its folder is now {aside}"
         )
     elif folder.exists():
-        with draft_beside(folder) as old:
-            system.rename_folder(folder, old)
-    folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target)
+    target.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from typing import Any
 from obygaze.films.selection import selected_table
 from obygaze.films.server import PageServer, Reply
 from obygaze.films.site import Site
-from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.files import json_values
+from obygaze_features.core.files import json_values, write_then_rename
+from obygaze_features.core.own_results import OwnFolder, check_folder
 
 STATIC = {
     "index.html": "text/html",
@@ -154,7 +154,9 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     content |= {f"scores {cell}": site.scores(cell) for cell in range(n_cells)}
     content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
-    with new_folder(folder, EXPORT, force=True) as draft:
+    check_folder(folder, EXPORT, force=True)
+    with write_then_rename(folder) as draft:
+        draft.mkdir()
         for name in STATIC:
             (draft / name).write_bytes(_static_bytes(name))
         (draft / DATA_FILE).write_bytes(DATA_START + data + b"\n")

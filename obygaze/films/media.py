@@ -25,9 +25,8 @@ from PIL import Image
 
 from obygaze.films.film_segments import plain
 from obygaze_features.core.console import Progress, ProgressBars
-from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
-from obygaze_features.core.files import quick_sha256
+from obygaze_features.core.files import quick_sha256, write_then_rename
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.map_drawing import drawn_directions, map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
@@ -345,7 +344,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
     index = film_index(video, indexes)[0]
     target = proxy_path(video, folder)
     with (
-        new_file(target, force=True) as draft,
+        write_then_rename(target) as draft,
         open_film(video, indexes, threads=0) as source,
     ):
         geometry = source.geometry

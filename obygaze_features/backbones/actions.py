@@ -149,7 +149,7 @@ def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescri
     NAME@PRESET selects one of its presets.
 
     Args:
-        name: A name that `obygaze backbones ls` lists, the path of a card, or FILE.py:FUNCTION.
+        name: A name that `obygaze backbones ls` lists, the path of a card, or FILE.py:NAME.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -179,7 +179,7 @@ def check_backbone(
     weights, and 4 if a check fails.
 
     Args:
-        name: The name of a backbone, the path of a card, or FILE.py:FUNCTION.
+        name: The name of a backbone, the path of a card, or FILE.py:NAME.
         weights: A file or folder of weights, instead of the card's own checkpoint.
         device: cpu, cuda, or cuda:1.
         dtype: Compute in this precision.

@@ -5,18 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from obygaze_features.backbones.geometry import COUNT, FeatureArray, Geometry
+from msgspec import Meta, structs
+
+from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
-from obygaze_features.core.schema_rules import choice, list_of, matching, number
+from obygaze_features.core.typed_files import Count, Record
 from obygaze_features.store.format.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
@@ -27,14 +29,16 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "default"
 # Of `video.resize`, which is imported late.
-RESIZERS = ("pillow-11", "pillow-13", "torchvision")
+Resizer = Literal["pillow-11", "pillow-13", "torchvision"]
+DEFAULT_RESIZER: Resizer = "pillow-11"
 DTYPES = ("float32", "bfloat16", "float16")
-ATTENTION = ("sdpa", "eager")
-_THREE = {"least": 3, "most": 3, "unique": False}
+Attention = Literal["sdpa", "eager"]
+ATTENTION: tuple[str, ...] = get_args(Attention)
+_Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
+_Above0 = Annotated[float, Meta(gt=0, le=1e30)]
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(Record, frozen=True):
     """How frames are chosen, and how they become a model's pixels.
 
     `squash_first` first resizes every frame to that square as OpenCV does, like the released
@@ -46,25 +50,19 @@ class Preset:
     processor that gives the same pixels. It changes no number, so no hash includes it.
     """
 
-    mean: Annotated[tuple[float, ...], list_of(number(), **_THREE)] = (0.5, 0.5, 0.5)
-    std: Annotated[tuple[float, ...], list_of(number(0, above=True), **_THREE)] = (
-        0.5,
-        0.5,
-        0.5,
-    )
-    resize: Annotated[str, choice(("shortest-edge", "squash"))] = "shortest-edge"
-    filter: Annotated[str, choice(("bilinear", "bicubic"))] = "bilinear"
-    edge: Annotated[int, COUNT] = 0
+    mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
+    std: tuple[_Above0, _Above0, _Above0] = (0.5, 0.5, 0.5)
+    resize: Literal["shortest-edge", "squash"] = "shortest-edge"
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    edge: Count = 0
     edge_from_checkpoint: bool = False
-    crop_offset: Annotated[str, choice(("floor", "round"))] = "floor"
-    rescale: Annotated[str, choice(("1/255", "1/127.5-1"))] = "1/255"
-    squash_first: Annotated[int, COUNT] = 0
-    sampling: Annotated[str, choice(("even", "fps"))] = "even"
-    attention: Annotated[str, choice(ATTENTION)] = "sdpa"
-    resizer: Annotated[str, choice(RESIZERS)] = RESIZERS[0]
-    reproduces: Annotated[
-        str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
-    ] = ""
+    crop_offset: Literal["floor", "round"] = "floor"
+    rescale: Literal["1/255", "1/127.5-1"] = "1/255"
+    squash_first: Count = 0
+    sampling: Literal["even", "fps"] = "even"
+    attention: Attention = "sdpa"
+    resizer: Resizer = DEFAULT_RESIZER
+    reproduces: Literal["", "hub", "paper", "training", "own"] = ""
 
     def resize_to(
         self,
@@ -112,12 +110,12 @@ class Preset:
     def to_json(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
         left_out = ["reproduces"]
-        if self.resizer == RESIZERS[0]:
+        if self.resizer == DEFAULT_RESIZER:
             # A recipe names the resizer only where it is not the default.
             left_out.append("resizer")
         return {
             key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
+            for key, value in structs.asdict(self).items()
             if key not in left_out
         }
 

@@ -5,23 +5,18 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
-from obygaze_features.backbones.geometry import COUNT, Geometry
+from msgspec import Meta, structs
+
+from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Preset
+from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import (
-    anything,
-    boolean,
-    choice,
-    list_of,
-    matching,
-    near,
-    number,
-    text,
-)
+from obygaze_features.core.parts import is_own_code
+from obygaze_features.core.schema_check import Document, read_toml
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.typed_files import Count, Record, Sha256, record_of
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
@@ -41,45 +36,42 @@ Sources = Mapping[str, Path]
 """The file of each card by its name."""
 
 
-def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
-    output = choice(family.outputs) if family else text
-    needed = ("clip", "pooled", "frames")
-    preset = Table(table_of(Preset).keys)
-    tokens = {
-        k: rule
-        for k, rule in table_of(Geometry, depth=anything).keys.items()
-        if k != "depth"
-    }
-    return Table(
-        {
-            **dict.fromkeys(("like", "name", "title", "checkpoint", "revision"), text),
-            **dict.fromkeys(("licence", "citation"), text),
-            "family": choice(families),
-            "frames": tokens.pop("frames"),
-            "size": tokens.pop("size"),
-            "gflop": number(0, 1e9),
-            "download_mb": COUNT,
-            "gated": boolean,
-            "tokens": Table(tokens),
-            "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT)),
-            "arrays": Table(dict.fromkeys(needed, output), needed, others=output),
-            "preset": Table({DEFAULT_PRESET: preset}, (DEFAULT_PRESET,), others=preset),
-            "weights_sha256": list_of(
-                matching("[0-9a-f]{64}", "64 hexadecimal digits")
-            ),
-        },
-        (
-            "name",
-            "family",
-            "title",
-            "licence",
-            "frames",
-            "size",
-            "tokens",
-            "arrays",
-            "preset",
-        ),
-    )
+_NOT_VALID = "this card is not valid"
+_NEEDED_ARRAYS = ("clip", "pooled", "frames")
+
+
+class Tokens(Record, frozen=True):
+    """The shape of what a model sees and returns; `out` is the width where nothing is said."""
+
+    unit: Unit = "frame"
+    prefix: Count = 0
+    order: Order = "hw"
+    grid: tuple[Count, Count, Count] = (0, 0, 0)
+    width: Count = 0
+    out: Count | None = None
+
+
+class CardFile(Record, frozen=True, kw_only=True):
+    """The file of a card; `Card` says what its keys are."""
+
+    name: str
+    family: str
+    title: str
+    licence: str
+    frames: Count
+    size: Count
+    tokens: Tokens
+    arrays: Mapping[str, str]
+    preset: Mapping[str, Preset]
+    like: str = ""
+    checkpoint: str = ""
+    revision: str = "main"
+    citation: str = ""
+    gflop: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    download_mb: Count = 0
+    gated: bool = False
+    depth: Mapping[Literal["layers", "hidden", "heads"], Count] = {}
+    weights_sha256: tuple[Sha256, ...] = ()
 
 
 def card_from(document: Document) -> Card:
@@ -88,34 +80,52 @@ def card_from(document: Document) -> Card:
     from obygaze_features.backbones.families import FAMILIES
 
     document.require_schema(SCHEMA, "backbone card")
-    name = document.tree.get("family")
-    family = FAMILIES.get(name) if isinstance(name, str) else None
-    values = document.check(_schema(FAMILIES, family))
-    document.raise_if_any("this card is not valid")
-    values.pop("like", None)
-    tokens, presets, kind = (values.pop(key) for key in ("tokens", "preset", "family"))
-    sizes = {"out": tokens.get("width", 0), **tokens}
+    file = record_of(document, CardFile, _NOT_VALID)
+    if file.family not in FAMILIES:
+        document.unknown("family", file.family, FAMILIES, "family")
+        document.raise_if_any(_NOT_VALID)
+    family = FAMILIES[file.family]
+    for array, output in file.arrays.items():
+        if output not in family.outputs:
+            document.unknown(f"arrays.{array}", output, family.outputs, "output")
+    for array in _NEEDED_ARRAYS:
+        if array not in file.arrays:
+            document.add(f"arrays.{array}", "required key is missing")
+    if DEFAULT_PRESET not in file.preset:
+        document.add(f"preset.{DEFAULT_PRESET}", "required key is missing")
+    document.raise_if_any(_NOT_VALID)
+    tokens = structs.asdict(file.tokens)
+    if file.tokens.out is None:
+        tokens["out"] = file.tokens.width
+    default = file.preset[DEFAULT_PRESET]
+    stated = document.tree["preset"]
     return Card(
-        family=FAMILIES[kind],
-        geometry=Geometry(values.pop("frames"), values.pop("size"), **sizes),
-        sources=values.pop("arrays"),
+        name=file.name,
+        family=family,
+        title=file.title,
+        licence=file.licence,
+        geometry=Geometry(file.frames, file.size, **tokens),
+        sources=file.arrays,
         presets={
-            name: _preset(stated, presets[DEFAULT_PRESET])
-            for name, stated in presets.items()
+            name: _preset(preset, stated[name], default)
+            for name, preset in file.preset.items()
         },
-        gflop=float(values.pop("gflop", 0)),
+        checkpoint=file.checkpoint,
+        revision=file.revision,
+        citation=file.citation,
+        gflop=file.gflop,
+        download_mb=file.download_mb,
+        gated=file.gated,
         origin=document.where,
-        **values,
+        depth={str(name): number for name, number in file.depth.items()},
+        weights_sha256=file.weights_sha256,
     )
 
 
-def _preset(stated: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
-    """Return a preset; its missing values are the default preset's, except `reproduces`."""
-    values: dict[str, Any] = {**default, "reproduces": "", **stated}
-    values.update(
-        {k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values}
-    )
-    return Preset(**values)
+def _preset(preset: Preset, stated: Mapping[str, Any], default: Preset) -> Preset:
+    """Return a preset; what is not stated is as in the default preset, except `reproduces`."""
+    values = {name: getattr(preset, name) for name in (*stated, "reproduces")}
+    return structs.replace(default, **values)
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,8 +145,8 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
-            that returns a card, as FILE.py:FUNCTION or MODULE:FUNCTION. The last runs that code,
-            so never pass a name from a file of somebody else. frames:NAME is the card of the
+            that returns a card, as FILE.py:NAME or package.module:NAME. The last runs that
+            code, so never pass a name from a file of somebody else. frames:NAME is the card of the
             pictures that the model of another card sees.
         workspace: The workspace whose own cards are found too.
     """
@@ -144,7 +154,7 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
         from obygaze_features.backbones.frames import frames_card
 
         return frames_card(find_card(name.removeprefix(FRAMES), workspace))
-    if ":" in name:
+    if is_own_code(name):
         from obygaze_features.backbones.own import card_of_code
 
         return card_of_code(name)
@@ -153,13 +163,17 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
         if plain.endswith(".py"):
-            raise NotFound(
-                "expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION"
-            )
+            raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
         similar = _similar_names(plain, sources)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
+
+
+def refuse_code_of_store(name: str) -> None:
+    """Raise an error where the name of a backbone in a store is a name of code."""
+    if ":" in name:
+        raise FixInput(f"code named by a store is never run: {name!r}")
 
 
 def _similar_names(name: str, sources: Sources) -> list[str]:

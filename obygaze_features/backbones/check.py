@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from obygaze_features.backbones.base import (
     DEFAULT_PRESET,
@@ -320,8 +321,8 @@ def preset_note(card: Card) -> str:
     """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
     presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
     hub = card.presets[presets[HUB]]
-    card_values = vars(card.input)
-    hub_values = vars(hub)
+    card_values = structs.asdict(card.input)
+    hub_values = structs.asdict(hub)
     keys = [key for key in _PIXELS if card_values[key] != hub_values[key]]
     if not keys:
         return ""

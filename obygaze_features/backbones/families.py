@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import Family
 from obygaze_features.backbones.descriptors import DescriptorsFamily
-from obygaze_features.backbones.geometry import Depth, Geometry
+from obygaze_features.backbones.geometry import Depth, Geometry, Order
 from obygaze_features.backbones.lsmdc import LsmdcFamily
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text
 from obygaze_features.core.errors import FixInput
@@ -146,7 +146,7 @@ def _image_run(
 
 
 def _video_geometry(
-    config: Any, card: Geometry, *, prefix: int = 0, order: str = "thw"
+    config: Any, card: Geometry, *, prefix: int = 0, order: Order = "thw"
 ) -> Geometry:
     if getattr(config, "attention_type", _DIVIDED) != _DIVIDED:
         problem = f"TimeSformer with {config.attention_type} attention orders tokens in another way"

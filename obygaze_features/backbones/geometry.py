@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_rules import choice, list_of, whole
 
-COUNT = whole(0, 10**9 - 1)
+Unit = Literal["frame", "clip"]
+Order = Literal["thw", "hwt", "hw"]
 _ITEM_BYTES = {"uint8": 1, "float16": 2, "float32": 4}
 
 
@@ -39,16 +39,14 @@ class Geometry:
         shape: Height and width of a frame that is no square, whose shorter edge is `size` then.
     """
 
-    frames: Annotated[int, COUNT]
-    size: Annotated[int, COUNT]
-    unit: Annotated[str, choice(("frame", "clip"))] = "frame"
-    prefix: Annotated[int, COUNT] = 0
-    order: Annotated[str, choice(("thw", "hwt", "hw"))] = "hw"
-    grid: Annotated[
-        tuple[int, int, int], list_of(COUNT, least=3, most=3, unique=False)
-    ] = (0, 0, 0)
-    width: Annotated[int, COUNT] = 0
-    out: Annotated[int, COUNT] = 0
+    frames: int
+    size: int
+    unit: Unit = "frame"
+    prefix: int = 0
+    order: Order = "hw"
+    grid: tuple[int, int, int] = (0, 0, 0)
+    width: int = 0
+    out: int = 0
     depth: Depth | None = None
     shape: tuple[int, int] = (0, 0)
 

@@ -33,7 +33,7 @@ def load_backbone(
     checkpoint are recorded as such in the recipe.
 
     Args:
-        name: A card, its name, or a function of yours that returns one (FILE.py:FUNCTION);
+        name: A card, its name, or a function of yours that returns one (FILE.py:NAME);
             `obygaze backbones ls` lists the names.
         weights: A file or folder of weights. The default is the card's own checkpoint, which is
             downloaded if it is not in the hub's cache.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import ast
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from importlib import metadata
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from obygaze_features.backbones.base import (
     DEFAULT_PRESET,
@@ -22,20 +22,16 @@ from obygaze_features.backbones.base import (
     check_pictures,
 )
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
-from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import (
-    canonical_json,
-    require_file,
-    sha256_bytes,
-    sha256_file,
-)
-from obygaze_features.core.foreign import call_foreign
+from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
+from obygaze_features.core.foreign import INSTALLED, short_value
+from obygaze_features.core.imported_files import imports_of
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.parts import Part, find_part, packages_of_modules, trust
 from obygaze_features.store.format.recipe import JOINT_OUTPUT, space_id_of
 from obygaze_features.store.format.schema import (
     PICTURES,
@@ -53,17 +49,16 @@ _DEFAULT = Preset()
 NORMALISED = "normalised"
 LEVELS = "levels"
 VALUES = (NORMALISED, LEVELS)
-_NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
 _NAME_FILES = (
     "module_card(files=[PATH]) names the files of the model, files=[] says none"
 )
 _FILES = "correct module_card(files=[...])"
 # The arrays of a store beside those of features.
 _OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
-_call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
 LoadText = Callable[[], Callable[[Sequence[str]], Any]]
 Run = Callable[[Any, "Tensor"], Any]
+T = TypeVar("T")
 
 
 def module_card(
@@ -85,7 +80,7 @@ def module_card(
     preset: Preset = _DEFAULT,
     files: Sequence[str | Path] | None = None,
 ) -> Card:
-    """Return the card of any torch module: what a function for `-b FILE.py:FUNCTION` returns.
+    """Return the card of any torch module: what a function for `-b FILE.py:NAME` returns.
 
     Args:
         name: The name in stores and in the names of stores.
@@ -217,7 +212,7 @@ class ModuleFamily(Family):
         values: What the pixels are: "normalised" or "levels".
         text: Returns the function of the text model; None if there is none.
         files: Files of the model whose hashes are in recipes; None if nothing was said of them.
-        namespace: The namespace of the code, unless its package is installed.
+        part: The function that returned the card, whose code the other functions are.
     """
 
     _: KW_ONLY
@@ -227,29 +222,26 @@ class ModuleFamily(Family):
     values: str = NORMALISED
     text: LoadText | None = None
     files: tuple[Path, ...] | None = None
-    namespace: OwnCode | None = None
+    part: Part | None = None
     needs_weights: bool = False
 
     def load(
         self, card: Card, files: WeightFiles, placement: Placement
     ) -> TorchBackbone:
         """Return the backbone of the module."""
-        with nullcontext() if self.namespace is None else self.namespace.visible():
-            loaded = _call(self.make, f"{card.name}: load() failed")
+        imported_before = set(sys.modules)
+        loaded = self.call(self.make, "failed in load()")
+        self._refuse_unrecorded(set(sys.modules) - imported_before)
         module = loaded
         preprocess = None
         if isinstance(loaded, tuple) and len(loaded) == 2:
             module, preprocess = loaded
         hashes = self._hashes(card, module)
-        if self.namespace is not None:
-            card = replace(card, code=self.namespace.fix())
 
         def run(
             module: Any, pixels: Tensor, mask: Tensor, g: Geometry
         ) -> dict[str, Tensor]:
-            returned = _call(
-                lambda: self.run(module, pixels), f"{card.name}: run() failed"
-            )
+            returned = self.call(lambda: self.run(module, pixels), "failed in run()")
             arrays = self._named(card, returned)
             absent = sorted(self.shapes.keys() - arrays.keys())
             if absent:
@@ -269,6 +261,27 @@ class ModuleFamily(Family):
             backbone.preprocess_own = preprocess
             backbone.resize = None
         return backbone
+
+    def _refuse_unrecorded(self, names: set[str]) -> None:
+        """Raise an error if a module of own code is not in the recipe, as of a pickled model."""
+        if self.part is None or self.part.folder is None:
+            return
+        for name in sorted(names):
+            file = Path(getattr(sys.modules[name], "__file__", None) or "")
+            is_installed = not {*INSTALLED}.isdisjoint(file.parts)
+            is_own = file.is_relative_to(self.part.folder) and file.suffix == ".py"
+            if is_own and not is_installed and file not in self.part.files:
+                del sys.modules[name]
+                raise self.part.refuse(
+                    f"needs {file.name}, which no import statement names, so that recipes lack it:"
+                    " import it at the top of the file"
+                )
+
+    def call(self, function: Callable[[], T], failure: str) -> T:
+        """Return the result of the own code; errors name it, and `failure`."""
+        if self.part is None:
+            return function()
+        return self.part.call(function, failure)
 
     def _named(self, card: Card, returned: Any) -> dict[str, Any]:
         """Return what `run` returned by the names of arrays."""
@@ -301,20 +314,23 @@ class ModuleFamily(Family):
         if self.files is None:
             _require_state(card, module, tensors)
         hashes: dict[str, str] = {}
+        # Recipes have other values of these names beside the hashes of files.
+        taken = {TENSORS}
         for path in self.files or ():
             if not path.is_file():
                 raise NotFound(
                     f"{card.name}: no model file", where=str(path), hint=_FILES
                 )
             name = path.name
-            if name in hashes:
+            if name in taken:
                 name = f"{path.parent.name}/{path.name}"
-            if name in hashes:
+            if name in taken:
                 raise FixInput(
                     f"{card.name}: two model files are called {name}",
                     where=str(path),
                     hint="rename one of them",
                 )
+            taken.add(name)
             hashes[name] = sha256_file(path)
         of_tensors = tensors_sha256(tensors)
         if hashes and not tensors:
@@ -351,27 +367,32 @@ class ModuleBackbone(TorchBackbone):
 
     preprocess_own: Callable[[Any], Any] | None = None
 
+    @property
+    def family(self) -> ModuleFamily:
+        """The family of the card."""
+        family = self.card.family
+        if not isinstance(family, ModuleFamily):
+            raise TypeError(f"{self.card.name} is not a module of one's own")
+        return family
+
     def normalise(self, pictures: Any) -> Tensor:
         """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""
         preprocess = self.preprocess_own
-        family = self.card.family
-        as_levels = isinstance(family, ModuleFamily) and family.values == LEVELS
+        family = self.family
+        as_levels = family.values == LEVELS
         if preprocess is None and as_levels:
             levels = on_device(check_pictures(pictures), self.placement.device)
             return levels.permute(0, 3, 1, 2)
         if preprocess is None:
             return super().normalise(pictures)
-        pixels = _call(
-            lambda: preprocess(pictures), f"{self.card.name}: the preprocessing failed"
-        )
+        pixels = family.call(lambda: preprocess(pictures), "failed in preprocessing")
         tensor = on_device(pixels, self.placement.device)
         tensor = tensor.reshape(-1, *tensor.shape[-3:])
         return tensor if as_levels else tensor.float()
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""
-        family = self.card.family
-        as_levels = isinstance(family, ModuleFamily) and family.values == LEVELS
+        as_levels = self.family.values == LEVELS
         values = {"values": LEVELS} if as_levels else {}
         if self.preprocess_own is not None:
             return {"by": "own code", **values}
@@ -385,14 +406,20 @@ class OwnTextTower:
 
     Args:
         card: The card of the module.
+        family: The family of the module.
         vectors_of: Returns the vectors of texts.
         space_id: The name of the space that they share with an array.
     """
 
     def __init__(
-        self, card: Card, vectors_of: Callable[[Sequence[str]], Any], space_id: str
+        self,
+        card: Card,
+        family: ModuleFamily,
+        vectors_of: Callable[[Sequence[str]], Any],
+        space_id: str,
     ) -> None:
         self.card = card
+        self.family = family
         self.vectors_of = vectors_of
         self.space_id = space_id
 
@@ -409,7 +436,7 @@ class OwnTextTower:
                 vectors = self.vectors_of(list(texts))
             return np.asarray(vectors)
 
-        vectors = _call(vectors_of_all, f"{self.card.name}: the text model failed")
+        vectors = self.family.call(vectors_of_all, "failed in the text model")
         array = next(
             array for array in self.card.arrays.values() if array.source == JOINT_OUTPUT
         )
@@ -427,9 +454,9 @@ def own_text_tower(card: Card) -> OwnTextTower | None:
     if not isinstance(family, ModuleFamily) or family.text is None:
         return None
     backbone = family.load(card, NO_WEIGHTS, Placement())
-    vectors_of = _call(family.text, f"{card.name}: text() failed")
+    vectors_of = family.call(family.text, "failed in text()")
     space = space_id_of("", "", backbone.hashes[TENSORS])
-    return OwnTextTower(card, vectors_of, space)
+    return OwnTextTower(card, family, vectors_of, space)
 
 
 def _as_floats(array: Any, device: Any) -> Tensor:
@@ -441,20 +468,54 @@ def _as_floats(array: Any, device: Any) -> Tensor:
 
 
 def card_of_code(name: str) -> Card:
-    """Return the card that the function `FILE.py:FUNCTION` or `MODULE:FUNCTION` returns.
+    """Return the card that the function `FILE.py:NAME` or `package.module:NAME` returns."""
+    trust([name])
+    part = find_part(name)
+    function = part.load_function()
+    card = part.call(function, "failed")
+    if not isinstance(card, Card):
+        raise part.refuse(
+            f"must return a card, as module_card(...) makes it, got {short_value(card)}"
+        )
+    if isinstance(card.family, ModuleFamily):
+        card = replace(card, family=replace(card.family, part=part))
+    origin = str(part.files[0]) if part.files else part.package
+    return replace(card, origin=origin, code=code_of(part))
 
-    A module of the working folder is taken before an installed one of the same name.
+
+def code_of(part: Part) -> dict[str, dict[str, str]]:
+    """Return what recipes record of own code: its files, and the packages that they import.
+
+    Files have their sha256 by their place relative to the main file; packages have their versions.
     """
-    source, _, function = name.rpartition(":")
-    namespace = _own_code(source, function)
-    load: Load = partial(importlib.import_module, source)
-    if namespace is not None:
-        load = namespace.load_main
-    module = _call(load, f"{source} cannot be imported")
-    card_function = getattr(module, function, None)
-    if not callable(card_function):
-        raise NotFound(f"no function {function!r}", where=source, hint=_NAMES)
-    return card_of_function(card_function, namespace)
+    packages = {"torch": metadata.version("torch")}
+    if part.folder is None:
+        name, _, version = part.package.rpartition(" ")
+        return {"files": {}, "packages": {**packages, name: version}}
+    own_roots = {
+        file.relative_to(part.folder).parts[0].removesuffix(".py")
+        for file in part.files
+    }
+    files = {}
+    for file in part.files:
+        label = Path(os.path.relpath(file, part.files[0].parent)).as_posix()
+        files[label] = sha256_file(file)
+        for root in _imported_roots(file):
+            if root in own_roots or root.startswith("obygaze"):
+                continue
+            for package in packages_of_modules().get(root, ()):
+                packages[package] = metadata.version(package)
+    return {"files": dict(sorted(files.items())), "packages": packages}
+
+
+def _imported_roots(file: Path) -> Iterator[str]:
+    """Yield the top-level name of each import of a file, without relative ones."""
+    for node in imports_of(file):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.partition(".")[0]
+        elif node.level == 0:
+            yield (node.module or "").partition(".")[0]
 
 
 def _require_state(card: Card, module: Any, tensors: Mapping[str, Any]) -> None:
@@ -469,68 +530,3 @@ def _require_state(card: Card, module: Any, tensors: Mapping[str, Any]) -> None:
         problem = "the program of a TorchScript module is not in its state_dict"
     if problem:
         raise FixInput(f"{card.name}: {problem}", where=card.origin, hint=_NAME_FILES)
-
-
-def card_of_function(
-    function: Callable[[], Any], namespace: OwnCode | None = None
-) -> Card:
-    """Return the card that a function returns, with the hashes of the code for recipes.
-
-    Args:
-        function: The function.
-        namespace: The namespace of its code, unless its package is installed.
-    """
-    original = inspect.unwrap(function)
-    name = getattr(function, "__name__", type(function).__name__)
-    file = _file_of(original, name) if namespace is None else namespace.main
-    where = f"{file.name}:{name}"
-    if namespace is None:
-        card = _call(function, f"{where} failed")
-    else:
-        with namespace.visible():
-            card = _call(function, f"{where} failed")
-    if not isinstance(card, Card):
-        raise FixInput(
-            f"{where} must return a card, got {type(card).__name__}",
-            hint="return module_card(...)",
-        )
-    if namespace is None:
-        return replace(
-            card, origin=str(file), code=code_of_installed(file, original.__module__)
-        )
-    if isinstance(card.family, ModuleFamily):
-        card = replace(card, family=replace(card.family, namespace=namespace))
-    return replace(card, origin=str(file), code=namespace.code())
-
-
-def _file_of(function: Callable[[], Any], name: str) -> Path:
-    """Return the file of a function, whose hash is in recipes."""
-    try:
-        file = inspect.getsourcefile(function)
-    except TypeError:  # a partial, or an object that can be called
-        file = None
-    if file is None:
-        problem = (
-            f"{name} is not a function of a file, so that its code cannot be recorded"
-        )
-        raise FixInput(
-            problem, where=str(function), hint="def NAME(): return module_card(...)"
-        )
-    return Path(file)
-
-
-def _own_code(source: str, function: str) -> OwnCode | None:
-    """Return the namespace of a file or of a module of the working folder; None if installed."""
-    if source.endswith(".py"):
-        require_file(Path(source))
-        path = Path(source).resolve()
-        return own_code(path.parent, path, function)
-    parts = source.split(".")
-    if parts[0].startswith("obygaze") or not all(parts):
-        return None
-    folder = Path.cwd().resolve()
-    module = folder.joinpath(*parts)
-    for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):
-        if path.is_file():
-            return own_code(folder, path, function)
-    return None

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 import unicodedata
@@ -212,13 +213,18 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
         system.sync_file(stream.fileno())
 
 
+def _hidden_name(path: Path) -> Path:
+    """Return a new hidden name beside a path, of a length that file systems allow."""
+    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}.tmp")
+
+
 @contextmanager
 def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
     """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
-    # are shared. The name is cut to stay within what file systems allow.
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    # are shared.
+    temporary = _hidden_name(path)
     try:
         write_synced(temporary, data)
         yield temporary
@@ -249,6 +255,62 @@ def write_exclusive(path: Path, data: bytes) -> bool:
             return False
     sync_dir(path.parent)
     return True
+
+
+@contextmanager
+def write_then_rename(path: Path) -> Iterator[Path]:
+    """Yield a hidden name for a new file or folder, which takes the place of `path` at the end.
+
+    What has the name is replaced: the caller has checked that it may be. A link stays, and what it
+    leads to is replaced. After an error, and after a kill, what was there is still there.
+    """
+    target = Path(os.path.realpath(path))
+    replaces_folder = target.is_dir() and any(target.iterdir())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = _hidden_name(target)
+    try:
+        yield new
+        _sync_all(new)
+        if target.is_dir():
+            shutil.copymode(target, new)
+        if replaces_folder:
+            _replace_folder(new, target)
+        elif new.is_dir():
+            system.rename_folder(new, target)
+        else:
+            system.replace_file(new, target)
+    finally:
+        if new.is_dir():
+            shutil.rmtree(new, ignore_errors=True)
+        else:
+            system.remove_file(new)
+    sync_dir(target.parent)
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Exchange two folders in one step, or in two where the file system cannot in one.
+
+    Where a process is killed between two steps, the old folder has a name that shows what it is.
+    """
+    if system.exchange_names(new, old):
+        return
+    before = old.with_name(f"{old.name[:50]}.before-{secrets.token_hex(4)}")
+    system.rename_folder(old, before)
+    system.rename_folder(new, old)
+    shutil.rmtree(before)
+
+
+def _sync_all(path: Path) -> None:
+    """Sync a file, or all files and folders of a folder, but not what links lead to."""
+    if not path.is_dir():
+        system.sync_path(path)
+        return
+    for parent, _, names in os.walk(path):
+        for name in names:
+            file = Path(parent, name)
+            if not file.is_symlink():
+                system.sync_path(file)
+        sync_dir(Path(parent))
 
 
 def take_name(temporary: Path, path: Path) -> bool:

@@ -1,8 +1,8 @@
 """Parts of one's own: the function or class that `FILE.py:NAME` or `package.module:NAME` names.
 
-Such a name may stand wherever a model, metric, baseline, kind of splits or data set is named. The
-code is imported as Python does it: the folder of the file (for a module the working folder) comes
-first in `sys.path` while it is imported or called, and the module has its own name.
+Such a name may stand wherever a backbone, model, metric, baseline, kind of splits or data set is
+named. The code is imported as Python does it: the folder of the file (for a module the working
+folder) comes first in `sys.path` while it is imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
 or in a saved model is refused until a person trusts it. Classes of scikit-learn, by names such as
@@ -21,6 +21,7 @@ from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -41,6 +42,8 @@ _OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
 _TRUSTED: dict[str, Path | None] = {}
 # The modules that were imported from folders of own code: their files, and the hashes of these.
 _IMPORTED: dict[str, tuple[Path, str]] = {}
+# Backbones are called in threads.
+_LOCK = Lock()
 
 
 @dataclass(frozen=True)
@@ -107,21 +110,23 @@ class Part:
         if self.folder is None:
             yield
             return
-        _forget_others(self.folder)
-        before = set(sys.modules)
-        writes_no_bytecode = sys.dont_write_bytecode
-        # Python compares bytecode by second and size: a quick change of a file would go unseen.
-        sys.dont_write_bytecode = True
-        sys.path.insert(0, str(self.folder))
+        with _LOCK:
+            _forget_others(self.folder)
+            before = set(sys.modules)
+            writes_no_bytecode = sys.dont_write_bytecode
+            # Python compares bytecode by second and size: a quick change would go unseen.
+            sys.dont_write_bytecode = True
+            sys.path.insert(0, str(self.folder))
         try:
             yield
         finally:
-            sys.path.remove(str(self.folder))
-            sys.dont_write_bytecode = writes_no_bytecode
-            for name in set(sys.modules) - before:
-                file = getattr(sys.modules[name], "__file__", None)
-                if file and _has(self.folder, name.partition(".")[0]):
-                    _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
+            with _LOCK:
+                sys.path.remove(str(self.folder))
+                sys.dont_write_bytecode = writes_no_bytecode
+                for name in set(sys.modules) - before:
+                    file = getattr(sys.modules[name], "__file__", None)
+                    if file and _has(self.folder, name.partition(".")[0]):
+                        _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
 
 
 def is_own_code(name: object) -> bool:
@@ -222,7 +227,7 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
         places = [*(spec.submodule_search_locations or [spec.origin or root])]
         folder = Path(places[0]).resolve().parent
     is_installed = folder.name in INSTALLED
-    packages = _packages_of_modules().get(root, []) if is_installed else []
+    packages = packages_of_modules().get(root, []) if is_installed else []
     if packages:
         package = f"{packages[0]} {metadata.version(packages[0])}"
         return Part(name, package, module, attribute)
@@ -235,7 +240,7 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
 
 
 @cache
-def _packages_of_modules() -> Mapping[str, Sequence[str]]:
+def packages_of_modules() -> Mapping[str, Sequence[str]]:
     """Return the installed packages of each module; finding them takes a second."""
     return metadata.packages_distributions()
 

@@ -64,7 +64,10 @@ class PlannedWindows(FilmRows[PlannedWindow]):
 
 @dataclass(frozen=True)
 class Target:
-    """A backbone, its settings, and the store of its features."""
+    """A backbone, its settings, and the store of its features.
+
+    `code` is the version of a backbone of one's own: a plan never runs other code.
+    """
 
     store: str
     backbone: str
@@ -78,6 +81,7 @@ class Target:
     compressor: str | None = None
     block_rows: int | None = None
     decoder: str = "cpu"
+    code: str = ""
 
 
 @dataclass(frozen=True)

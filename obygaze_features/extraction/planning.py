@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import silent
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, Mismatch, NotFound
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import ADVANCED, Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.plan import (
     ExtractPlan,
+    Target,
     make_plan,
     read_plan_file,
     write_plan,
@@ -160,7 +161,23 @@ def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
             where=str(path),
             hint=f"write a plan for the other one: obygaze -C {chosen} {again}",
         )
+    for target in plan.targets:
+        _refuse_other_code(target, path, again)
     return plan
+
+
+def _refuse_other_code(target: Target, path: Path, again: str) -> None:
+    """Raise an error unless a backbone of one's own has the code that it had in the plan."""
+    from obygaze_features.extraction.recipes import version_of_code
+
+    code = version_of_code(target.backbone)
+    if code != target.code:
+        raise Mismatch(
+            f"the code of the backbone {target.backbone} is not the code of the plan:"
+            f" {target.code or 'none'} in the plan, {code or 'none'} now",
+            where=str(path),
+            hint=f"read the code, then write the plan again: obygaze {again}",
+        )
 
 
 def is_given(value: Any) -> bool:
@@ -283,7 +300,7 @@ def plan_extraction(
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`), or a plan.
-        backbones: A backbone, or your own code (FILE.py:FUNCTION).
+        backbones: A backbone, or your own code (FILE.py:NAME).
         arrays: The arrays to store. [default: all but tokens]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]

@@ -8,11 +8,17 @@ from typing import Any
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
-from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
+from obygaze_features.backbones.cards import (
+    FRAMES,
+    find_card,
+    refuse_code_of_store,
+    split_preset,
+)
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.file_names import check_new_name
+from obygaze_features.core.parts import find_part, is_own_code, trust
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads, computer_for
@@ -138,7 +144,17 @@ def complete_target(
         store=path.as_posix(),
         weights=weights,
         block_rows=block_rows,
+        code=version_of_code(backbone),
     )
+
+
+def version_of_code(backbone: str) -> str:
+    """Return the version of the code of a backbone of one's own, "" for any other."""
+    name = backbone.removeprefix(FRAMES)
+    if not is_own_code(name):
+        return ""
+    trust([name])
+    return find_part(name).package
 
 
 def _check_block_rows(block_rows: int) -> None:
@@ -394,8 +410,8 @@ def _refuse_missing_code(workspace: Workspace, store: Store, target: Target) -> 
         raise FixInput(
             f"the backbone {name!r} is own code ({files}), which a store cannot run",
             where=store.location,
-            hint=f"obygaze extract run {store.plan.manifest_name} -b FILE.py:FUNCTION --store "
-            "FILE.py:FUNCTION=NEW, then obygaze store diff",
+            hint=f"obygaze extract run {store.plan.manifest_name} -b FILE.py:NAME --store "
+            "FILE.py:NAME=NEW, then obygaze store diff",
         ) from error
 
 
@@ -403,8 +419,7 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     """Return the target that a recipe is of."""
     backbone = recipe["backbone"]
     compute = recipe["compute"]
-    if ":" in backbone["name"]:
-        raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
+    refuse_code_of_store(backbone["name"])
     sampling = "card"
     if recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]:
         sampling = "keyframes"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.backbones.cards import refuse_code_of_store
 from obygaze_features.backbones.text import TextModel
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.store import Store
@@ -66,7 +67,9 @@ def vector_of_text(
         vector = texts.embeddings[list(texts.prompt).index(text)]
         text_space = texts.space_id
     else:
-        tower = load(store.recipe.to_json().get("backbone", {}).get("name", ""))
+        name = store.recipe.to_json().get("backbone", {}).get("name", "")
+        refuse_code_of_store(name)
+        tower = load(name)
         vector = tower.embed([text])[0]
         text_space = tower.space_id
     if space is None or not same_space(space, text_space):

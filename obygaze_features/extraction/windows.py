@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -84,7 +85,7 @@ def make_windows(
             where=str(films),
             hint="use a shorter window",
         )
-    header = replace(
+    header = structs.replace(
         source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
     )
     return Manifest(name, header, Windows(tuple(cut), grid))
@@ -106,7 +107,7 @@ def _videos_of(
         pairs = [(row["movie_id"], row["video"]) for row in rows]
     else:
         manifest = read_manifest(workspace.existing_manifest(str(films)))
-        header = replace(manifest.header, concepts={})
+        header = structs.replace(manifest.header, concepts={})
         folder = Path(header.video_root)
         # Without a folder, the paths of videos are not known.
         linked = [clip for clip in manifest if clip.video and header.video_root]

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import require_file
@@ -22,7 +24,6 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_m
 from obygaze_features.manifest.model import (
     LEVELS,
     Clip,
-    Header,
     Manifest,
     concept_name,
 )
@@ -373,7 +374,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         others = [concept for concept in clip.concepts if concept in left]
         clips.append(replace(clip, concepts=(*of_groups, *others)))
     listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
-    header: Header = replace(
+    header = structs.replace(
         manifest.header,
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import (
     csv_bytes,
@@ -21,7 +23,8 @@ from obygaze_features.core.files import (
     write_all_new,
     write_atomic,
 )
-from obygaze_features.core.schema_check import Violations, read_toml, table_of
+from obygaze_features.core.schema_check import Violations, read_toml
+from obygaze_features.core.typed_files import record_of
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.model import (
     COLUMNS,
@@ -114,8 +117,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
-    header: Header = document.check(table_of(Header))
-    document.raise_if_any("the header of the manifest is not valid")
+    header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
@@ -178,7 +180,10 @@ def header_to_toml(header: Header) -> str:
     if grid := header.grid.to_json():
         lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
     for source in header.sources:
-        facts = (f"{key} = {toml_string(value)}" for key, value in vars(source).items())
+        facts = (
+            f"{key} = {toml_string(value)}"
+            for key, value in structs.asdict(source).items()
+        )
         lines += ["", "[[sources]]", *facts]
     return "\n".join(lines) + "\n"
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.file_names import composed
@@ -283,7 +285,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
-        header=replace(manifest.header, video_root=folder.resolve().as_posix()),
+        header=structs.replace(manifest.header, video_root=folder.resolve().as_posix()),
         clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
         columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
     )

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, get_args
 
+from msgspec import Meta, structs
+
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -23,13 +25,14 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Table
-from obygaze_features.core.schema_rules import choice, matching, near, text
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.typed_files import Record, Sha256
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
-UNITS = ("clip", "segment", "window")
+Unit = Literal["clip", "segment", "window"]
+UNITS: tuple[str, ...] = get_args(Unit)
 View = Literal["raw", "visual", "as_published"]
 VIEWS: tuple[str, ...] = get_args(View)
 COLUMNS = (
@@ -46,10 +49,16 @@ FOLD_PREFIX = "fold:"
 PUBLISHED_SPLIT = "02_EN_HN_S"
 
 
+# In the column `concepts`, names are joined with '|'.
+_CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
+_A_CONCEPT = "a name that is not blank and has no '|'"
+ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
+
+
 def concept_name(value: Any) -> str | None:
-    """Allow the name of a concept: in the column `concepts`, names are joined with '|'."""
-    valid = isinstance(value, str) and value.strip() and "|" not in value
-    return None if valid else "must not be blank and must not contain '|'"
+    """Allow the name of a concept."""
+    valid = isinstance(value, str) and re.match(_CONCEPT, value)
+    return None if valid else f"must be {_A_CONCEPT}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,33 +107,29 @@ class Clip:
         return int(text) if text else None
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(Record, frozen=True):
     """A file that a manifest was made from."""
 
     file: str
-    sha256: Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
+    sha256: Sha256
 
 
-@dataclass(frozen=True, repr=False)
-class Header:
+class Header(Record, frozen=True):
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
     `concepts` maps the name of each concept to its modality. `grid` cuts films into windows.
     """
 
     dataset: str
-    concepts: Annotated[Mapping[str, str], Table(others=text, names=concept_name)] = (
-        field(default_factory=dict)
-    )
-    unit: Annotated[str, choice(UNITS)] = "clip"
-    view: Annotated[str, choice(VIEWS)] = "raw"
+    concepts: Mapping[ConceptName, str] = {}
+    unit: Unit = "clip"
+    view: View = "raw"
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()
     sources: tuple[SourceFile, ...] = ()
     video_root: str = ""
-    grid: Grid = field(default_factory=Grid)
+    grid: Grid = Grid()
 
     def __repr__(self) -> str:
         facts = f"{self.view} view", count(len(self.concepts), "concept")
@@ -344,7 +349,7 @@ class Manifest:
             manifest = manifest.with_clips(
                 clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None
             )
-        return replace(manifest, header=replace(self.header, view=name))
+        return replace(manifest, header=structs.replace(self.header, view=name))
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row a clip, indexed by `clip_id`.

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
+
+from msgspec import to_builtins
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, few, table
@@ -63,7 +65,7 @@ class ManifestList:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifests, and the names of the broken ones."""
-        manifests = [asdict(manifest) for manifest in self.manifests]
+        manifests = [to_builtins(manifest) for manifest in self.manifests]
         return {"manifests": manifests, "broken": list(self.broken)}
 
     def __str__(self) -> str:
@@ -191,7 +193,7 @@ class ManifestPage(Listing):
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest and its selected clips, by default all of them."""
         clips = self.selection.clips[: self.limit or None]
-        summary = asdict(summarize(self.manifest))
+        summary = to_builtins(summarize(self.manifest))
         return {**summary, "clips": [vars(clip) for clip in clips]}
 
     def __str__(self) -> str:

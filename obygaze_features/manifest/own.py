@@ -1,9 +1,10 @@
 """Data sets of one's own: what an own function returns is checked at the door."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part
@@ -44,7 +45,7 @@ def packages_that_read(header: Header) -> list[str]:
 def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManifest:
     """Return a manifest with a note; an error where its files could not be read back."""
     header = returned.manifest.header
-    noted = replace(header, notes=(*header.notes, note))
+    noted = structs.replace(header, notes=(*header.notes, note))
     clips = returned.manifest.clips
     columns = tuple(returned.manifest.columns)
     manifest = Manifest(name, noted, clips, columns)

@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, overload
 
+from msgspec import Meta
+
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_rules import number, whole
 
@@ -42,6 +44,7 @@ MAX_WINDOWS = (
 FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
 
 Row = TypeVar("Row")
+_AT_LEAST_0 = Meta(ge=0)
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,11 @@ class Grid:
     without, every picture of the film counts.
     """
 
-    window: Annotated[int, whole(0)] = 0
-    stride: Annotated[int, whole(0)] = 0
-    fps: Annotated[float, number(0)] = 0
-    seconds: Annotated[float, number(0)] = 0
-    every: Annotated[float, number(0)] = 0
+    window: Annotated[int, whole(0), _AT_LEAST_0] = 0
+    stride: Annotated[int, whole(0), _AT_LEAST_0] = 0
+    fps: Annotated[float, number(0), _AT_LEAST_0] = 0
+    seconds: Annotated[float, number(0), _AT_LEAST_0] = 0
+    every: Annotated[float, number(0), _AT_LEAST_0] = 0
 
     def check(self) -> Grid:
         """Return this grid, or raise an error unless it has one of the forms."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
+from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_models.protocols.results.whole_run import Coverage, Remark

@@ -14,12 +14,6 @@ from typing import Annotated, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import human
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    check_folder,
-    made_by_obygaze,
-    new_folder,
-)
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -27,10 +21,16 @@ from obygaze_features.core.errors import (
     FixUsage,
     NotFound,
 )
-from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
+from obygaze_features.core.files import (
+    pretty_json,
+    sha256_bytes,
+    write_atomic,
+    write_then_rename,
+)
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.format.schema import FileMark
@@ -358,7 +358,9 @@ def pull_model(
     trust_code(trust)
     name = last_part(location) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)
-    with new_folder(folder, MODEL, force=force) as draft:
+    check_folder(folder, MODEL, force=force)
+    with write_then_rename(folder) as draft:
+        draft.mkdir()
         files = open_files(location)
         _fetch(files, MODEL_FILE, draft)  # it lists the other files
         for file in files_of(draft)[:-1]:
@@ -430,7 +432,9 @@ def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
     """Write the files of a model; the same model may be there already."""
     path = folder / MODEL_FILE
     force = force or (path.is_file() and path.read_bytes() == contents[MODEL_FILE])
-    with new_folder(folder, MODEL, force=force) as draft:
+    check_folder(folder, MODEL, force=force)
+    with write_then_rename(folder) as draft:
+        draft.mkdir()
         for name, data in contents.items():
             write_atomic(draft / name, data)
     return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 
 import obygaze as og
@@ -38,7 +39,7 @@ def with_speech() -> Manifest:
     for clip in manifest:
         is_heard = clip.level == "S" and clip.clip_id[-1] in "02468"
         clips.append(replace(clip, concepts=("Voice",)) if is_heard else clip)
-    header = replace(manifest.header, concepts=concepts)
+    header = structs.replace(manifest.header, concepts=concepts)
     return replace(manifest, header=header, clips=tuple(clips))
 
 

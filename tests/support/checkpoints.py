@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Card
 
@@ -432,7 +434,7 @@ def tiny_card(family: str, checkpoint: str = "") -> Card:
     with tempfile.TemporaryDirectory() as folder:
         card = find_card(str(write_tiny_card(family, Path(folder), checkpoint)))
     presets = {
-        name: replace(p, edge=0, edge_from_checkpoint=False)
+        name: structs.replace(p, edge=0, edge_from_checkpoint=False)
         for name, p in card.presets.items()
     }
     return replace(card, presets=presets)

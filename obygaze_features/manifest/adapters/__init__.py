@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from msgspec import structs
+
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
@@ -91,7 +93,7 @@ class ImportedManifest(NamedTuple):
             bare_name = self.manifest.name if name is None else name
             path = Workspace.of(workspace).new_manifest(bare_name)
         header = self.manifest.header
-        header = replace(
+        header = structs.replace(
             header,
             licence=licence.strip() or header.licence,
             citation=citation.strip() or header.citation,

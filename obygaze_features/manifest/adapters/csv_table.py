@@ -27,6 +27,7 @@ from obygaze_features.manifest.model import (
     UNITS,
     Header,
     Manifest,
+    Unit,
     ascii_id,
     concept_name,
 )
@@ -69,7 +70,7 @@ class TableMapping:
     times: Annotated[str, choice(get_args(TimeForm))] = ""
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
-    unit: Annotated[str, choice(UNITS)] = "clip"
+    unit: Annotated[Unit, choice(UNITS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.options import Option
@@ -167,7 +169,7 @@ def join(
         warnings.append(f"left out, something else is mapped to them: {names}")
     if n_without_id:
         warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
-    header = replace(joined.header, sources=(*joined.header.sources, source))
+    header = structs.replace(joined.header, sources=(*joined.header.sources, source))
     joined = replace(joined, header=header)
     return JoinedColumns(
         joined,

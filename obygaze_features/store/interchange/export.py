@@ -17,12 +17,7 @@ import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    made_by_obygaze,
-    new_file,
-    new_folder,
-)
+from obygaze_features.core.drafts import new_file, new_folder
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import (
@@ -32,6 +27,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.own_results import OwnFolder, made_by_obygaze
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, Windows

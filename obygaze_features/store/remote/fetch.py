@@ -24,12 +24,7 @@ from typing import Annotated
 
 from obygaze_features.core import system
 from obygaze_features.core.console import Progress, few
-from obygaze_features.core.drafts import (
-    check_name,
-    draft_beside,
-    short_name,
-    stop_when_lost,
-)
+from obygaze_features.core.drafts import draft_beside, short_name, stop_when_lost
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -47,6 +42,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.own_results import check_name
 from obygaze_features.core.workspace import (
     Workspace,
     is_url,

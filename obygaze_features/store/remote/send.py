@@ -17,12 +17,7 @@ from typing import Annotated, Any
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.console import Progress, Quiet, human
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    draft_beside,
-    new_file,
-    short_name,
-)
+from obygaze_features.core.drafts import draft_beside, new_file, short_name
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
@@ -37,6 +32,7 @@ from obygaze_features.core.files import (
     sha256_file,
 )
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.own_results import OwnFolder
 from obygaze_features.core.workspace import is_url, last_part, split_version
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import (

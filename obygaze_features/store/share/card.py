@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
+from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.workspace import PathLike, is_url
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store, open_store

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, human
-from obygaze_features.core.drafts import OwnFolder, new_folder
+from obygaze_features.core.drafts import new_folder
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import (
@@ -20,6 +20,7 @@ from obygaze_features.core.metadata import (
     number_type,
 )
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.own_results import OwnFolder
 from obygaze_features.core.workspace import PathLike, is_url
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest

@@ -15,9 +15,10 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
-from obygaze_features.core.drafts import OwnFolder, new_folder, remove_abandoned
+from obygaze_features.core.drafts import new_folder, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
+from obygaze_features.core.own_results import OwnFolder
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import (

@@ -16,7 +16,6 @@ import numpy as np
 
 from obygaze_features.core import system
 from obygaze_features.core.console import count
-from obygaze_features.core.drafts import short_name
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import TestedFold
@@ -42,7 +41,7 @@ class FinishedTests:
             with suppress(OSError):
                 if time.time() - old.stat().st_mtime > KEPT_FOR_S:
                     old.unlink()
-        path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
+        path = folder.with_name(f".{folder.name[:50]}~{identity[:16]}.unfinished")
         return cls(path, _read(path))
 
     def of(self, splits: str) -> Outcomes:

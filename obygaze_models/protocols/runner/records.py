@@ -18,12 +18,6 @@ from typing import Any, TypeVar, overload
 
 from obygaze_features.core import system
 from obygaze_features.core.console import count, few
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    check_folder,
-    made_by_obygaze,
-    new_folder,
-)
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import (
@@ -32,8 +26,10 @@ from obygaze_features.core.files import (
     pretty_json,
     sha256_bytes,
     write_atomic,
+    write_then_rename,
 )
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
+from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.kinds import read_record
@@ -233,8 +229,10 @@ def write_run(
         "results_sha256": sha256_bytes(results),
         "predictions_sha256": sha256_bytes(predictions),
     }
-    with new_folder(folder, RUN, force=True) as draft:
-        if folder.is_dir():
+    check_folder(folder, RUN, force=True)
+    with write_then_rename(folder) as draft:
+        draft.mkdir()
+        if (folder / RUN_FILE).is_file():
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
             _set_aside(draft, str(about.get("identity", "")))
         write_atomic(draft / PREDICTIONS_FILE, predictions)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from PIL import Image
 from support.browsers import browser, go, open_page, resize, text, wait
 from support.film_pages import film_clips, mark, segment, served, site
@@ -144,7 +145,7 @@ def test_a_citation_has_the_terms_of_the_data_and_stays_with_its_film(
     assert made.marks is not None
     made.marks.save(mark(1, start_frame=25, end_frame=49))
     header = made.manifest.header
-    header = replace(header, citation="Dupont, Films, 2026", licence="CC0-1.0")
+    header = structs.replace(header, citation="Dupont, Films, 2026", licence="CC0-1.0")
     page = replace(made, manifest=replace(made.manifest, header=header))
     with served(page) as server:
         open_page(browser, server.new_address(), "films")

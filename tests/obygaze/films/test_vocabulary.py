@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze, run_obygaze
 from support.film_pages import ask, film_clips, manifest, mark, served, site, table
 
@@ -259,7 +260,7 @@ def test_films_without_labels_are_offered_the_concepts_of_the_papers(
     """Marks could have no concept, and the button of the page added groups alone."""
     films = manifest(tmp_path, CLIPS)
     clips = tuple(replace(clip, level="", concepts=()) for clip in films.clips)
-    bare = Manifest("films", replace(films.header, concepts={}), clips)
+    bare = Manifest("films", structs.replace(films.header, concepts={}), clips)
     write_manifest(bare, tmp_path / "manifests" / "films.toml")
     words = ("view", "films", "--annotate", "ada", "--export", "page")
     said = call_obygaze(*words, cwd=tmp_path).ok().stderr

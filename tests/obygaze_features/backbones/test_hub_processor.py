@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 from support.pages import guide_text
 from support.stores import a_recipe, plan_store
@@ -127,8 +128,8 @@ def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:
         find_card(str(tmp_path / "mine.toml"))
     (line,) = caught.value.details
     assert (
-        "preset.flat.reproduces: must be one of hub, paper, training, own, got 'huub'"
-        in line
+        "preset.flat.reproduces: must be one of hub, paper, training, own "
+        "(did you mean 'hub'?), got 'huub'" in line
     )
 
 
@@ -136,7 +137,9 @@ def test_what_a_preset_reproduces_changes_no_hash() -> None:
     for name, expected in HASHES.items():
         card = find_card(name)
         assert card.sha256 == expected
-        presets = {key: replace(p, reproduces="own") for key, p in card.presets.items()}
+        presets = {
+            key: structs.replace(p, reproduces="own") for key, p in card.presets.items()
+        }
         assert replace(card, presets=presets).sha256 == expected
 
 

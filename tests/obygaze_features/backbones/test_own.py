@@ -1,4 +1,4 @@
-"""Backbones of the user's own code: `-b FILE.py:FUNCTION`, modules and installed packages."""
+"""Backbones of the user's own code: `-b FILE.py:NAME`, modules and installed packages."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def test_weights_that_are_other_ones_at_each_load_fail_the_check(world: Path) ->
     same = call_obygaze("backbones", "check", code).ok()
     assert "a second load gives the same weights" in same.stdout
     text = NET.replace("    torch.manual_seed(0)\n", "")
-    (world / "random.py").write_text(text, "utf-8")
-    drawn = call_obygaze("backbones", "check", f"{world / 'random.py'}:net", "--json")
+    (world / "drawn.py").write_text(text, "utf-8")
+    drawn = call_obygaze("backbones", "check", f"{world / 'drawn.py'}:net", "--json")
     assert drawn.code == 4
     failed = [line for line in drawn.json()["checks"] if line["state"] == "failed"]
     assert [line["name"] for line in failed] == ["same weights"]
@@ -136,7 +136,7 @@ def test_features_of_own_code_cannot_be_verified_by_decoding_and_it_says_so(
     refused = call_obygaze("-C", world, "store", "verify", "films.net", "--decode", "1")
     assert refused.code == 1
     assert "the backbone 'net' is own code (mine.py, widths.py)" in refused.stderr
-    assert "-b FILE.py:FUNCTION --store FILE.py:FUNCTION=NEW, then" in (refused.stderr)
+    assert "-b FILE.py:NAME --store FILE.py:NAME=NEW, then" in (refused.stderr)
     run_obygaze(*command, "--store", f"{command[-1]}=again").ok()
     call_obygaze("-C", world, "store", "diff", "films.net", "again").ok()
 
@@ -227,8 +227,8 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("def net(:\n", "cannot be imported: SyntaxError"),
-        ("x = 1\n", "no function 'net'"),
-        ("def net():\n    return 3\n", "must return a card, got int"),
+        ("x = 1\n", r"mine\.py has no net"),
+        ("def net():\n    return 3\n", "must return a card, .* got 3"),
         ("def net():\n    return 1 / 0\n", "failed: ZeroDivisionError"),
         (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
         (NET.replace('"clip": [5]', '"clip": []'), "a shape for each array"),
@@ -240,15 +240,15 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
                 "torch.manual_seed(0)",
                 "raise RuntimeError('missing key memory.weight')",
             ),
-            "load.. failed: RuntimeError: missing key memory.weight",
+            "failed in load..: RuntimeError: missing key memory.weight",
         ),
         (NET.replace('"clip": frames.mean(1), ', ""), "returned no array clip"),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
         (
             NET.replace("torch.manual_seed(0)", "raise OSError('gone')"),
-            "load.. failed: OSError",
+            "failed in load..: OSError",
         ),
-        (NET.replace("module(pixels", "module(pixels[0]"), "run.. failed: "),
+        (NET.replace("module(pixels", "module(pixels[0]"), "failed in run..: "),
     ],
 )
 def test_errors_in_the_code_name_what_is_wrong(

@@ -1,8 +1,7 @@
-"""What own code imports: its folder before installed packages, each backbone for itself, hashed."""
+"""What own code imports: from its folder, and hashed."""
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
-from obygaze_features.backbones.own import card_of_function  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 
@@ -67,18 +65,13 @@ def test_each_backbone_imports_from_its_own_folder(tmp_path: Path) -> None:
     backbones = [load_backbone(f"{path}:net") for path in (first, second)]
     pixels = np.zeros((1, 2, 3, 4, 4), np.float32)
     assert [float(b.forward(pixels)["clip"][0, 0]) for b in backbones] == [1.0, 2.0]
-    assert "util" not in sys.modules
 
 
-def test_a_file_beside_the_code_wins_over_an_installed_package(tmp_path: Path) -> None:
-    path = write(tmp_path, mine="from PIL import run\n" + CARD, PIL=RUN % "3.0")
-    assert value_of(path) == 3.0
-    assert code_of(path)["files"].keys() == {"mine.py", "PIL.py"}
-    import PIL.Image
-
-    assert PIL.Image.__name__ == "PIL.Image", (
-        "other code still has the installed package"
-    )
+def test_a_file_with_the_name_of_an_imported_package_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="from torch import run\n" + CARD, torch=RUN % "3.0")
+    with pytest.raises(FixInput, match="the module torch is another one") as refused:
+        value_of(path)
+    assert refused.value.hint == "rename torch.py"
 
 
 def test_changed_code_in_a_package_makes_another_recipe(tmp_path: Path) -> None:
@@ -98,46 +91,32 @@ def test_changed_code_in_a_package_makes_another_recipe(tmp_path: Path) -> None:
 
 def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
     files = {
-        "mine": "import kit.parts.deep as deep\nfrom kit import side, VALUE\nfrom . import near\n"
+        "mine": "import kit.parts.deep as deep\nfrom kit import side, VALUE\n"
         + "def run(module, pixels):\n    from kit.parts import late\n"
-        + "    value = deep.V + side.V + VALUE + near.V + late.V\n"
+        + "    value = deep.V + side.V + VALUE + late.V\n"
         + "    return {'clip': pixels.new_full((len(pixels), 1), value)}\n"
         + CARD,
-        "near": "V = 1.0\n",
         "kit___" + "__init__": "from .parts import deep\nfrom kit.hidden import *\n",
         "kit___hidden": "__all__ = ['VALUE']\nVALUE = 10.0\n",
-        "kit___side": "from ..near import V as W\nV = 100.0 * W\n",
+        "kit___side": "from .near import V as W\nV = 100.0 * W\n",
+        "kit___near": "V = 1.0\n",
         "kit___parts___" + "__init__": "",
         "kit___parts___deep": "from .. import hidden\nV = 1000.0 + 0 * hidden.VALUE\n",
         "kit___parts___late": "V = 10000.0\n",
         "unused": "V = 0\n",
     }
     path = write(tmp_path, **files)
-    assert value_of(path) == 11111.0
+    assert value_of(path) == 11110.0
     assert sorted(code_of(path)["files"]) == [
         "kit/__init__.py",
         "kit/hidden.py",
+        "kit/near.py",
         "kit/parts/__init__.py",
         "kit/parts/deep.py",
         "kit/parts/late.py",
         "kit/side.py",
         "mine.py",
-        "near.py",
     ]
-
-
-def test_files_imported_by_name_are_hashed_too(tmp_path: Path) -> None:
-    text = "import importlib\nrun = importlib.import_module('parts.a').run\n" + CARD
-    path = write(tmp_path, mine=text, parts___a=RUN % "5.0")
-    assert value_of(path) == 5.0
-    assert code_of(path)["files"].keys() == {"mine.py", "parts/a.py"}
-    late = "import importlib\nNAME = 'parts.' + 'b'\n" + CARD
-    late += "\n\ndef run(module, pixels):\n    __import__(NAME)\n"
-    path = write(tmp_path, mine=late, parts___b=RUN % "6.0")
-    with pytest.raises(
-        FixInput, match=r"parts/b\.py is imported while clips are computed"
-    ):
-        value_of(path)
 
 
 def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
@@ -149,7 +128,7 @@ def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
         run = "def run(module, pixels):\n"
         run += "    return {'clip': pixels.new_full((len(pixels), 1), module.value)}\n"
         text = text.replace(f"{folder!r}", repr(str(tmp_path / folder / "net.pt")))
-        write(tmp_path / folder, mine=run + text, whole=net)
+        write(tmp_path / folder, mine="import whole\n" + run + text, whole=net)
         sys.path.insert(0, str(tmp_path / folder))
         import whole  # type: ignore[import-not-found]
 
@@ -162,6 +141,10 @@ def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
         "mine.py",
         "whole.py",
     }
+    mine = (tmp_path / "b" / "mine.py").read_text("utf-8")
+    write(tmp_path / "b", mine=mine.removeprefix("import whole\n"))
+    with pytest.raises(FixInput, match=r"needs whole\.py, which no import statement"):
+        value_of(tmp_path / "b" / "mine.py")
 
 
 def test_an_import_that_fails_names_the_module_as_it_was_written(
@@ -242,6 +225,24 @@ def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
         load_backbone(f"{path}:net")
 
 
+def test_a_file_called_tensors_does_not_replace_the_hash_of_the_tensors(
+    tmp_path: Path,
+) -> None:
+    path = write(
+        tmp_path / "net",
+        mine=RUN % "1.0" + CARD.replace("**options", "files=[HERE], **options"),
+    )
+    here = tmp_path / "net" / "tensors"
+    path.write_text(f"HERE = {str(here)!r}\n" + path.read_text("utf-8"), "utf-8")
+    here.write_text("a table")
+    weights = load_backbone(f"{path}:net").recipe()["weights"]
+    assert weights["net/tensors"] == sha256_file(here)
+    # The weights of torch.nn.Linear are drawn at each load.
+    again = load_backbone(f"{path}:net").recipe()["weights"]
+    assert again["net/tensors"] == weights["net/tensors"]
+    assert again["tensors"] != weights["tensors"]
+
+
 def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
     path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
@@ -270,8 +271,6 @@ def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:
     path = write(tmp_path, mine="from cards import made as net\n")
     assert value_of(path) == 1.0
     assert code_of(path)["files"].keys() == {"mine.py", "cards.py"}
-    with pytest.raises(FixInput, match="partial is not a function of a file"):
-        card_of_function(functools.partial(print))
 
 
 def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
@@ -38,7 +39,7 @@ def test_the_crop_is_floored_or_rounded() -> None:
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
-            pixels = Preprocessor(replace(plain, crop_offset=offset), 4)
+            pixels = Preprocessor(structs.replace(plain, crop_offset=offset), 4)
             got = pixels(torch.from_numpy(x[:, :, :width])) * 255
             assert got.shape == (1, 3, 4, 4)
             assert torch.allclose(got[0, 0, 0], torch.arange(first, first + 4.0))
@@ -158,7 +159,7 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
         expected = whole.mit_output[1]
 
     card = tiny_card("xclip").with_preset("paper-2024")
-    preset = replace(card.input, squash_first=32)
+    preset = structs.replace(card.input, squash_first=32)
     card = replace(card, presets={**card.presets, "paper-2024": preset})
     backbone = load_backbone(card, tmp_path)
     pixels = backbone.preprocess(x)

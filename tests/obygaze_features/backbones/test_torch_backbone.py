@@ -218,10 +218,7 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
     )
     with pytest.raises(FixInput) as caught:
         find_card(str(text))
-    assert (
-        "weights_sha256: each item must be 64 hexadecimal digits"
-        in caught.value.details[0]
-    )
+    assert "weights_sha256[0]: must be 64 hexadecimal digits" in caught.value.details[0]
 
 
 def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
@@ -238,7 +235,8 @@ def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
         find_card(str(path))
     told = "\n".join(caught.value.details)
     assert (
-        "mine.toml:6: depth.layer: unknown key 'layer' (did you mean 'layers'?)" in told
+        "mine.toml:6: depth.layer: must be one of layers, hidden, heads (did you mean 'layers'?)"
+        in told
     )
     assert "mine.toml:7: depth.heads: must be a whole number" in told
 

@@ -10,13 +10,14 @@ import pytest
 from support.kills import kill_everywhere
 
 from obygaze_features.core import drafts, holds, system
-from obygaze_features.core.drafts import OwnFolder, check_folder, new_file, new_folder
+from obygaze_features.core.drafts import new_file, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
+from obygaze_features.core.own_results import OwnFolder, made_by_obygaze
 from obygaze_features.core.system import posix
 
 
 def _not_a_thing(folder: Path) -> str:
-    return "" if drafts.made_by_obygaze(folder / "thing.json") else "no thing.json"
+    return "" if made_by_obygaze(folder / "thing.json") else "no thing.json"
 
 
 THING = OwnFolder("thing", _not_a_thing)
@@ -229,37 +230,11 @@ def test_names_as_long_as_file_systems_allow(tmp_path: Path) -> None:
         assert (tmp_path / name / "deep" / "data").read_text() == "two"
 
 
-@pytest.mark.parametrize(
-    ("data", "refusal"),
-    [
-        (b"mark, then more", ""),
-        (b"more, then mark", ""),
-        (b"more, mark in the middle", "it does not have the words of one"),
-        (b"", "it does not have the words of one"),
-    ],
-)
-def test_a_mark_may_be_at_either_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, refusal: str
-) -> None:
-    monkeypatch.setattr(drafts, "_MARK_BYTES", 4)
-    (tmp_path / "file").write_bytes(data)
-    kind = OwnFolder.marked("thing", "the words", b"mark")
-    assert kind.refusal(tmp_path / "file") == refusal
-
-
 def test_without_force_a_folder_is_never_replaced(tmp_path: Path) -> None:
     fill(tmp_path / "thing", "old")
     with pytest.raises(AlreadyThere), new_folder(tmp_path / "thing", THING) as draft:
         fill(draft, "new")
     assert (tmp_path / "thing" / "deep" / "data").read_text() == "old"
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"created_by": 7}', "[" * 100_000])
-def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
-    (tmp_path / "thing.json").write_text(text)
-    assert not drafts.made_by_obygaze(tmp_path / "thing.json")
-    with pytest.raises(AlreadyThere):
-        check_folder(tmp_path, THING, force=True)
 
 
 def test_a_draft_is_read_by_its_user_only(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def read_mine(folder: Path, returned: str) -> Manifest:
             "a manifest that is not valid",
         ),
         (
-            "ImportedManifest(replace(manifest, header=replace(header, sources=(files[0],))))",
+            "ImportedManifest(replace(manifest, header=Header('Mine', sources=(files[0],))))",
             "a manifest that is not valid",
         ),
         (

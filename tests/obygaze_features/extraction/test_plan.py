@@ -8,6 +8,7 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import (
@@ -23,6 +24,8 @@ from obygaze_features.extraction.plan import (
     read_plan_file,
     write_plan,
 )
+from obygaze_features.extraction.planning import read_plan_of
+from obygaze_features.extraction.recipes import version_of_code
 from obygaze_features.extraction.run import load_targets
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -98,7 +101,7 @@ def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(
     tmp_path: Path,
 ) -> None:
     stated = films(2)
-    header = replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
+    header = structs.replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
     stated = replace(stated, header=header)
 
     def terms_after(manifest: Manifest, name: str, **given: str) -> tuple[str, str]:
@@ -223,3 +226,23 @@ def test_a_plan_that_is_not_there_is_named_with_its_folder(
     with pytest.raises(NotFound, match="no plan file") as caught:
         read_plan_file(Path("plans/plan.json"))
     assert caught.value.where == str(tmp_path / "plans" / "plan.json")
+
+
+def test_a_plan_file_runs_only_the_code_that_it_was_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = tmp_path / "mine.py"
+    code.write_text("def net(): ...\n", "utf-8")
+    target = Target("s", f"{code}:net", code=version_of_code(f"{code}:net"))
+    plan = make_plan(films(), [target], workspace=tmp_path)
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan_of(tmp_path / "plan.json") == plan
+    code.write_text("open('it-ran', 'w')\n", "utf-8")
+    with pytest.raises(Mismatch, match="is not the code of the plan"):
+        read_plan_of(tmp_path / "plan.json")
+    without = replace(plan, targets=(replace(target, code=""),))
+    write_plan(without, tmp_path / "plan.json", force=True)
+    with pytest.raises(Mismatch, match="none in the plan"):
+        read_plan_of(tmp_path / "plan.json")
+    assert not (tmp_path / "it-ran").exists()

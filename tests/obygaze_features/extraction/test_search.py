@@ -17,7 +17,7 @@ from support.stores import (
 )
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, TextTable
 from obygaze_features.store.read.arrays import Arrays
 
@@ -172,3 +172,21 @@ def test_texts_of_another_space_are_refused(tmp_path: Path) -> None:
     StoreWriter(tmp_path / "s").add_text(table)
     with pytest.raises(Mismatch, match="another embedding space"):
         og.search(tmp_path / "s", text="a dog")
+
+
+def test_code_named_by_a_store_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trap.py").write_text("open('sprung', 'w')\n", "utf-8")
+    for name in ("trap.py:net", "trap:net", "frames:trap:net"):
+        recipe = a_recipe(
+            backbone={"name": name, "family": "clip", "levels": {"clip": "frame-mean"}},
+            weights={"tensors": SPACE},
+            levels=["clip"],
+        )
+        folder = tmp_path / name.replace(":", "-")
+        plan_store(folder, 3, recipe=recipe, arrays=(ArraySpec("clip", (4,)),))
+        with pytest.raises(FixInput, match="never run"):
+            og.search(folder, text="a dog")
+    assert not (tmp_path / "sprung").exists()

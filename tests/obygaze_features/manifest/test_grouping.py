@@ -127,7 +127,10 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
         ({"Voice": ["Look"]}, "the name of a concept that is in no group"),
         ({"none": []}, "group 'none' has no concepts"),
-        ({"a|b": ["Look"]}, "group 'a|b' must not be blank and must not contain '|'"),
+        (
+            {"a|b": ["Look"]},
+            "group 'a|b' must be a name that is not blank and has no '|'",
+        ),
     ],
 )
 def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:

@@ -162,14 +162,14 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
                 "tiny.toml: dataset: required key is missing",
             ],
         ),
-        (('"Tiny"', "3"), ["tiny.toml:2: dataset: must be a string, got 3"]),
+        (('"Tiny"', "3"), ["tiny.toml:2: dataset: expected `str`, got `int`"]),
         (
             ('"visual"\n"Body"', '4\n"Body"'),
-            ["tiny.toml:5: concepts.Look: must be a string"],
+            ["tiny.toml:5: concepts.Look: expected `str`, got `int`"],
         ),
         (
             ('"Body"', '"Bo|dy"'),
-            ["tiny.toml:6: concepts.Bo|dy: the name must not be blank and"],
+            ["tiny.toml:6: concepts.Bo|dy: must be a name that is not blank and"],
         ),
         (
             ('"Tiny"', '"Tiny"\nunit = "film"'),
@@ -177,7 +177,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
         ),
         (
             ("[concepts]", 'notes = "x"\n[concepts]'),
-            ['tiny.toml:4: notes: must be a list, such as ["x"], got'],
+            ["tiny.toml:4: notes: must be a list, got 'x'"],
         ),
         (
             ("[concepts]", '[[sources]]\nfile = "a"\nsha256 = "00"\n[concepts]'),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
@@ -119,7 +120,7 @@ def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
 
 def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:
     both = by_annotator(ONE)
-    header = replace(both.header, concepts=type(both.header.concepts)())
+    header = structs.replace(both.header, concepts=type(both.header.concepts)())
     concept = next(clip.concepts[0] for clip in both if clip.concepts)
     changes = ("data.view=raw", f"data.where='{concept}' in concepts")
     data = quick("honest", *changes).data

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
@@ -258,7 +259,7 @@ def test_a_data_set_of_a_file(here: Path) -> None:
 
 
 def test_a_run_has_the_package_that_read_its_manifest(here: Path) -> None:
-    header = replace(FILMS.header, notes=("made up", "read by gaze-lab 0.1"))
+    header = structs.replace(FILMS.header, notes=("made up", "read by gaze-lab 0.1"))
     read_by_own_code = replace(FILMS, header=header)
     run = og.run("honest", "sig", read_by_own_code, changes=RIDGE, output="a")
     assert run.about["parts"] == {"datasets": {"films": "gaze-lab 0.1"}}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 from support.published import split_file
 
@@ -155,7 +156,7 @@ def released_manifest() -> Manifest:
     manifest = replace(films(2, 2), name="released").with_clips(clips)
     for name in names:
         manifest = manifest.with_column(f"fold:{name}", folds[name])
-    header = replace(manifest.header, view="as_published")
+    header = structs.replace(manifest.header, view="as_published")
     return replace(manifest, header=header)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 from support.stores import fill_store, plan_store, some_values
 
@@ -258,7 +259,7 @@ def test_the_card_says_where_the_files_are_and_what_is_in_their_columns(
 
 
 def with_licence(manifest: Manifest, licence: str) -> Manifest:
-    return replace(manifest, header=replace(manifest.header, licence=licence))
+    return replace(manifest, header=structs.replace(manifest.header, licence=licence))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""What a result may replace: nothing, or with `force` a file or folder of the same kind."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.files import parse_json, taken
+
+# Longer than the header of any table, and than what is before or after the data of any file.
+_MARK_BYTES = 10_000_000
+
+
+@dataclass(frozen=True)
+class OwnFolder:
+    """A kind of folder, or file, that obygaze writes.
+
+    `refusal` returns why a folder is not one of this kind, or holds more; "" where it is one.
+    """
+
+    kind: str
+    refusal: Callable[[Path], str]
+
+    @classmethod
+    def marked(cls, kind: str, marked_part: str, mark: bytes) -> Self:
+        """Return a kind of files: their first or last bytes match a regular expression.
+
+        Args:
+            kind: The name of the kind.
+            marked_part: What has the mark, such as `the columns`.
+            mark: The regular expression.
+        """
+
+        def refusal(file: Path) -> str:
+            with file.open("rb") as stream:
+                head = stream.read(_MARK_BYTES)
+                stream.seek(max(0, file.stat().st_size - _MARK_BYTES))
+                is_own = re.search(mark, head) or re.search(mark, stream.read())
+            return "" if is_own else f"it does not have {marked_part} of one"
+
+        return cls(kind, refusal)
+
+
+def made_by_obygaze(document: Path) -> bool:
+    """Return whether a file is a JSON document that obygaze wrote."""
+    try:
+        value = parse_json(document.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(value, dict) and str(value.get("created_by", "")).startswith(
+        "obygaze "
+    )
+
+
+def check_name(path: Path) -> Path:
+    """Return the path without links; an error for the current folder and those above it."""
+    resolved = Path(os.path.realpath(path))
+    if path.name in ("", "..") or Path.cwd().is_relative_to(resolved):
+        raise FixUsage(
+            f"{str(path)!r} cannot be the name of a result",
+            where=str(resolved),
+            hint="choose another name",
+        )
+    return resolved
+
+
+def check_folder(folder: Path, expected: OwnFolder, *, force: bool) -> Path:
+    """Return the path to write to, which must be free, empty or, with `force`, of the same kind."""
+    target = check_name(folder)
+    if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
+        return target
+    _check_own(
+        folder,
+        expected,
+        expected.refusal(target) if target.is_dir() else "it is a file",
+    )
+    if not force:
+        raise taken(f"another {expected.kind} has this name", folder)
+    return target
+
+
+def _check_own(path: Path, expected: OwnFolder, refusal: str) -> None:
+    if refusal:
+        raise AlreadyThere(
+            f"this is not an obygaze {expected.kind}: {refusal}",
+            where=str(path),
+            hint="choose another name, or rename this one",
+        )
+
+
+def check_file(path: Path, *, force: bool, expected: OwnFolder | None = None) -> None:
+    """Raise an error unless the path is free or, with `force`, a file of the same kind."""
+    check_name(path)
+    if path.is_dir():
+        raise AlreadyThere(
+            "expected a file, got a folder", where=str(path), hint="name a file in it"
+        )
+    if os.path.lexists(path) and not force:
+        raise taken("this file exists", path)
+    if os.path.lexists(path) and expected is not None:
+        _check_own(
+            path,
+            expected,
+            expected.refusal(path) if path.is_file() else "it is not a regular file",
+        )

@@ -1,0 +1,113 @@
+"""A result is written beside its place and takes the place in one step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.kills import kill_everywhere
+
+from obygaze_features.core import system
+from obygaze_features.core.files import write_then_rename
+
+
+def write_folder(folder: Path, text: str) -> None:
+    with write_then_rename(folder) as new:
+        (new / "deep").mkdir(parents=True)
+        (new / "deep" / "data").write_text(text)
+
+
+def write_file(path: Path, text: str) -> None:
+    with write_then_rename(path) as new:
+        new.write_text(text)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_and_a_folder_are_made_and_replaced(tmp_path: Path) -> None:
+    for text in ("one", "two"):
+        write_folder(tmp_path / "a" / "folder", text)
+        assert (tmp_path / "a" / "folder" / "deep" / "data").read_text() == text
+        write_file(tmp_path / "a" / "file", text)
+        assert (tmp_path / "a" / "file").read_text() == text
+    assert names(tmp_path / "a") == ["file", "folder"]
+
+
+def test_an_error_changes_nothing(tmp_path: Path) -> None:
+    write_folder(tmp_path / "x", "old")
+    with pytest.raises(ZeroDivisionError), write_then_rename(tmp_path / "x") as new:
+        new.mkdir()
+        (new / "data").write_text("new")
+        raise ZeroDivisionError
+    assert names(tmp_path) == ["x"]
+    assert (tmp_path / "x" / "deep" / "data").read_text() == "old"
+
+
+def test_what_appears_while_a_new_folder_is_written_stays(tmp_path: Path) -> None:
+    with pytest.raises(OSError), write_then_rename(tmp_path / "x") as new:
+        new.mkdir()
+        (tmp_path / "x").mkdir()
+        (tmp_path / "x" / "thesis").write_text("mine")
+    assert names(tmp_path) == ["x"]
+    assert (tmp_path / "x" / "thesis").read_text() == "mine"
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    thing = tmp_path / "disk" / "thing"
+    write_folder(thing, "old")
+    thing.chmod(0o700)
+    (tmp_path / "name").symlink_to(thing)
+    write_folder(tmp_path / "name", "new")
+    assert (tmp_path / "name").is_symlink()
+    assert (thing / "deep" / "data").read_text() == "new"
+    assert thing.stat().st_mode & 0o777 == 0o700
+    assert names(tmp_path / "disk") == ["thing"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
+) -> None:
+    if not exchanges:  # as on network file systems
+        monkeypatch.setattr(system, "exchange_names", lambda first, second: False)
+    folder = tmp_path / "x"
+    seen = list[str]()
+
+    def look() -> None:
+        if folder.exists():
+            seen.append((folder / "deep" / "data").read_text())
+        else:
+            (before,) = tmp_path.glob("x.before-*")
+            assert (before / "deep" / "data").read_text() == "old"
+            seen.append("aside")
+        write_folder(folder, "old")
+
+    write_folder(folder, "old")
+    assert kill_everywhere(lambda: write_folder(folder, "new"), look) >= 5
+    assert {"old", "new"} <= set(seen) <= {"old", "new", "aside"}
+    assert ("aside" in seen) != exchanges
+
+
+def test_a_kill_at_any_instant_leaves_the_old_file_or_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.mp4"
+    seen = set[str]()
+
+    def look() -> None:
+        seen.add(path.read_text())
+        write_file(path, "old")
+
+    path.write_text("old")
+    assert kill_everywhere(lambda: write_file(path, "new"), look) >= 2
+    assert seen == {"old", "new"}
+
+
+def test_names_as_long_as_file_systems_allow(tmp_path: Path) -> None:
+    for name in ("x" * 255, "é" * 127, os.fsdecode(b"\xf0\x9f\x8e\xac" * 63)):
+        write_folder(tmp_path / name, "one")
+        write_folder(tmp_path / name, "two")
+        assert (tmp_path / name / "deep" / "data").read_text() == "two"
