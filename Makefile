@@ -67,8 +67,8 @@ docs: .venv/.test ## build the site, with the help of all commands, in build/sit
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
-	$(BIN)/python -m benchmarks -o docs/performance.md
+bench: .venv/.test ## print the figures of docs/performance.md: ten minutes on a machine without other work
+	$(BIN)/python -m benchmarks
 
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

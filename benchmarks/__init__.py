@@ -1,5 +1,5 @@
-"""Benchmarks of obygaze beside other tools, and of how its costs grow; not installed.
+"""Comparisons with other tools, and the calibration of p-values and intervals; not installed.
 
-`make bench` runs them all and writes docs/performance.md. `python -m benchmarks --help` shows how
-to run some of them.
+`make bench` prints the figures of docs/performance.md. `python -m benchmarks.calibration` and
+`python -m benchmarks.trace` are run by themselves.
 """

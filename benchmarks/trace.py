@@ -9,6 +9,7 @@ to another; a return is a move to a module that was already seen.
 
 import csv
 import io
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -96,35 +97,16 @@ def whole_way(folder: Path) -> None:
     """Go from the table and the vectors to a report, as commands in one process."""
     from obygaze.cli import run
 
-    names = {"clip_id": "clip", "movie_id": "film", "level": "level", "concepts": "why"}
-    columns = []
-    for name, column in names.items():
-        columns += ["--map", f"{name}={column}"]
-    ridge = ["--set", "grid.models=['ridge']"]
-    for words in (
-        [
-            "manifest",
-            "import",
-            "csv",
-            str(folder / "clips.csv"),
-            "-o",
-            "films",
-            *columns,
-        ],
-        ["store", "import", "npz", str(folder / "vectors.npz"), "-o", "mine"],
-        [
-            "run",
-            "honest",
-            "--manifest",
-            "films",
-            "--store",
-            "x=mine",
-            *ridge,
-            "-o",
-            "r",
-        ],
-        ["report", "r"],
+    columns = (
+        "--map clip_id=clip --map movie_id=film --map level=level --map concepts=why"
+    )
+    for line in (
+        f"manifest import csv {folder}/clips.csv -o films {columns}",
+        f"store import npz {folder}/vectors.npz -o mine",
+        """run honest --manifest films --store x=mine --set 'grid.models=["ridge"]' -o r""",
+        "report r",
     ):
+        words = shlex.split(line)
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             code = run(["-C", str(folder), "-q", *words])
         if code:

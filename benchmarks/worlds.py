@@ -65,7 +65,6 @@ REAL_LEVELS = {
     ),
 }
 CORRELATION = 0.8  # of a clip with the next, where levels run on along a film
-N_OF_SHARE = 8  # coordinates of a look that follow the share of S
 
 
 @dataclass(frozen=True)
@@ -75,40 +74,27 @@ class World:
     Attributes:
         table: The films whose sizes and shares are followed, a key of `REAL_LEVELS`.
         n_films: The number of films.
-        size_spread: The standard deviation of the logarithm of the sizes; None: the real sizes.
-        is_even: All films have the same shares of levels.
         positives: The mean share of S among EN and S; None: the real one.
         look: How far films differ in their features.
-        look_with_share: The correlation of eight coordinates of a look with the share of S.
-        tails: The degrees of freedom of Student's t that features follow; None: normal.
         runs_on: Levels and features of a clip are like those of the clip before.
     """
 
     table: str = "raw"
     n_films: int = 12
-    size_spread: float | None = None
-    is_even: bool = False
     positives: float | None = None
     look: float = 0.3
-    look_with_share: float = 0.0
-    tails: float | None = None
     runs_on: bool = False
 
 
-LIKE_OBYGAZE12 = "raw"
 WORLDS: Mapping[str, World] = {
-    LIKE_OBYGAZE12: World(),
+    "raw": World(),
     "visual": World("visual"),
     "published": World("published"),
-    "equal-shares": World(is_even=True),
-    "no-look": World(look=0.0),
-    "strong-look": World(look=1.0),
-    "look-with-share": World(look_with_share=0.7),
     "rare-positives": World(positives=0.05),
-    "uneven-sizes": World(size_spread=1.5),
-    "heavy-tails": World(tails=3.0),
+    "strong-look": World(look=1.0),
     "runs-of-levels": World(runs_on=True),
     "5-films": World(n_films=5),
+    "6-films": World(n_films=6),
     "20-films": World(n_films=20),
     "30-films": World(n_films=30),
 }
@@ -142,10 +128,6 @@ def _sizes(
     real: NDArray[np.int64], world: World, rng: np.random.Generator
 ) -> list[int]:
     """Return the number of clips of each film."""
-    if world.size_spread is not None:
-        drawn = np.exp(world.size_spread * rng.normal(size=world.n_films))
-        sizes = np.ceil(drawn * real.mean() * world.n_films / drawn.sum())
-        return [int(size) for size in sizes]
     if world.n_films == len(real):
         return [int(size) for size in real]
     return [int(size) for size in rng.choice(real, world.n_films)]
@@ -158,8 +140,6 @@ def _shares(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return a share for each film."""
-    if world.is_even:
-        return np.full(world.n_films, real.mean() if mean is None else mean)
     first, second = beta_of(real)
     drawn = rng.beta(first, second, world.n_films)
     if mean is None:
@@ -204,43 +184,15 @@ def features_of(
     """
     n_films = int(film_of_row.max()) + 1
     shape = (len(film_of_row), WIDTH)
-    if world.tails is None:
-        X = rng.normal(size=shape)
-    else:
-        of_variance_one = (1 - 2 / world.tails) ** 0.5
-        X = of_variance_one * rng.standard_t(world.tails, size=shape)
+    X = rng.normal(size=shape)
     if world.runs_on:
         for film in range(n_films):
             rows = np.flatnonzero(film_of_row == film)
             X[rows] = _running_on(X[rows])
     looks = rng.normal(size=(n_films, WIDTH))
-    if world.look_with_share:
-        looks = _following(_scores(film_of_row, is_sure), world.look_with_share, looks)
     X += world.look * looks[film_of_row]
     X[:, :N_SIGNAL] += signal * is_sure[:, None]
     if signal > 0:
         leans = world.look * rng.normal(size=(n_films, WIDTH))
         X += leans[film_of_row] * is_sure[:, None]
     return np.asarray(X, dtype=np.float32)
-
-
-def _scores(
-    film_of_row: NDArray[np.intp], is_sure: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return how far the share of sure rows of each film is above the others'."""
-    n_rows = np.maximum(np.bincount(film_of_row), 1)
-    shares = np.bincount(film_of_row, weights=is_sure) / n_rows
-    spread = shares.std()
-    if spread == 0:
-        return np.zeros(len(shares))
-    return np.asarray((shares - shares.mean()) / spread)
-
-
-def _following(
-    scores: NDArray[np.float64], correlation: float, looks: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return looks whose last coordinates are correlated with the scores of films."""
-    following = looks.copy()
-    independent = (1 - correlation**2) ** 0.5 * looks[:, -N_OF_SHARE:]
-    following[:, -N_OF_SHARE:] = correlation * scores[:, None] + independent
-    return following

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import compileall
-import json
 import os
 import re
 import shutil
@@ -305,38 +303,6 @@ def test_the_last_line_of_the_server_adds_up_the_closing_lines_of_pytest(
     if made == ["test"]:
         closing = "===== 3 passed, 1 skipped, 2 warnings in 61.20s ====="
     assert done.stdout.splitlines()[-1] == closing
-
-
-@pytest.mark.check("a clean installation")
-def test_the_program_runs_from_compiled_files_alone(tmp_path):
-    for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-        assert compileall.compile_dir(tmp_path / package, quiet=2, legacy=True)
-    for source in tmp_path.rglob("*.py"):
-        source.unlink()
-    program = (
-        "import obygaze as og\n"
-        "from obygaze_features import store\n"
-        "assert og.__file__.endswith('.pyc')\n"
-        "assert og.open_store.__name__ == 'open_store' and store.pull.__name__ == 'pull'\n"
-        "from obygaze.cli import main\n"
-        "main(['backbones', 'ls', '--json'])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=tmp_path,
-        env=environment({"PYTHONPATH": str(tmp_path)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    shipped = {
-        path.stem
-        for path in (tmp_path / "obygaze_features/backbones/cards").glob("*.toml")
-    }
-    assert {card["name"] for card in json.loads(done.stdout)["backbones"]} >= shipped
 
 
 def test_the_sdist_is_the_checkout(tmp_path):

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -13,8 +11,6 @@ from benchmarks.timing import (
     Contestant,
     Timing,
     compare,
-    run_apart,
-    run_command,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine
@@ -24,10 +20,8 @@ pytestmark = pytest.mark.check("benchmarks")
 MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
 
 
-def result(**walls: tuple[float, ...]) -> Comparison:
-    timings = tuple(
-        Timing(name, wall, tuple(t * 2 for t in wall)) for name, wall in walls.items()
-    )
+def result(**cpu: tuple[float, ...]) -> Comparison:
+    timings = tuple(Timing(name, cpu_s, cpu_s) for name, cpu_s in cpu.items())
     return Comparison("title", "ours", timings, MACHINE)
 
 
@@ -48,9 +42,7 @@ def test_a_ratio_is_the_median_over_pairs_not_the_ratio_of_medians():
     # The machine became four times slower in the last two rounds: each pair still says 3.
     found = result(ours=(1.0, 1.0, 4.0, 4.0, 1.0), theirs=(3.0, 3.0, 12.0, 12.0, 2.0))
     assert found.ratio("theirs") == 3.0
-    assert found.ratio("theirs", "cpu_s") == 3.0
     assert found.ratio("ours") == 1.0
-    assert found.timing("theirs").median_s == 3.0
 
 
 def test_a_clock_that_did_not_tick_makes_no_infinite_ratio():
@@ -107,56 +99,28 @@ def test_a_contestant_that_fails_ends_the_bench_and_is_named():
         compare("t", [Contestant("rival", failing)], reference="rival", rounds=1)
     assert caught.value.hint == "no such codec"
     with pytest.raises(FixInput, match="'rival' failed \\(not started\\)"):
-        compare("t", [Contestant("rival", ["no-such-program-here"])], reference="rival")
+        compare(
+            "t",
+            [Contestant("rival", ["no-such-program-here"])],
+            reference="rival",
+            rounds=1,
+        )
 
 
-@pytest.mark.parametrize(
-    "names, reference, rounds", [(["a", "a"], "a", 1), (["a"], "b", 1), (["a"], "a", 0)]
-)
-def test_a_bench_that_cannot_be(names, reference, rounds):
+@pytest.mark.parametrize("names, reference", [(["a", "a"], "a"), (["a"], "b")])
+def test_contestants_that_cannot_be_compared(names: list[str], reference: str) -> None:
     contestants = [Contestant(name, lambda: None) for name in names]
     with pytest.raises(FixUsage):
-        compare("t", contestants, reference=reference, rounds=rounds)
+        compare("t", contestants, reference=reference, rounds=1)
 
 
-def test_the_result_as_text_and_as_json():
+def test_the_result_as_text() -> None:
     found = result(ours=(0.5, 1.0, 1.5), theirs=(0.5, 2.0, 3.0))
     assert found.to_text().splitlines() == [
         "title",
-        "contestant  median  from to          time ratio  CPU ratio  peak memory",
-        "ours        1 s     500 ms to 1.5 s       1.00x      1.00x            -",
-        "theirs      2 s     500 ms to 3 s         2.00x      2.00x            -",
-        "ratios to 'ours', median of 3 rounds taken in turns",
+        "contestant  CPU time  from to          ratio  peak memory",
+        "ours        1 s       500 ms to 1.5 s  1.00x            -",
+        "theirs      2 s       500 ms to 3 s    2.00x            -",
+        "ratios to 'ours', median of rounds taken in turns (3)",
         "CPU, 2 cores, Linux x86_64, Python 3.11.7",
     ]
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["reference"] == "ours"
-    assert told["contestants"][1] == {
-        "name": "theirs",
-        "wall_s": [0.5, 2.0, 3.0],
-        "cpu_s": [1.0, 4.0, 6.0],
-        "peak_rss_bytes": None,
-        "median_s": 2.0,
-        "ratio": 2.0,
-        "ratio_cpu": 2.0,
-    }
-
-
-def test_a_function_in_its_own_process_returns_its_result_and_its_memory():
-    ballast = bytearray(b"1") * 200_000_000
-    result, memory = run_apart("obygaze_features.core.machine:duration", seconds=0.5)
-    assert result == "500 ms"
-    assert 5e6 < memory < len(ballast)
-    with pytest.raises(FixInput, match="failed"):
-        run_apart("obygaze_features.core.machine:duration", minutes=1)
-
-
-def test_a_command_that_takes_too_long_ends_with_its_child_processes(tmp_path):
-    started = tmp_path / "started"
-    argv = ["sh", "-c", f"echo $$ > {started}; sleep 60"]
-    with pytest.raises(FixInput, match=r"'slow' has not ended after 1 s"):
-        run_command("slow", argv, limit_s=1.0)
-    with pytest.raises(ProcessLookupError):
-        for _ in range(100):
-            os.kill(int(started.read_text()), 0)
-            time.sleep(0.05)

@@ -197,20 +197,6 @@ def test_doctor_says_that_extraction_needs_wsl_and_is_content(laptop: Path) -> N
     assert not re.search(r"extraction +only under WSL", text)
 
 
-@pytest.mark.check("a process for each command")
-def test_what_is_written_has_no_path_or_line_of_windows(
-    walked: dict[str, Path],
-) -> None:
-    texts = {".csv", ".toml", ".json", ".md", ".tex", ".html", ".js", ".svg", ".txt"}
-    for name, data in files_of(walked["windows"]).items():
-        assert "\\" not in name
-        if Path(name).suffix in texts and not name.startswith("tables/"):
-            assert b"\r" not in data, name
-            assert not re.search(rb"(tables|stores|models|pages|out)\\\\?\w", data), (
-                name
-            )
-
-
 @pytest.fixture
 def laptop(tmp_path: Path) -> Path:
     """A new folder with tables, and no workspace yet."""
@@ -247,33 +233,6 @@ def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shar
         names = {path.name for path in folder.iterdir()}
         assert names == {"manifests", "stores", "tables"}
         assert [path.name for path in (folder / "stores").iterdir()] == ["useful"]
-
-
-@pytest.mark.check("a process for a way that is like others")
-def test_names_are_found_in_other_capitals_as_the_disk_finds_them(laptop: Path) -> None:
-    commands = [*START, ["store", "info", "Useful"], ["manifest", "check", "FILMS"]]
-    assert [code for _, code in walk("windows", laptop, commands)] == [0, 0, 0, 0]
-
-
-@pytest.mark.check("a process for a way that is like others")
-def test_a_page_that_another_program_has_open_is_named_with_what_may_hold_it(
-    laptop: Path,
-) -> None:
-    report = ["report", "first", "-o", r"pages\report.html"]
-    run = [*HONEST, *GRID, "-o", "first"]
-    commands = [*START, run, report, ["hold", "pages/report.html"], report]
-    printed = walk("windows", laptop, commands)
-    assert [code for _, code in printed] == [0, 0, 0, 0, 0, 1]
-    assert "another program has it open" in printed[-1][0]
-    assert "in: pages/report.html" in printed[-1][0]
-    assert "OneDrive" in printed[-1][0]
-
-
-@pytest.mark.check("a process for a way that is like others")
-def test_a_disk_without_links_holds_stores_and_runs_too(laptop: Path) -> None:
-    commands = [*START, ["store", "verify", "useful"], [*HONEST, *GRID, "-o", "first"]]
-    printed = walk("windows", laptop, commands, {"DISK": "FAT"})
-    assert [code for _, code in printed] == [0, 0, 0, 0]
 
 
 def test_extraction_says_that_it_needs_wsl_before_it_writes_anything(

@@ -2,8 +2,7 @@
 
 Three daemons (munged, slurmctld, slurmd) run under one folder and end with the tests, however
 these end. One node has four processors and two stand-in GPUs; jobs of the partition `urgent` take
-the place of those of `main`, as on a shared cluster. Or there are several nodes, each with a name
-and a network cable of its own, which can be pulled out.
+the place of those of `main`, as on a shared cluster.
 """
 
 from __future__ import annotations
@@ -74,32 +73,12 @@ ENDED = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Node:
-    """A node: where it is reached, and the words that start something on it."""
-
-    name: str
-    address: str = "127.0.0.1"
-    gateway: str = "127.0.0.1"
-    prefix: tuple[str, ...] = ()
-    cable: str = ""
-
-
 @dataclass
 class Slurm:
     """A running Slurm; `environment` is what its clients need."""
 
     folder: Path
     environment: dict[str, str]
-    nodes: list[Node]
-
-    def unplug(self, node: Node) -> None:
-        """Pull a node's network cable; whatever runs there goes on."""
-        _ip("link", "set", node.cable, "down")
-        # Slurm would find out by itself, but only after half a minute.
-        self.call(
-            "scontrol", "update", f"node={node.name}", "state=down", "reason=unplugged"
-        )
 
     def call(self, program: str, *words: str, stdin: str | None = None) -> str:
         """Run one of Slurm's programs; what it said."""
@@ -169,11 +148,8 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def running_slurm(n_isolated: int = 0) -> Iterator[Slurm]:
-    """A Slurm of our own for as long as the context lasts; skips where it cannot be had.
-
-    `n_isolated` nodes have networks of their own; else there is one node, this machine.
-    """
+def running_slurm() -> Iterator[Slurm]:
+    """A Slurm of our own, with this machine as its node; skips where it cannot be had."""
     for program in (
         "munged",
         "slurmctld",
@@ -191,8 +167,7 @@ def running_slurm(n_isolated: int = 0) -> Iterator[Slurm]:
     environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"}
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        nodes = [stack.enter_context(_isolated(number)) for number in range(n_isolated)]
-        slurm = Slurm(folder, environment, nodes or [Node(_host())])
+        slurm = Slurm(folder, environment)
         daemons: list[subprocess.Popen[bytes]] = []
         stack.callback(_end, slurm, daemons)
         _configure(slurm)
@@ -200,78 +175,41 @@ def running_slurm(n_isolated: int = 0) -> Iterator[Slurm]:
         yield slurm
 
 
-@contextlib.contextmanager
-def _isolated(number: int) -> Iterator[Node]:
-    """A host name and a network namespace, joined to ours by a cable."""
-    need_program("ip")
-    name = f"node{number}"
-    space = f"oby{os.getpid()}n{number}"
-    # Addresses that are set aside for tests of networks; a few processes may do this at once.
-    net = f"198.18.{(2 * os.getpid() + number) % 250}"
-    ours, theirs = f"o{os.getpid()}a{number}", f"o{os.getpid()}b{number}"
-    within = ("netns", "exec", space, "ip")
-    with contextlib.ExitStack() as stack:
-        try:
-            _ip("netns", "add", space)
-        except subprocess.CalledProcessError:
-            absent("this machine lets nobody make network namespaces")
-        stack.callback(_ip, "netns", "delete", space)
-        _ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", space)
-        _ip("address", "add", f"{net}.1/30", "dev", ours)
-        _ip("link", "set", ours, "up")
-        _ip(*within, "address", "add", f"{net}.2/30", "dev", theirs)
-        for device in ("lo", theirs):
-            _ip(*within, "link", "set", device, "up")
-        _ip(*within, "route", "add", "default", "via", f"{net}.1")
-        named = ("unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name)
-        prefix = (need_program("ip"), "netns", "exec", space, *named)
-        yield Node(name, f"{net}.2", f"{net}.1", prefix, ours)
-
-
-def _ip(*words: str) -> None:
-    subprocess.run([need_program("ip"), *words], check=True, capture_output=True)
-
-
 def _host() -> str:
     return socket.gethostname().split(".")[0]
 
 
 def _configure(slurm: Slurm) -> None:
-    folder, nodes = slurm.folder, slurm.nodes
+    folder = slurm.folder
     folder.chmod(0o755)
     (folder / "state").mkdir()
-    for node in nodes:
-        (folder / f"spool-{node.name}").mkdir()
+    (folder / f"spool-{_host()}").mkdir()
     for number in range(GPUS):
         (folder / f"gpu{number}").touch()
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
-    alone = not nodes[0].cable
-    lines = [
-        NODE.format(
-            name=node.name,
-            address=node.address,
-            cpus=CPUS,
-            memory=MEMORY_MB,
-            more=f"Gres=gpu:{GPUS}" if alone else "",
-        )
-        for node in nodes
-    ]
+    node = NODE.format(
+        name=_host(),
+        address="127.0.0.1",
+        cpus=CPUS,
+        memory=MEMORY_MB,
+        more=f"Gres=gpu:{GPUS}",
+    )
     values = {
         "host": _host(),
-        "address": nodes[0].gateway,
+        "address": "127.0.0.1",
         "user": "root",
         "folder": folder,
         "controller_port": free_port(),
         "node_port": free_port(),
-        "nodes": "\n".join(lines),
+        "nodes": node,
         "grace": GRACE_S,
     }
     gpus = f"NodeName={_host()} Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n"
     texts = {
         "slurm.conf": CONFIGURATION.format(**values),
-        "gres.conf": gpus if alone else "",
+        "gres.conf": gpus,
         # Without a word slurmd looks for control groups, and ends where there are none.
         "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
     }
@@ -295,8 +233,7 @@ def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     )
     wait_until((folder / "munge.socket").exists, "munged")
     _daemon(slurm, daemons, "slurmctld", "-D", "-c")
-    for node in slurm.nodes:
-        _daemon(slurm, daemons, "slurmd", "-D", prefix=node.prefix)
+    _daemon(slurm, daemons, "slurmd", "-D")
     wait_until(lambda: _is_idle(slurm), "Slurm to start", 30)
 
 
@@ -305,13 +242,12 @@ def _daemon(
     daemons: list[subprocess.Popen[bytes]],
     name: str,
     *words: str,
-    prefix: tuple[str, ...] = (),
 ) -> None:
     dies_with_us = ["setpriv", "--pdeathsig", "KILL"]
     with (slurm.folder / f"{name}.out").open("ab") as out:
         daemons.append(
             subprocess.Popen(
-                [*dies_with_us, *prefix, need_program(name), *words],
+                [*dies_with_us, need_program(name), *words],
                 env=slurm.environment,
                 stdout=out,
                 stderr=out,
@@ -332,7 +268,7 @@ def _is_idle(slurm: Slurm) -> bool:
         env=slurm.environment,
         capture_output=True,
     )
-    return done.stdout.split() == [b"idle"] * len(slurm.nodes)
+    return done.stdout.split() == [b"idle"]
 
 
 def _end(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:

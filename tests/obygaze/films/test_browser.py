@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import io
 import json
 import os
 import random
@@ -18,13 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from PIL import Image
 from support.browsers import (
     browser,
     go,
     keys_to_body,
     open_page,
-    picture_shown,
     resize,
     settled,
     text,
@@ -36,10 +32,9 @@ from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
 from support.stores import a_recipe, fill_store, plan_store
 from support.video_kinds import KINDS
-from support.videos import read_number, write_video
+from support.videos import write_video
 
 from obygaze.films.app import export
-from obygaze.films.projection import ClipSpan, project
 from obygaze.films.site import Site
 from obygaze.films.view import leading_page
 from obygaze_features.core.console import Console
@@ -99,74 +94,6 @@ def films(folder: Path, **more: Any) -> Site:
     return site(
         folder, clips, "eva", segments=read_segments(folder / "segments.csv"), **more
     )
-
-
-def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    page = films(tmp_path)
-    with served(page) as server:
-        open_page(browser, server.new_address(), "films")
-        # From the grid to the first clip, and on to the film, with Tab and Enter only.
-        for _ in range(40):
-            press_tab(browser)
-            if browser.switch_to.active_element.get_attribute("class") == "card":
-                break
-        browser.switch_to.active_element.send_keys(Keys.ENTER)
-        wait(lambda: "lake-000" in browser.title)
-        for _ in range(40):
-            press_tab(browser)
-            if browser.switch_to.active_element.get_attribute("id") == "clip-watch":
-                break
-        browser.switch_to.active_element.send_keys(Keys.ENTER)
-        wait(
-            lambda: (
-                "lake -" in browser.title and "picture 0" in text(browser, "#picture")
-            )
-        )
-        wait(lambda: times_are_known(browser, "lake"))
-        # The lane of ada: picture 25, then 50.
-        browser.execute_script("document.getElementById('lane-choice').value = 'ada'")
-        keys_to_body(browser, "n")
-        wait(lambda: text(browser, "#picture") == "picture 25")
-        keys_to_body(browser, "n")
-        wait(lambda: text(browser, "#picture") == "picture 50")
-        keys_to_body(browser, "p")
-        wait(lambda: text(browser, "#picture") == "picture 25")
-        keys_to_body(browser, ".")
-        keys_to_body(browser, "i")
-        for _ in range(4):
-            keys_to_body(browser, ".")
-        keys_to_body(browser, ",")
-        keys_to_body(browser, "o")
-        assert settled(browser, 29) == 29
-        assert text(browser, "#start_frame").endswith("picture 26")
-        assert text(browser, "#end_frame").endswith("picture 29")
-        form = browser.find_element("id", "mark")
-        form.find_element("css selector", "[name=level][value=S]").send_keys(Keys.SPACE)
-        form.find_element("css selector", "[name=concept][value=Look]").send_keys(
-            Keys.SPACE
-        )
-        form.find_element("name", "comment").send_keys("n " + MARKUP)
-        form.find_element("css selector", "button:not([type=button])").send_keys(
-            Keys.ENTER
-        )
-        wait(lambda: text(browser, "#mark-status").startswith("Saved"))
-        wait(lambda: browser.execute_script("return film.marks.length") == 1)
-    with page.marks.path.open(encoding="utf-8", newline="") as stream:  # type: ignore[union-attr]
-        (row,) = csv.DictReader(stream)
-    values = [
-        row[name]
-        for name in ("start_frame", "end_frame", "level", "concepts", "comment")
-    ]
-    assert values == ["26", "28", "S", "Look", "n " + MARKUP]
-
-
-def press_tab(browser: Any) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    ActionChains(browser).send_keys(Keys.TAB).perform()
 
 
 def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:
@@ -379,29 +306,6 @@ def test_no_request_leaves_the_machine_and_nothing_fails(
     assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
-def test_a_second_tab_is_shown_what_the_first_one_saved(
-    browser: Any, tmp_path: Path
-) -> None:
-    page = films(tmp_path)
-    with served(page) as server:
-        from support.film_pages import mark, save
-
-        assert save(server, mark(1)).status == 200
-        open_page(browser, f"{server.new_address()}#film=lake", "lake")
-        wait(lambda: browser.execute_script("return film?.marks.length") == 1)
-        browser.execute_script("edit(film.marks[0])")
-        assert save(server, mark(1, version=1, comment="the other tab")).status == 200
-        browser.find_element("name", "comment").send_keys(" mine")
-        button = browser.find_element("css selector", "#mark button:not([type=button])")
-        browser.execute_script("arguments[0].click()", button)
-        wait(lambda: "another window changed" in text(browser, "#mark-status"))
-        assert "the other tab" in text(browser, "#mark-status")
-        browser.execute_script("document.getElementById('mark-mine').click()")
-        wait(lambda: text(browser, "#mark-status").startswith("Saved"))
-    (left,) = table(tmp_path, page.manifest, "eva").read().marks.values()
-    assert (left["comment"], left["version"]) == ("why mine", 3)
-
-
 def test_segments_that_meet_at_a_cut_share_no_picture(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -577,20 +481,7 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
             )
 
 
-N_MARKS = int(os.environ.get("OBYGAZE_TEST_MARKS", "6"))
 # The picture that is drawn at the moment of the key, and the one that was stored for it.
-KEY_WHILE_PLAYING = """
-const [key, name, done] = arguments;
-const canvas = document.createElement("canvas");
-[canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
-canvas.getContext("2d").drawImage(video, 0, 0);
-delete mark[name];
-press(key);
-const timer = setInterval(() => {
-  if (mark[name] === undefined) return;
-  clearInterval(timer);
-  done([canvas.toDataURL("image/png").split(",")[1], mark[name]]);
-}, 5);"""
 
 
 @pytest.fixture(scope="module")
@@ -617,49 +508,6 @@ def three_films(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sit
         ]
     site(folder, clips).media.make_proxies(Console(verbosity=-1).progress)
     return lambda annotator: site(folder, clips, annotator)
-
-
-def test_marks_are_the_pictures_on_screen_while_the_film_plays(
-    browser: Any, three_films: Callable[[str], Site]
-) -> None:
-    page = three_films("ada")
-    draw = random.Random(3)
-    far = []
-    with served(page) as server:
-        open_page(browser, server.new_address(), "films")
-        for film in page.films:
-            go(browser, film=film)
-            wait(lambda film=film: times_are_known(browser, film))
-            for number in range(N_MARKS):
-                go(browser, film=film, t=f"{draw.uniform(0, 8):.3f}")
-                wait(lambda: picture_shown(browser) >= 0)
-                begin = browser.execute_script("return video.currentTime")
-                browser.execute_script("return video.play()")
-                time.sleep(draw.uniform(0.3, 1.0))
-                wait(
-                    lambda begin=begin: (
-                        browser.execute_script("return video.currentTime") > begin
-                    )
-                )
-                key = "io"[number % 2]
-                if number % 3 == 2:  # after a pause with the controls of the video
-                    browser.execute_script("document.getElementById('video').pause()")
-                    time.sleep(0.2)
-                name = {"i": "start_frame", "o": "end_frame"}[key]
-                data, stored = browser.execute_async_script(
-                    KEY_WHILE_PLAYING, key, name
-                )
-                image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
-                at_key = read_number(np.asarray(image))
-                if key == "o":  # it ends before the picture that is shown
-                    stored += 1
-                assert text(browser, "#picture") == f"picture {stored}"
-                assert settled(browser, stored) == stored
-                far.append(at_key - stored)
-            browser.execute_script("newMark()")
-    print("picture drawn at the key minus the stored one:", far)
-    # The stored picture is on the screen now. At the key it was there, or was the next to come.
-    assert set(far) <= {-1, 0}
 
 
 def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
@@ -702,32 +550,6 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
     assert "fast" not in done.stderr
     contradicting = call_obygaze(*words, "--fps", "24", cwd=folder)
     assert "23.976 is not the rate given by --fps" in contradicting.stderr
-
-
-def test_what_is_played_is_kept_as_watched(browser: Any, tmp_path: Path) -> None:
-    page = films(tmp_path)
-    with served(page) as server:
-        open_page(browser, f"{server.new_address()}#film=lake&t=2", "lake")
-        wait(lambda: times_are_known(browser, "lake"))
-        wait(lambda: picture_shown(browser) == 50)
-        browser.execute_script("return video.play()")
-        wait(lambda: browser.execute_script("return frame()") >= 65)
-        browser.execute_script("document.getElementById('video').pause()")
-        wait(
-            lambda: (
-                text(browser, "#watched-share") != "You have watched 0 % of this film."
-            )
-        )
-        wait(lambda: browser.execute_script("return unsent.length") == 0)
-        last = browser.execute_script("return frame()")
-    assert page.watched is not None
-    ((first, end),) = page.watched.stretches("lake")
-    # Nothing before the place where it was started, and nothing after the picture on screen.
-    assert 50 <= first < end <= last
-    assert end >= 60
-    spans = [ClipSpan("seen", "lake", first, end), ClipSpan("not", "lake", 100, 199)]
-    made = project(page.watched.segments(), spans)
-    assert [row.labelled for row in made.merged] == [True, False]
 
 
 def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(

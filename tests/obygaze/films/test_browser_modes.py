@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -128,47 +127,3 @@ def _is_upright(browser: Any, grey: Any) -> bool:
     )
     rows = grey.reshape(int(height), -1)
     return bool((abs(rows - rows[0]) < 1).all())
-
-
-def speak(browser: Any, languages: str) -> None:
-    agent = browser.execute_script("return navigator.userAgent")
-    facts = {"userAgent": agent, "acceptLanguage": languages}
-    browser.execute_cdp_cmd("Network.setUserAgentOverride", facts)
-
-
-def test_the_page_speaks_the_language_of_the_browser_or_the_chosen_one(
-    browser: Any, tmp_path: Path
-) -> None:
-    from selenium.webdriver.support.select import Select
-
-    page = film_page(tmp_path)
-    clips = [
-        replace(clip, extra={"movie_title": "Film", "comment": "Save"})
-        for clip in page.manifest
-    ]
-    page = replace(page, manifest=page.manifest.with_clips(clips))
-    speak(browser, "fr-FR,en")
-    with served(page) as server:
-        open_page(browser, server.new_address(), "films")
-        assert browser.execute_script("return document.documentElement.lang") == "fr"
-        assert text(browser, "#n-clips") == "10 extraits sur 10"
-        assert text(browser, "#to-clips") == "Tous les extraits"
-        go(browser, film="lake", t=1)
-        wait(lambda: text(browser, "#picture") == "image 25")
-        assert text(browser, "#film-title") == "Film"  # the title of the film
-        assert "ada: EN négatif facile; Look" in text(browser, "#here")
-        assert text(browser, "#here a") == "extrait lake-001: S certain; Look; “Save”"
-        assert "négatif difficile" in text(browser, "#levels")
-        play = browser.find_element("css selector", "[data-key='n']")
-        assert (play.text, play.get_attribute("title")) == (
-            *("Segment suivant",),
-            "Touche n",
-        )
-        go(browser, clip="lake-001")
-        wait(lambda: "Save" in text(browser, "#clip-more"))
-        Select(browser.find_element("id", "language")).select_by_value("en")
-        wait(lambda: text(browser, "#to-clips") == "All clips")
-        browser.refresh()
-        wait(lambda: text(browser, "#to-clips") == "All clips")
-        browser.execute_script("localStorage.clear()")
-    speak(browser, "en-GB")

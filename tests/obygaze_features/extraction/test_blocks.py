@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 from support.extraction import CountingBackbone, array_bytes
+from support.simulated_gpu import SimulatedGpu
 
-from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import ObygazeError

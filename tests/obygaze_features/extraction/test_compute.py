@@ -21,9 +21,9 @@ from support.checkpoints import (
     write_tiny_card,
 )
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
+from support.gpu_runs import a_clip, new_maker, new_store, timed_run
+from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
-from benchmarks.extraction.overlap import a_clip, new_maker, new_store, timed_run
-from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.extraction.blocks import run_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
+from support.checkpoints import save_lsmdc, save_tiny
 from support.cli import call_obygaze, run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
@@ -21,7 +21,6 @@ from obygaze_features.extraction import devices as devices_module
 from obygaze_features.extraction import estimate as estimate_module
 from obygaze_features.extraction import extracting
 from obygaze_features.extraction.estimate import (
-    FLOOR_BYTES,
     CostEstimate,
     StoreEstimate,
     _peak_bytes,
@@ -32,7 +31,6 @@ from obygaze_features.extraction.estimate import (
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file
 from obygaze_features.extraction.run import Resources
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.read.reader import open_store
 
 XCLIP, LSMDC = "xclip-b32-k400", "xclip-lsmdc-b32"
 
@@ -50,50 +48,6 @@ def _plan(world: Path, *words: str | Path) -> dict[str, Any]:
     )
     document: dict[str, Any] = done.ok().json()
     return document
-
-
-def _chunk_bytes(store: Path) -> int:
-    """Bytes of the numbers alone, each file without zarr's index and checksum of it."""
-    arrays = [path.parent for path in store.glob("data.zarr/*/zarr.json")]
-    wanted = [path for path in arrays if path.name not in ("clip_id", "movie_id")]
-    return sum(
-        f.stat().st_size for path in wanted for f in path.rglob("c*") if f.is_file()
-    )
-
-
-@pytest.mark.check("takes a quarter of a minute")
-def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    xclip = save_tiny("xclip", world / "weights")
-    sizes = {"width": 64, "out": 64, "frames": 4, "patch": 8, "grid": 2}
-    lsmdc = save_lsmdc(world / "lsmdc", **sizes)
-    write_tiny_card("xclip", world / "backbones")
-    write_lsmdc_card(world / "backbones", **sizes)
-    words: list[str | Path] = ["-b", "descriptors"]
-    for name, path in (("tiny-xclip", xclip), ("tiny-lsmdc", lsmdc)):
-        words += ["-b", name, "--weights", f"{name}={path}"]
-    plan = _plan(world, *words)
-    # Widths of the tiny X-CLIP: 24 after the projection, 32 before it; four frames of it.
-    assert plan["stores"][1]["arrays"] == {
-        "clip": 24 * 4,
-        "pooled": 32 * 4,
-        "frames": 4 * 24 * 2,
-        "frames_mit": 4 * 24 * 2,
-    }
-    assert plan["stores"][2]["arrays"]["frames_temporal"] == 4 * 64 * 2
-    assert plan["obstacles"] == []
-    assert (
-        run_obygaze("-C", world, "extract", "run", "films", *words, "--seal").code == 0
-    )
-    for result in plan["stores"]:
-        store = Path(result["store"])
-        assert open_store(store).feature_arrays == tuple(result["arrays"])
-        assert result["n_bytes"] == pytest.approx(
-            _chunk_bytes(store), rel=0.02, abs=300
-        )
-        files = [path for path in store.rglob("*") if path.is_file()]
-        assert abs(result["files"] - len(files)) <= 2
 
 
 @pytest.mark.parametrize(
@@ -158,33 +112,6 @@ def test_each_disk_needs_room_for_the_stores_on_it() -> None:
     found = replace(found, stores=[first, same])
     assert found.obstacles == ["1.2 kB of disk needed, 1.0 kB free: one, two"]
     assert replace(found, stores=[first]).obstacles == []
-
-
-@pytest.mark.check("several devices")
-def test_several_devices_share_the_clips_and_each_holds_its_own_model(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two GPUs compute half of the clips each; two processes of a CPU share its cores."""
-    store = StoreEstimate("a", "a", {}, 4, 0, 0, 0, 0.0, "cached", forward_s=2.0)
-    found = CostEstimate(3600, 3600, [], [store], 1.0, {}, 0, 0, workers=1)
-    devices = ("cpu", "cuda:0", "cuda:0,cuda:1", "cpu,cpu")
-    hours = [replace(found, device=name).hours()["forward_hours"] for name in devices]
-    assert hours == [2.0, 2.0, 1.0, 2.0]
-    assert replace(found, device="cpu,cpu").hours()["hours"] == 3.0
-    words = ("-b", "descriptors", "--probe", "0", "--workers", "4")
-    one, two = (_plan(world, *words, "--device", name) for name in ("cpu", "cpu,cpu"))
-    assert (one["device"], two["device"], two["workers"]) == ("cpu", "cpu,cpu", 4)
-    # The second process has Python and its libraries, and two blocks of 64 rows, once more.
-    fewest = FLOOR_BYTES + 2 * 64 * sum(two["stores"][0]["arrays"].values())
-    assert two["peak_bytes"] > one["peak_bytes"] + fewest
-    fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: 3))
-    monkeypatch.setattr(devices_module, "need", lambda *words: fake)
-    shares = Resources(workers=7).shared_by(devices_module.devices_of("cuda:all"))
-    assert [(share.device, share.workers) for share in shares] == [
-        ("cuda:0", 2),
-        ("cuda:1", 2),
-        ("cuda:2", 2),
-    ]
 
 
 def test_the_batch_of_an_option_is_the_batch_of_the_estimate(world: Path) -> None:
@@ -254,33 +181,6 @@ def test_the_attention_of_a_target_goes_before_that_of_its_card(
         store = _store(plan, target, _weights_of(target, card))
         found[attention] = store.activation_bytes
     assert found == {"": 2, "eager": 1, "sdpa": 2}
-
-
-@pytest.mark.check("takes a quarter of a minute")
-def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    folder = save_tiny("xclip", world / "weights")
-    write_tiny_card("xclip", world / "backbones")
-    words = [
-        "-b",
-        "descriptors",
-        "-b",
-        "tiny-xclip",
-        "--weights",
-        f"tiny-xclip={folder}",
-    ]
-    plan = _plan(world, *words, "-b", "clip-b16")
-    timed = [store["forward_s"] for store in plan["stores"]]
-    assert timed[0] > 0 and timed[1] > 0
-    assert timed[2] is None and plan["hours"] is None, (
-        "its weights are not on this machine"
-    )
-    assert _plan(world, *words)["hours"] > 0
-    untimed = run_obygaze(
-        "-C", world, "extract", "plan", "films", *words, "--probe", "0", "--json"
-    ).json()
-    assert (untimed["decode_s"], untimed["stores"][0]["forward_s"]) == (None, None)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

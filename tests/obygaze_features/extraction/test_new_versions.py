@@ -86,44 +86,6 @@ def test_another_recipe_is_an_error_that_names_what_differs(films, tmp_path):
     assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
 
 
-@pytest.mark.check("several extractions")
-def test_new_clips_that_fail_are_added_when_they_are_corrected_or_with_seal(tmp_path):
-    whole = film_folder(tmp_path, 5, bad={4: b"broken"})
-    keep_some(whole, tmp_path, [0, 1, 2])
-    run(tmp_path).ok()
-    path = tmp_path / "stores" / "films.descriptors"
-    keep_manifest(whole, tmp_path)
-    done = run(tmp_path)
-    assert done.code == 3 and "1 new clip failed, so none is added" in done.stderr
-    assert open_store(path).version == 1
-    video = tmp_path / "videos" / "tt0/tt0-004.mp4"
-    broken = video.read_bytes()
-    write_video(video, numbers=range(4, 22), size=(64, 48))
-    assert run(tmp_path, "--retry-failed").code == 0
-    assert open_store(path).version == 2 and open_store(path).status().counts == {
-        "ok": 5
-    }
-    # Another store, in which the failed clip is part of the version.
-    other = tmp_path / "other"
-    keep_some(whole, other, [0, 1, 2])
-    run(other).ok()
-    video.write_bytes(broken)
-    keep_manifest(whole, other)
-    assert run(other, "--seal").code == 3
-    store = other / "stores" / "films.descriptors"
-    assert open_store(store).status().counts == {"failed": 1, "ok": 4}
-    # It is made again when its film is whole, as a third version.
-    write_video(video, numbers=range(4, 22), size=(64, 48))
-    retried = run(other, "--retry-failed")
-    assert retried.code == 0 and "films.descriptors@3: 1 row replaced" in retried.stdout
-    assert (
-        store_log(store, clip="tt0-004").versions[0].reason
-        == "failed clips extracted again"
-    )
-    assert open_store(store).status().counts == {"ok": 5}
-    assert open_store(store, version=2).status().counts == {"failed": 1, "ok": 4}
-
-
 def test_withdrawn_clips_are_not_extracted_again(films, tmp_path):
     keep_some(films, tmp_path, [0, 1, 2, 3])
     run(tmp_path).ok()

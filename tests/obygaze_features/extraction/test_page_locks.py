@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
+from support.simulated_gpu import SimulatedGpu
 
-from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import run
 from obygaze_features.extraction.page_locks import GpuPageLocks
@@ -71,7 +71,7 @@ def test_locked_and_pinned_memory_follow_their_formula(
     _, notes = extracted(tmp_path / "locked", manifest, gpu, monkeypatch)
     assert notes == []
     store = open_store(tmp_path / "locked" / "first")
-    # What docs/performance.md says: of the pictures, and of the features of each backbone.
+    # Of the pictures, and of the features of each backbone.
     recipe = store.recipe.to_json()
     n_frames = recipe["sampling"]["frames"]
     size = recipe["preprocessing"]["size"]

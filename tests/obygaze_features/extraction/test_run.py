@@ -178,7 +178,7 @@ def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.check("kills an extraction")
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGUSR1"])
 def test_a_signal_to_every_process_of_a_job_fails_no_clip(
     tmp_path: Path, name: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(
 @pytest.mark.check("kills an extraction")
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)],
+    [("SIGTERM", 75), ("SIGUSR2", 75)],
 )
 def test_a_signal_keeps_committed_blocks(
     films: Manifest, tmp_path: Path, name: str, code: int

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import run_obygaze
-from support.extraction import a_plan, film_folder, keep_manifest, plan_file
+from support.extraction import a_plan, film_folder, plan_file
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.shared_machine import (
@@ -178,30 +178,6 @@ def test_memory_without_a_visible_process_is_in_use(nvidia_smi: Path) -> None:
     assert "--share" in str(caught.value)
     nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 17000\n", encoding="utf-8")
     refuse_busy_gpus(["cuda:0"])
-
-
-@pytest.mark.check("runs commands in processes of their own")
-def test_idle_gpus_are_named_only_if_a_backbone_could_use_them(
-    nvidia_smi: Path, tmp_path: Path
-) -> None:
-    keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
-    nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
-
-    def plan(*words: str) -> str:
-        done = run_obygaze("-C", tmp_path, "extract", "plan", "films", *words).ok()
-        # The folder has the name of the test.
-        return done.stdout.replace(str(tmp_path), "")
-
-    assert "cuda:1 is idle: use --device cuda:1" in plan(
-        "-b", "clip-b16", "--probe", "1"
-    )
-    assert "idle" not in plan("-b", "descriptors", "--probe", "1")
-    done = run_obygaze(
-        "-C", tmp_path, "extract", "run", "films", "-b", "descriptors"
-    ).ok()
-    assert "idle" not in done.stderr.replace(str(tmp_path), "")
-    offline = ("-C", tmp_path, "extract", "run", "films", "-b", "clip-b16")
-    assert "cuda:1 is idle" in run_obygaze(*offline).stderr
 
 
 @pytest.mark.parametrize("query", ["--query-gpu", "--query-compute-apps"])

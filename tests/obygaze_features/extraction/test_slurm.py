@@ -343,42 +343,10 @@ class World:
         return int(told.split("ExitCode=")[1].split(":")[0])
 
 
-@pytest.fixture(scope="module")
-def short_of_time(
-    slurm: Slurm, films: Manifest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[World, str]:
-    """Submitted first and checked last: its limit of a minute passes while other tests run.
-
-    Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
-    """
-    world = World.of(slurm, tmp_path_factory.mktemp("short"), films)
-    return world, world.submit("--time", "00:01", "--signal=B:USR1@40", seconds=1.5)
-
-
 class TestRealSlurm:
     """What the text of a script cannot show."""
 
     pytestmark = real_slurm
-
-    def test_an_array_makes_the_bytes_of_a_plain_run(
-        self,
-        slurm: Slurm,
-        short_of_time: tuple[World, str],
-        films: Manifest,
-        undisturbed: dict[str, bytes],
-        tmp_path: Path,
-    ) -> None:
-        world = World.of(slurm, tmp_path / """it's "1"#2 50% of""", films)
-        job = world.submit("--comment", 'a "b" # c', "--gres", "gpu:1")
-        ends = slurm.wait_for_end(job)
-        assert array_bytes(world.store) == undisturbed
-        # One task has the clip that nobody can read.
-        codes = sorted(world.exit_code(task) for task in ends)
-        assert codes == [0, FAILED_CLIPS], world.log_text()
-        assert len(list((world.folder / "logs").iterdir())) == 2
-        told = slurm.call("scontrol", "--oneliner", "show", "job", f"{job}_1")
-        assert 'Comment=a "b" # c' in told
-        assert "TresPerNode=gres:gpu:1" in told
 
     def test_an_array_that_is_preempted_and_killed(
         self,
@@ -388,7 +356,7 @@ class TestRealSlurm:
         tmp_path: Path,
     ) -> None:
         world = World.of(slurm, tmp_path, films)
-        job = world.submit("--gres", "gpu:1", seconds=1.5)
+        job = world.submit("--gres", "gpu:1", seconds=0.8)
         world.wait_for_blocks(1)
         urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
         slurm.wait_for_end(urgent)
@@ -411,61 +379,6 @@ class TestRealSlurm:
         # A stop may cost the clips at work, and each worker may make the last block of the other.
         lost = (sum(restarts.values()) + 1 + 2) * BLOCK_ROWS
         assert clips_begun(world.log) <= N_CLIPS - 1 + lost, world.log_text()
-
-    def test_the_other_task_does_the_work_of_a_cancelled_one(
-        self,
-        slurm: Slurm,
-        films: Manifest,
-        undisturbed: dict[str, bytes],
-        tmp_path: Path,
-    ) -> None:
-        world = World.of(slurm, tmp_path, films)
-        job = world.submit(seconds=0.35)
-        world.wait_for_blocks(1)
-        slurm.call("scancel", f"{job}_0")
-        ends = slurm.wait_for_end(job)
-        assert ends[f"{job}_0"] == "CANCELLED"
-        assert slurm.restarts(f"{job}_0") == 0
-        assert "stopped by SIGTERM" in world.log_text()
-        assert array_bytes(world.store) == undisturbed
-
-    def test_a_disconnected_node_continues_to_write(
-        self, films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
-    ) -> None:
-        """Slurm gives its task to the other node; for a while, both make the same blocks."""
-        with running_slurm(n_isolated=2) as two_nodes:
-            world = World.of(two_nodes, tmp_path, films)
-            job = world.submit(seconds=0.8)
-            both = {"node0", "node1"}
-            wait_until(
-                lambda: world.hosts() == both,
-                f"blocks of both nodes\n{world.log_text()}",
-                60,
-            )
-            before = world.n_blocks()
-            two_nodes.unplug(two_nodes.nodes[1])
-            ends = two_nodes.wait_for_end(job)
-            assert before < N_UNITS
-            restarts = sorted(two_nodes.restarts(name) for name in ends)
-            assert restarts == [0, 1], two_nodes.logs()
-            assert array_bytes(world.store) == undisturbed
-            assert clips_begun(world.log) > N_CLIPS, "nobody worked on the same blocks"
-
-    def test_a_time_limit_shorter_than_the_work(
-        self,
-        slurm: Slurm,
-        short_of_time: tuple[World, str],
-        undisturbed: dict[str, bytes],
-    ) -> None:
-        """It stops cleanly before the limit; the script, submitted again, does the rest."""
-        world, job = short_of_time
-        ends = slurm.wait_for_end(job, timeout_s=150)
-        assert {world.exit_code(task) for task in ends} == {75}, world.log_text()
-        assert "stopped by SIGUSR1" in world.log_text()
-        assert 0 < world.n_blocks() < N_UNITS
-        slurm.wait_for_end(world.submit())
-        assert array_bytes(world.store) == undisturbed
-        assert clips_begun(world.log) <= N_CLIPS - 1 + 2 * BLOCK_ROWS
 
 
 URGENT = ("--partition=urgent", "--gres=gpu:2", "--output=/dev/null")

@@ -55,8 +55,8 @@ def case_of(name: str) -> Case:
     [
         (False, True),
         *(
-            pytest.param(*ways, marks=pytest.mark.check("each file in each way"))
-            for ways in ((False, False), (True, True), (True, False))
+            pytest.param(*ways, marks=pytest.mark.check("each file in another way"))
+            for ways in ((True, False),)
         ),
     ],
 )
@@ -86,7 +86,7 @@ def test_the_exact_picture_or_a_reason(
     codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tally = Tally()
-    cases = [case for case in draw(600, seed=38) if case.codec == codec]
+    cases = [case for case in draw(200, seed=38) if case.codec == codec]
     for number, case in enumerate(cases):
         # Every third film is read again from the disk, every second from a kept index.
         monkeypatch.setattr(film, "KEEP_BYTES", 0 if number % 3 == 0 else 2**28)

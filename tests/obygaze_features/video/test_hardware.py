@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections import Counter
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.generated_videos import CODECS, draw, make
 from support.gpu_decoders import forget_decoders, install_stand_in, remove_torchcodec
 from support.videos import read_numbers, write_video
 
@@ -377,29 +375,3 @@ def test_the_cpu_of_torchcodec_has_the_levels_of_ours(
         of_cpu = decode_clip(path, View(8))
         assert of_cpu.pictures.shape == (8, HEIGHT, width, 3)
         assert difference(on_gpu(path, device="cpu"), of_cpu) <= 2
-
-
-@pytest.mark.check("hundreds of files")
-@pytest.mark.parametrize("codec", CODECS)
-def test_files_of_every_kind_are_exact_or_refused(codec: str, tmp_path: Path) -> None:
-    torchcodec_or_skip()
-    counts: Counter[str] = Counter()
-    for case in draw(400, seed=38):
-        path = make(case, tmp_path) if case.codec == codec else None
-        if path is None:
-            continue
-        counts["files"] += 1
-        for part in ({}, {"start_s": 0.4, "end_s": 1.3}):
-            try:
-                of_gpu = on_gpu(path, 9, device="cpu", **part)
-            except BadVideo as error:
-                counts[error.reason] += 1
-                continue
-            of_cpu = decode_clip(path, View(9), **part)
-            assert read_numbers(of_gpu.pictures) == read_numbers(of_cpu.pictures), case
-            np.testing.assert_array_equal(of_gpu.index, of_cpu.index)
-            np.testing.assert_array_equal(of_gpu.time_s, of_cpu.time_s)
-            assert not of_cpu.substituted.any(), case
-            counts["exact"] += 1
-    print(f"{codec}: {dict(counts)}")
-    assert counts["files"] and (counts["exact"] > 0) == (codec in hardware.EXACT_CODECS)

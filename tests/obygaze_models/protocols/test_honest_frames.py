@@ -33,28 +33,6 @@ def marked(manifest: Any) -> Any:
     return X
 
 
-@pytest.mark.check("long fits")
-def test_the_order_sensitive_head_gains_over_the_pooled_vector(tmp_path: Path) -> None:
-    manifest = films(6, 40)
-    store = store_of(tmp_path / "frames", manifest, marked(manifest), array="frames")
-    protocol = quick("honest-frames", 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    ap = {m: cell_of(run.cells, model=m)["ap"]["value"] for m in protocol.model_names}
-    print(ap)
-    assert ap["order"] > 0.9
-    assert max(ap["mean"], ap["max"], ap["attention"]) < 0.5
-    (gain,) = [
-        one
-        for one in run.records
-        if one["kind"] == "comparison"
-        and {one["first"]["model"], one["second"]["model"]} == {"mean", "order"}
-    ]
-    sign = 1 if gain["first"]["model"] == "order" else -1
-    low, high = sorted(sign * end for end in gain["ci"])
-    print(low, high)
-    assert 0 < low < sign * gain["difference"] < high
-
-
 def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
     """Sure clips have Look before Body or after it, hard ones one of both: concepts to find."""
     rng = np.random.default_rng(1)

@@ -25,12 +25,10 @@ from obygaze_models.evaluation.bootstrap import (
 from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
 from obygaze_models.protocols.runner.execute import run_baselines
-from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
+from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
 
@@ -183,46 +181,6 @@ def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
     first, second = (cell["ap"]["value"] for cell in run.cells)
     assert found["metric"] == "ap"
     assert found["difference"] == pytest.approx(first - second)
-
-
-@pytest.mark.check("draws thirty pairs of stores and evaluates each")
-def test_the_t_over_runs_rejected_what_is_true(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    """Two stores of one distribution: the test that was printed rejects most of the time."""
-    protocol = protocol_of(*TABLE_2, "report.replicates=2")
-    table = clip_table(manifest, protocol.data)
-    labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
-    sure = np.array([level == "S" for level in table.levels])
-    rng, over_runs = np.random.default_rng(0), []
-    for _ in range(30):
-        features = [
-            Features(
-                name,
-                X,
-                np.arange(len(table)),
-                {},
-                {"sha256": name, "backbone": "made up"},
-            )
-            for name, X in (
-                (
-                    name,
-                    (rng.normal(size=(len(table), 8)) + 0.4 * sure[:, None]).astype(
-                        np.float32
-                    ),
-                )
-                for name in "ab"
-            )
-        ]
-        inputs = Inputs(protocol, manifest, "", table, labels, features)
-        run = run_protocol(inputs, tmp_path / "run", force=True, n_jobs=1)
-        first, second = ([fold["ap"] for fold in cell["folds"]] for cell in run.cells)
-        sizes = {
-            "n_train": np.mean([fold["n_train"] for fold in run.cells[0]["folds"]]),
-            "n_test": run.cells[0]["n_test"],
-        }
-        over_runs.append(nadeau_bengio(np.subtract(first, second), **sizes))
-    assert np.mean(np.array(over_runs) <= 0.05) > 0.25
 
 
 @pytest.mark.parametrize("is_uneven", [False, True])

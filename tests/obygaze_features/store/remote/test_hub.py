@@ -170,29 +170,6 @@ def test_many_files_are_committed_by_about_100(
     assert hub.sent[-1] == "store.json"
 
 
-@pytest.mark.check("writes a thousand files, twice")
-def test_more_than_1000_files_are_one_packed_file(
-    tmp_path: Path, hub: FolderHub
-) -> None:
-    made = sealed_store(tmp_path / "s", 1000, 4)  # 250 blocks of four arrays
-    done = push(open_store(tmp_path / "s"), "hf://lab/films/x")
-    assert done.target == "hf://lab/films/x/x.zip"
-    assert open_store(f"{done.target}@v1").n_clips == 1000  # of a revision
-    there = tree(tmp_path / "hub")
-    assert sorted(there) == ["lab/films/x/README.md", "lab/films/x/x.zip"]
-    card = there["lab/films/x/README.md"].decode()
-    assert "license: cc0-1.0" in card and "`x.zip` is a packed store" in card
-    np.testing.assert_array_equal(open_store(done.target)["clip"].values, made["clip"])
-    pull(done.target, tmp_path / "back")
-    assert tree(tmp_path / "back") == tree(tmp_path / "s")
-    again = push(open_store(tmp_path / "s"), "hf://lab/films/x")
-    assert (again.n_files_kept, again.n_bytes_transferred, len(hub.sent)) == (1, 0, 2)
-    sealed_store(tmp_path / "other", 1000, 4, manifest_name="other")
-    with pytest.raises(AlreadyThere, match=r"another x\.zip is there"):
-        push(open_store(tmp_path / "other"), "hf://lab/films/x")
-    assert tree(tmp_path / "hub") == there
-
-
 def test_a_push_that_another_one_overtakes_starts_again(
     tmp_path: Path, sealed: Path, hub: FolderHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.kills import kill_everywhere
 from support.stores import (
     ARRAYS,
     copy_of_sealed,
@@ -183,28 +182,6 @@ def test_a_copy_that_is_ahead_or_of_another_chain_is_left_alone(
         with pytest.raises(AlreadyThere):
             pull(store, tmp_path / copy)
     assert tree(tmp_path / "other") == before
-
-
-@pytest.mark.check("kills at every step")
-def test_a_pull_that_is_killed_leaves_one_version_or_the_other(
-    store, new_rows, tmp_path
-):
-    copy = tmp_path / "pulled"
-    pull(store, copy)
-    grow(store, new_rows)
-    numbers = []
-
-    def look() -> None:
-        numbers.append(open_store(copy).version)
-        values = open_store(copy).matrix("clip").values
-        assert np.array_equal(values[:23], VALUES["clip"])
-        assert len(values) == (23 if numbers[-1] == 1 else 26)
-        assert not verify(copy, hashes=True).problems
-
-    kill_everywhere(lambda: pull(store, copy), look)
-    assert numbers == sorted(numbers) and set(numbers) == {1, 2}
-    assert_version(copy, 2)
-    assert_version(f"{copy}@1", 1)
 
 
 class FolderTarget(Target):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze, environment, obygaze_argv
-from support.fake_hub import FakeHub, fake_hub
+from support.cli import call_obygaze
 from support.stores import copy_of_sealed, plan_store, sealed_store
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
@@ -328,83 +322,3 @@ def test_what_cannot_be_published(
     with pytest.raises(publishing.FixInput, match="Zenodo takes 1,000"):
         publish(open_store(workspace / "stores" / "toy"), str(tmp_path / "y"), CREATORS)
     assert not (tmp_path / "y").exists()
-
-
-def _publishing(hub: FakeHub, home: Path, *words: str) -> subprocess.Popen[str]:
-    changes = {
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_OFFLINE": "0",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_TOKEN": "hf_ours",
-        "TMPDIR": str(home / "tmp"),
-    }
-    command = obygaze_argv(
-        "-C", home, "store", "publish", "small", "--to", "hf://lab/films"
-    )
-    return subprocess.Popen(
-        [*command, "--creator", "Doe, Jane", *words],
-        env=environment(changes),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _killed_when(process: subprocess.Popen[str], is_time: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not is_time():
-        assert process.poll() is None and time.monotonic() < end, process.communicate()
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.check("publishes 1,500 clips, killed twice")
-def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("huggingface_hub")
-    pytest.importorskip("pyarrow")
-    values = sealed_store(workspace / "stores" / "small", 1_500, 1)
-    temporary = workspace / "tmp"
-    temporary.mkdir()
-    with fake_hub() as hub:
-
-        def is_sent() -> bool:
-            return any(len(blob) > 1_000_000 for blob in [*hub.blobs.values()])
-
-        # First while the zip file is written, then when it is on the hub and not yet visible.
-        _killed_when(_publishing(hub, workspace), lambda: any(temporary.glob(".*/*")))
-        assert not hub.files
-        _killed_when(_publishing(hub, workspace), is_sent)
-        assert not hub.files and not hub.commits
-        sent = set(hub.blobs)
-        assert _publishing(hub, workspace).wait(120) == 0
-        assert hub.commits == ["Features, packed: films.zip"] and not any(
-            temporary.iterdir()
-        )
-        assert sorted(hub.files) == [
-            "CITATION.cff",
-            "README.md",
-            "croissant.json",
-            "features.parquet",
-            "films.zip",
-        ]
-        # The zip file was not sent again.
-        assert sha256_bytes(hub.files["films.zip"]) in sent
-        again = _publishing(hub, workspace, "--json")
-        assert set(json.loads(again.communicate()[0])["files"]) == hub.files.keys()
-        assert len(hub.commits) == 1
-        constants = pytest.importorskip("huggingface_hub.constants")
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        hub.asked.clear()
-        store = open_store("hf://lab/films/films.zip")
-        film = store.matrix(
-            "pooled", films=[open_store(workspace / "stores/small").movie_ids[7]]
-        )
-        assert len(hub.asked) <= 12, hub.asked
-        np.testing.assert_array_equal(film.values, values["pooled"][5:10])
-        np.testing.assert_array_equal(store.matrix("clip").values, values["clip"])

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from support.kills import kill_everywhere
 from support.store_servers import web_server
 from support.stores import (
     ARRAYS,
@@ -258,40 +257,6 @@ def test_readers_that_opened_an_earlier_version_keep_it(store, tmp_path):
         assert np.array_equal(opened["clip"].values, VALUES["clip"])
         assert opened.clip_ids.tolist() == CLIPS
         assert opened.licence == "CC-BY-4.0"
-
-
-@pytest.mark.check("kills at every step")
-def test_a_kill_at_any_change_leaves_one_version_or_the_other(store, tmp_path):
-    state_licence(store, licence="CC-BY-4.0", replace=True)
-    withdraw(store, clips=[CLIPS[0]], reason="asked for")
-    new = rows_to_add(tmp_path / "new", [CLIPS[3], *NEW_CLIPS], [FILMS[3], *NEW_FILMS])
-    numbers = []
-
-    def look() -> None:
-        opened = open_store(store)
-        numbers.append(opened.version)
-        expected = VALUES["clip"]
-        clips = CLIPS
-        if opened.version == 3:
-            expected = np.concatenate([expected, new.values["clip"][1:]])
-            expected[3] = new.values["clip"][0]
-            clips = [*CLIPS, *NEW_CLIPS]
-        assert opened.clip_ids.tolist() == clips
-        assert np.array_equal(opened["clip"].values, expected[1:])
-        assert opened.licence == "CC-BY-4.0"
-        report = verify(store, hashes=True)
-        assert not report.problems, report.problems
-        for version, first in ((1, 0), (2, 1)):
-            old = open_store(store, version=version)
-            assert np.array_equal(old["clip"].values, VALUES["clip"][first:])
-            assert old.licence == "CC-BY-4.0"
-
-    def work() -> None:
-        # A run that was killed after the version was published is done.
-        add_rows(store, new.path, reason=REASON)
-
-    kills = kill_everywhere(work, look)
-    assert kills > 40 and numbers == sorted(numbers) and set(numbers) == {2, 3}
 
 
 def test_a_store_json_whose_seal_is_not_there_yet_is_read_with_the_next_seal(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from support.archive import ARCHIVE
 from support.cli import call_obygaze
-from support.kills import kill_everywhere, meet_everywhere
 from support.store_damage import flip, restamped
 from support.stores import (
     CountedFiles,
@@ -23,7 +22,6 @@ from support.stores import (
 )
 
 from obygaze_features.core.errors import (
-    AlreadyThere,
     Corrupt,
     FixInput,
     FixUsage,
@@ -282,55 +280,6 @@ def test_what_cannot_be_upgraded_is_an_error(store, tmp_path):
     with pytest.raises(FixUsage, match="one line of printable text"):
         upgrade(store, reason="two\nlines")
     assert open_store(store).version == 1
-
-
-@pytest.mark.check("a kill at every change")
-def test_a_kill_at_any_change_leaves_one_version_or_the_other(store):
-    numbers = []
-
-    def look() -> None:
-        opened = open_store(store)
-        numbers.append(opened.version)
-        assert_reads(opened)
-        assert_reads(open_store(store, version=1))
-        assert not verify(store, hashes=True).problems
-
-    kills = kill_everywhere(lambda: upgrade(store), look)
-    assert kills > 20 and numbers == sorted(numbers) and set(numbers) == {1, 2}
-    upgrade(store)
-    report = verify(store, hashes=True)
-    assert not report.problems and not report.warnings
-    assert {path.name for path in (store / "versions").iterdir()} == {"files"}
-
-
-@pytest.mark.check("a process before every step of another")
-def test_a_clip_that_is_withdrawn_meanwhile_stays_withdrawn(store):
-    whole = store.parent / "whole"
-    shutil.copytree(store, whole)
-
-    def prepare() -> None:
-        shutil.rmtree(store, ignore_errors=True)
-        shutil.copytree(whole, store)
-
-    met = []
-
-    def work() -> None:
-        try:
-            upgrade(store)
-        except AlreadyThere as error:
-            assert "at the same time" in str(error)
-        was_met = bool(met)
-        opened = open_store(store)
-        n_withdrawn = opened.status().counts.get("withdrawn", 0)
-        assert n_withdrawn == 5 or not was_met
-        assert_reads(opened, slice(n_withdrawn, None))
-        assert not verify(store, hashes=True).problems
-
-    def other() -> None:
-        withdraw(store, films=[FILMS[0]], reason="asked for")
-        met.append(True)
-
-    assert meet_everywhere(prepare, work, other, every=5) > 20
 
 
 def test_the_command_says_what_was_added(tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import zarr
 from support.cli import call_obygaze
-from support.kills import kill_everywhere, meet_everywhere
 from support.stores import (
     ARRAYS,
     CountedFiles,
@@ -278,53 +277,6 @@ def assert_one_or_the_other(store: Path) -> int:
     assert not report.problems, report.problems
     assert_reads(open_store(store, version=1), is_withdrawn())
     return number
-
-
-@pytest.mark.check("kills at every step")
-def test_a_kill_at_any_change_leaves_one_version_or_the_other(store):
-    numbers = []
-
-    def look() -> None:
-        numbers.append(assert_one_or_the_other(store))
-
-    kills = kill_everywhere(lambda: withdraw_first(store), look)
-    assert kills > 30 and numbers == sorted(numbers) and set(numbers) == {1, 2}
-    # The next version finishes what was left, and leaves nothing.
-    withdraw(store, films=[SECOND_FILM], reason=REASON)
-    assert_reads(open_store(store), is_withdrawn(FIRST_FILM, SECOND_FILM))
-    report = verify(store, hashes=True)
-    assert not report.problems and not report.warnings
-    assert {path.name for path in (store / "versions").iterdir()} == {"files"}
-
-
-@pytest.mark.check("a process before every step of another")
-def test_two_that_make_a_version_at_once_lose_nothing(tmp_path):
-    """One withdraws a film before every use of the file system by another, which withdraws
-    another film: both are withdrawn, or one of them is told to try again."""
-    store = tmp_path / "s"
-
-    def prepare() -> None:
-        shutil.rmtree(store, ignore_errors=True)
-        copy_of_sealed(store)
-
-    def work() -> None:
-        try:
-            withdraw_first(store)
-        except AlreadyThere as error:
-            assert "at the same time" in str(error)
-        opened = open_store(store)
-        withdrawn = {FIRST_FILM: opened.version == 3, SECOND_FILM: opened.version > 1}
-        if opened.version == 2 and opened.status().status_of_row.get(0) is not None:
-            withdrawn = {FIRST_FILM: True, SECOND_FILM: False}
-        assert_reads(
-            opened, is_withdrawn(*[f for f, gone in withdrawn.items() if gone])
-        )
-        assert not verify(store, hashes=True).problems
-
-    def other() -> None:
-        withdraw(store, films=[SECOND_FILM], reason="other")
-
-    assert meet_everywhere(prepare, work, other, every=3) > 30
 
 
 def test_a_publication_that_was_stopped_is_read_as_the_version_before(

@@ -1,20 +1,15 @@
-"""How well host and GPU work at the same time, on a simulated GPU with a clock of its own."""
+"""Extractions on a simulated GPU with a clock of its own."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
-from benchmarks.timing import Settings
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.core.console import table
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.decoding import DecodedRow
@@ -23,65 +18,10 @@ from obygaze_features.extraction.recipes import arrays_of, recipe_of, view_of
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import StoreWriter, create_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
+from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
 HOST_S = 0.012
-DEVICE_S = (0.005, 0.012, 0.022)
-N_BACKBONES = (1, 13)
-N_CLIPS = 256
-BATCH = 4
 BLOCK_ROWS = 64
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """The seconds of runs on a simulated GPU, by backbones and the seconds of a clip on it."""
-
-    seconds: dict[tuple[int, float], float]
-    blocking_copies: int
-
-    def to_text(self) -> str:
-        """Return a table."""
-        rows = [
-            (n, f"{HOST_S * 1000:.0f}", f"{device * 1000:.0f}", f"{ratio:.3f}")
-            for (n, device), ratio in self.ratios().items()
-        ]
-        headers = (
-            "backbones",
-            "host, ms a clip",
-            "device, ms a clip",
-            "run / slower of the two",
-        )
-        return f"{table(headers, rows)}\nblocking copies: {self.blocking_copies}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ratios as JSON."""
-        runs = [
-            {"backbones": n, "device_s": device, "ratio": ratio}
-            for (n, device), ratio in self.ratios().items()
-        ]
-        return {"runs": runs, "blocking_copies": self.blocking_copies}
-
-    def ratios(self) -> dict[tuple[int, float], float]:
-        """Return the time of each run, divided by that of the slower of host and device."""
-        ratios = {}
-        for (n, device), seconds in self.seconds.items():
-            ratios[n, device] = seconds / (N_CLIPS * max(HOST_S, device))
-        return ratios
-
-
-def measure(settings: Settings) -> Overlap:
-    """Run the pipeline with three speeds of the device, with one backbone and with many."""
-    seconds = {}
-    n_copies = 0
-    with tempfile.TemporaryDirectory(prefix="obygaze-overlap-") as folder:
-        for n_backbones in N_BACKBONES:
-            for device_s in DEVICE_S:
-                stores = Path(folder, f"{n_backbones}-{device_s}")
-                seconds[n_backbones, device_s], gpu = timed_run(
-                    stores, device_s, N_CLIPS, BATCH, n_backbones
-                )
-                n_copies += gpu.blocking_copies
-    return Overlap(seconds, n_copies)
 
 
 def timed_run(

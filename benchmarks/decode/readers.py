@@ -1,6 +1,6 @@
 """Read one film with one reader, and print what it took and which pictures it returned.
 
-    python -m benchmarks.decoding.readers READER FILE COUNT
+    python -m benchmarks.decode.readers READER FILE COUNT
 
 Imports are not timed. Every reader has one thread and returns RGB arrays of the full size.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.decoding.films import read_stamp
+from benchmarks.decode.films import read_stamp
 from obygaze_features.video.index import sample_indices
 from obygaze_features.video.resize import Pixels
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.decoding.pictures import CHARACTERS, GREY, chroma_planes, pictures
+from benchmarks.decode.pictures import CHARACTERS, GREY, chroma_planes, pictures
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video.container import av
 from obygaze_features.video.resize import Pixels

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.decoding import comparison
-from benchmarks.decoding.comparison import DecodeComparison, Headline, compare_readers
-from benchmarks.decoding.films import (
+from benchmarks.decode import comparison
+from benchmarks.decode.comparison import (
+    Reading,
+    exactness_text,
+    read_films,
+    times_text,
+)
+from benchmarks.decode.films import (
     FilmSpec,
     character_films,
     coded_films,
@@ -20,9 +24,8 @@ from benchmarks.decoding.films import (
     read_stamp,
     stamp,
 )
-from benchmarks.decoding.pictures import CHARACTERS, pictures
-from benchmarks.decoding.readers import READERS
-from benchmarks.timing import Settings
+from benchmarks.decode.pictures import CHARACTERS, pictures
+from benchmarks.timing import Timing
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 
@@ -30,7 +33,7 @@ from obygaze_features.video.decoded_clip import View
 pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench decode")]
 
 QUICK = {"preset": "ultrafast"}
-TIMED = FilmSpec("timed", options=QUICK, n_frames=60, width=320, height=240)
+WHOLE = FilmSpec("whole", options=QUICK, n_frames=60, width=320, height=240)
 EDITED = FilmSpec(
     "edited", options=QUICK, n_frames=60, width=320, height=240, hidden=20
 )
@@ -115,120 +118,53 @@ def test_films_are_the_same_every_time_and_in_colour(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> DecodeComparison:
+def readings(tmp_path_factory: pytest.TempPathFactory) -> list[Reading]:
     readers = ("obygaze", "obygaze, key frames", "pyav in order")
     folder = tmp_path_factory.mktemp("films")
-    return compare_readers(
-        [TIMED],
-        [EDITED],
-        readers=readers,
-        odd_readers=readers,
-        count=8,
-        rounds=2,
-        folder=folder,
-    )
+    return read_films([WHOLE, EDITED], readers, rounds=2, count=8, folder=folder)
 
 
-def test_only_the_right_pictures_count(result: DecodeComparison) -> None:
-    found = {(one.film, one.reader): one.n_correct for one in result.readings}
+def test_only_the_right_pictures_count(readings: list[Reading]) -> None:
+    found = {(one.film, one.timing.name): one.n_correct for one in readings}
     assert found == {
-        ("timed", "obygaze"): 8,
-        ("timed", "obygaze, key frames"): 8,
-        ("timed", "pyav in order"): 8,
+        ("whole", "obygaze"): 8,
+        ("whole", "obygaze, key frames"): 8,
+        ("whole", "pyav in order"): 8,
         ("edited", "obygaze"): 8,
         ("edited", "obygaze, key frames"): 8,
         # Counting packets counts those that the edit list hides: 60 instead of 40.
         ("edited", "pyav in order"): 1,
     }
+    for one in readings:
+        assert len(one.timing.cpu_s) == 2
+        assert min(one.timing.cpu_s) > 0
+    text = exactness_text(readings)
+    assert "8 of 8" in text
+    assert "1 of 8" in text
 
 
-def test_times_are_of_two_rounds_and_only_of_timed_films(
-    result: DecodeComparison,
-) -> None:
-    (timed,) = result.timed.values()
-    assert timed.reference == "obygaze"
-    assert all(
-        len(timing.cpu_s) == 2 and min(timing.cpu_s) > 0 for timing in timed.timings
-    )
-    assert timed.ratio("obygaze", "cpu_s") == 1.0
-
-
-def test_a_headline_is_the_median_over_films() -> None:
-    ratios = {
-        "decord": {"a": 1.5, "b": 4.0, "c": 2.0},
-        "torchcodec": {"a": 1.25, "c": 1.75},
-    }
-    headline = Headline("obygaze", ratios)
-    assert headline.medians == {"decord": 2.0, "torchcodec": 1.5}
-    rows = [line.split() for line in headline.to_text().splitlines()[1:]]
-    assert ["a", "1.50x", "1.25x"] in rows and ["median", "2.00x", "1.50x"] in rows
-
-
-def test_headlines_set_the_others_beside_both_ways_of_ours(
-    result: DecodeComparison,
-) -> None:
-    whole, keys = result.headlines()
-    assert (whole.reference, keys.reference) == ("obygaze", "obygaze, key frames")
-    (timed,) = result.timed.values()
-    assert whole.ratios == {
-        "pyav in order": {"timed": timed.ratio("pyav in order", "cpu_s")}
-    }
-    ours, others = timed.timing("obygaze, key frames"), timed.timing("pyav in order")
-    pairs = [b / a for a, b in zip(ours.cpu_s, others.cpu_s, strict=True)]
-    assert keys.medians["pyav in order"] == pytest.approx(sum(pairs) / 2)
-
-
-def test_tables_name_films_and_readers(result: DecodeComparison) -> None:
-    text = replace(result, absent={"decord": "No module named 'decord'"}).to_text()
-    for part in (
-        "8 pictures of timed",
-        "edited",
-        "8 of 8",
-        "1 of 8",
-        "decord was not measured: No mod",
-    ):
-        assert part in text
-    assert json.loads(json.dumps(result.to_json()))["exact"][0]["n_correct"] == 8
+def test_times_are_multiples_of_ours_and_medians_are_over_films() -> None:
+    readings = []
+    for film, theirs in (("a", 1.5), ("b", 4.0), ("c", 2.0)):
+        for name, cpu_s in (("obygaze", 1.0), ("decord", theirs)):
+            timing = Timing(name, (9.0, 9.0), (cpu_s, 2 * cpu_s))
+            readings.append(Reading(film, timing, 32, 32))
+    rows = [line.split() for line in times_text(readings).splitlines()]
+    assert ["a", "1.50x"] in rows
+    assert ["median", "2.00x"] in rows
 
 
 def test_a_reader_that_fails_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / EDITED.file_name
     path.write_bytes(b"no film")
-    found = compare_readers([], [EDITED], odd_readers=["obygaze"], folder=tmp_path)
-    assert (
-        found.readings[0].failed
-        == "the file is not a video, or its beginning is damaged"
-    )
-    assert "fails" in found.to_text()
+    (reading,) = read_films([EDITED], ["obygaze"], rounds=1, folder=tmp_path)
+    assert reading.failed == "the file is not a video, or its beginning is damaged"
+    assert "fails" in exactness_text([reading])
 
 
-def test_each_page_has_its_films_and_its_rounds(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_reader_that_is_not_installed_has_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    monkeypatch.setattr(
-        comparison, "compare_readers", lambda *films, **o: calls.append((films, o))
-    )
-    comparison.measure(Settings())
-    comparison.measure(Settings(quick=True))
-    comparison.measure_codings(Settings(rounds=5))
-    comparison.measure_clips(Settings())
-    clips = [*character_films(10), *coded_films(10)]
-    readers = set(READERS) - {"obygaze, key frames", "opencv"}
-    last_films, last_options = calls.pop()
-    assert last_films == (clips,)
-    assert set(last_options.pop("readers")) == readers
-    assert last_options == {"rounds": 5}
-    assert calls == [
-        ((character_films(150), odd_films()), {"rounds": 2}),
-        ((character_films(4), odd_films()), {"rounds": 1}),
-        ((coded_films(150),), {"rounds": 5}),
-    ]
-    # Readers that take minutes for a long film are only checked on small ones.
-    defaults = compare_readers.__kwdefaults__
-    assert set(defaults["odd_readers"]) - set(defaults["readers"]) == {
-        "opencv",
-        "pyav in order",
-        "torchcodec, approximate",
-    }
-    assert set(defaults["odd_readers"]) == set(READERS)
+    absent = {"absent": "No module named 'decord'"}
+    monkeypatch.setattr(comparison, "_one_reading", lambda *given: absent)
+    assert read_films([WHOLE], ["decord"], rounds=1, folder=tmp_path) == []

@@ -1,1 +1,0 @@
-"""The extraction pipeline beside its own stages, and its engines."""

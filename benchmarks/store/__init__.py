@@ -1,1 +1,0 @@
-"""Reading and writing stores, beside other file formats."""

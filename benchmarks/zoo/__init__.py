@@ -1,1 +1,0 @@
-"""The paper's tables, beside a plain PyTorch loop."""
