@@ -109,7 +109,7 @@ MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRIC_HINT = (
     "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
-    "counts.fp, counts.fn and counts.tn, and returns an array: docs/plugins.md"
+    "counts.fp, counts.fn and counts.tn, and returns an array: docs/own-parts.md"
 )
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS

@@ -374,7 +374,7 @@ def _own_folds(clips: _Clips) -> IntArray:
         lambda: np.asarray(divide(table.clips, folds=splits.folds, seed=splits.seed)),
         "failed",
         "a kind of splits is a function of the clips, with folds= and seed=, and returns the fold "
-        "of each clip: docs/plugins.md",
+        "of each clip: docs/own-parts.md",
     )
     is_folds = values.shape == (len(table),) and values.dtype.kind in "iu"
     if not is_folds or (values < OUTSIDE).any():

@@ -28,7 +28,7 @@ def test_the_error_of_a_metric_says_what_a_metric_gets(here: Path) -> None:
     assert refused.code == 1
     assert "missing 1 required positional argument: 'pred'" in refused.stderr
     assert "counts.tp, counts.fp, counts.fn and counts.tn" in refused.stderr
-    assert "docs/plugins.md" in refused.stderr
+    assert "docs/own-parts.md" in refused.stderr
 
 
 def test_a_name_that_is_nowhere_is_still_unknown(here: Path) -> None:

@@ -151,7 +151,7 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
 
 BASELINE_HINT = (
     "a baseline is a function of the training clips, their classes and the tested clips, and "
-    "returns a number from 0 to 1 for each tested clip: docs/plugins.md"
+    "returns a number from 0 to 1 for each tested clip: docs/own-parts.md"
 )
 
 
