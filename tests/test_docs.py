@@ -20,7 +20,6 @@ from support.pages import (
     blocks,
     followed_together,
     guide,
-    guide_text,
     matches,
     pages,
     run_block,
@@ -44,14 +43,24 @@ IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 FOLLOWED = followed_together()
 
 
-def test_the_guide_tells_of_every_command():
-    text = " ".join(guide_text().split())
-    paths = [f"obygaze {words}" for words, _ in commands(cli.root)]
+# Pages do not speak of these: they go with the rewrite of the store.
+NOT_ON_A_PAGE = {
+    *("erase", "store derive", "store diff", "store licence", "store log"),
+    *("store pack", "store publish", "store purge", "store unpack", "store upgrade"),
+    *("store uses", "store withdraw"),
+}
+
+
+def test_a_page_tells_of_every_command():
+    text = " ".join(" ".join(page.read_text("utf-8") for page in PAGES).split())
+    paths = {words for words, _ in commands(cli.root)} - NOT_ON_A_PAGE
     assert len(paths) > 2
-    untold = [
-        path for path in paths if not re.search(rf"{re.escape(path)}(?![\w-])", text)
+    missing = [
+        words
+        for words in sorted(paths)
+        if not re.search(rf"obygaze {re.escape(words)}(?![\w-])", text)
     ]
-    assert untold == []
+    assert missing == []
 
 
 def test_every_word_of_a_protocol_is_explained():
@@ -111,7 +120,7 @@ def test_every_page_can_be_followed_word_for_word(group, workspace, request):
 
 def test_the_guide_has_each_page_of_its_folder_once():
     listed = [page for page in guide() if page.parent.name == "guide"]
-    assert len(listed) > 5
+    assert len(listed) == 8
     assert sorted(listed) == sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 

@@ -96,16 +96,6 @@ def guide() -> list[Path]:
     return [first, *(ROOT / "docs" / link for link in links)]
 
 
-def guide_text() -> str:
-    """All pages of the guide as one text."""
-    return "\n".join(page.read_text(encoding="utf-8") for page in guide())
-
-
-def guide_blocks() -> list[Block]:
-    """The fenced blocks of all pages of the guide."""
-    return [block for page in guide() for block in blocks(page)]
-
-
 def followed_together() -> list[list[Path]]:
     """Pages whose blocks run one after another in one workspace: the guide's; each other alone."""
     chapters = guide()

@@ -6,7 +6,7 @@ are computed from the times, for another copy.
 
 Graphs are read from JSON, one object for each graph, with the keys of the annotations: `video`,
 `situation`, `scene`, `nodes`, `edges`. They are published as a pickle, which may run code and is
-never opened here; a program in the guide makes the JSON of it.
+never opened here; a program in docs/files.md makes the JSON of it.
 """
 
 import math
@@ -121,9 +121,7 @@ def read_graphs(path: Path, violations: Violations) -> CsvTable:
     if isinstance(graphs, dict):
         graphs = [graphs]
     if not isinstance(graphs, list) or not graphs:
-        hint = (
-            "docs/guide/data-sets.md has a program that makes it of the published file"
-        )
+        hint = "docs/files.md has a program that makes it of the published file"
         raise FixInput("expected a list of graphs", where=str(path), hint=hint)
     rows = []
     for number, graph in enumerate(graphs, start=1):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
-from support.pages import guide_text
 from support.stores import a_recipe, plan_store
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -141,17 +140,45 @@ def test_features_of_own_code_cannot_be_verified_by_decoding_and_it_says_so(
     call_obygaze("-C", world, "store", "diff", "films.net", "again").ok()
 
 
-@pytest.mark.check("follows an example of the guide")
-def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) -> None:
-    """A model of transformers with its own processor, in at most 30 lines; here a tiny one."""
+HUB_MODEL = """\
+from transformers import AutoImageProcessor, AutoModel
+
+from obygaze_features.backbones import module_card
+
+REPOSITORY = "facebook/dinov2-with-registers-base"
+
+
+def load():
+    processor = AutoImageProcessor.from_pretrained(REPOSITORY)
+    model = AutoModel.from_pretrained(REPOSITORY)
+    return model, lambda frames: processor(list(frames), return_tensors="pt")[
+        "pixel_values"
+    ]
+
+
+def run(model, pixels):
+    tokens = model(pixels.flatten(0, 1)).last_hidden_state.unflatten(
+        0, pixels.shape[:2]
+    )
+    frames = tokens[:, :, 0]
+    return {"clip": frames.mean(1), "pooled": tokens.amax((1, 2)), "frames": frames}
+
+
+def registers():
+    arrays = {"clip": [768], "pooled": [768], "frames": [16, 768]}
+    options = {"frames": 16, "size": 224, "licence": "Apache-2.0"}
+    return module_card("dinov2-registers", load, run, arrays=arrays, **options)
+"""
+
+
+@pytest.mark.check("several commands")
+def test_a_model_of_the_hub_with_its_own_processor_gives_its_numbers(
+    world: Path,
+) -> None:
+    """A model of transformers in at most 30 lines; here a tiny one."""
     from transformers import BitImageProcessor, Dinov2WithRegistersConfig
     from transformers import Dinov2WithRegistersModel as Model
 
-    example = (
-        guide_text().partition("<!-- file: own.py -->")[2].partition("```python\n")[2]
-    )
-    example = example.partition("```")[0]
-    assert len(example.splitlines()) <= 30
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = Dinov2WithRegistersConfig(image_size=28, patch_size=14, **sizes)
     model, folder = Model(config).eval(), str(world / "weights")
@@ -159,7 +186,7 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     edges = {"size": {"shortest_edge": 32}, "crop_size": {"height": 28, "width": 28}}
     processor = BitImageProcessor(**edges)
     processor.save_pretrained(folder)
-    example = example.replace("facebook/dinov2-with-registers-base", folder)
+    example = HUB_MODEL.replace("facebook/dinov2-with-registers-base", folder)
     (world / "own.py").write_text(
         example.replace("768", "32").replace("224", "28"), "utf-8"
     )

@@ -1,4 +1,4 @@
-"""The guide's program for the graphs of MovieGraphs: a pickle of classes becomes columns."""
+"""The program of docs/files.md: a pickle of the graphs of MovieGraphs becomes columns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
-from support.pages import guide_blocks
+from support.cli import ROOT, call_obygaze
+from support.pages import blocks
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
@@ -87,9 +87,10 @@ def films(classes: ModuleType) -> dict[str, Any]:
 
 
 def run_program(folder: Path, data: bytes) -> list[dict[str, str]]:
-    """The rows of the graphs that the guide's program makes of a pickle."""
+    """The rows of the graphs that the page's program makes of a pickle."""
+    page = blocks(ROOT / "docs" / "files.md")
     (program,) = [
-        block.text for block in guide_blocks() if block.marks.get("file") == "graphs.py"
+        block.text for block in page if block.marks.get("file") == "graphs.py"
     ]
     (folder / "graphs.pkl").write_bytes(data)
     words = [sys.executable, "-c", program, "graphs.pkl"]
