@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
     from obygaze_models.protocols import dataset as dataset
-    from obygaze_models.protocols import erase as erase
     from obygaze_models.protocols import read_run as read_run
     from obygaze_models.protocols import run as run
     from obygaze_models.protocols import train as train
@@ -59,7 +58,6 @@ else:
         "obygaze_features.store": ("open_store",),
         "obygaze_models.protocols": (
             "dataset",
-            "erase",
             "read_run",
             "run",
             "train",

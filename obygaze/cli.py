@@ -91,11 +91,6 @@ COMMANDS: CommandTable = {
         "Inspect, use and share saved models.",
         "Experiments",
     ),
-    "erase": (
-        "obygaze_models.protocols.erasing:command",
-        "Remove concepts from features, and measure on unseen films what is lost.",
-        "Experiments",
-    ),
     "view": (
         "obygaze.films.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",

@@ -81,7 +81,6 @@ FUNCTIONS_WITH_EXAMPLES = (
     "predict",
     "report",
     "compare",
-    "erase",
 )
 
 

@@ -113,19 +113,3 @@ def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):
     assert 'og.train("sklearn.ensemble.RandomForestClassifier"' in str(refused.value)
     with pytest.raises(FixUsage, match="got RandomForestClassifier"):
         og.train(RandomForestClassifier(), "mine", "films")
-
-
-def test_erase_takes_a_list_of_concepts(inside, monkeypatch):
-    import obygaze_models.protocols.erasure_report as erasure_report
-
-    seen = []
-
-    def read_clips(store, clips, concepts, *others):
-        seen.append(list(concepts))
-        raise NotFound("far enough")
-
-    monkeypatch.setattr(erasure_report, "read_clips", read_clips)
-    for concepts in (["Look"], [["Look", "Body"]], ["Look", ("Body",)]):
-        with pytest.raises(NotFound, match="far enough"):
-            og.erase("mine", "films", *concepts)
-    assert seen == [["Look"], ["Look", "Body"], ["Look", "Body"]]

@@ -79,7 +79,6 @@ COMMANDS: dict[str, Sequence[str]] = {
         "--force",
     ],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
-    "erase": ["large", "larger", "Body"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit annotations": ["made-up", "--x", "level == S", "--y", "level == EN"],
     "audit captions": ["captions.csv", "--group", "g"],
@@ -95,7 +94,6 @@ TEXT_NUMBERS = {
 SLOW = (
     "extract run",
     "train",
-    "erase",
     "manifest windows",
 )
 
