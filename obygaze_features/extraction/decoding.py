@@ -268,7 +268,7 @@ def decode_rows(
             continue
         clips = {}
         for view, decoded in (result.clips or {}).items():
-            clips[view] = _checked(decoded, plan.max_substituted)
+            clips[view] = _checked(decoded)
         source = source_of(clip, result.file_facts)
         yield DecodedRow(row, clips, result.seconds, source)
 
@@ -321,9 +321,9 @@ def _decode_jobs(
             )
 
 
-def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:
+def _checked(clip: DecodedClip) -> DecodedClip | RowStatus:
     try:
-        return clip.check(max_substituted)
+        return clip.check()
     except BadVideo as error:
         return _failed(error)
 

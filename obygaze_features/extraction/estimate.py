@@ -502,7 +502,6 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
-    attention = target.attention or card.input.attention
     on_disk = folder
     while not on_disk.exists():
         on_disk = on_disk.parent
@@ -520,7 +519,7 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         weights=weights.status,
         weight_bytes=weight_bytes,
         activation_bytes=card.family.activation_bytes(
-            card.geometry, target.dtype, attention
+            card.geometry, target.dtype, card.input.attention
         ),
         why=weights.why,
         disk=on_disk.stat().st_dev,

@@ -51,12 +51,9 @@ DECODER_RULE = 1
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
-    "keyframes": "the key frame nearest to int(i * total / T)",
 }
 # Blocks of windows are longer than those of clips: a block is one sweep.
 BLOCK_WINDOWS = 256
-# With fewer, the last tasks would compute much longer than the first.
-BLOCKS_A_TASK = 4
 # In stores of pictures: whether a clip has no damage, so that its pictures are those of the film.
 CLEAN = "clean"
 # Arrays of features that are stored only on request.
@@ -74,9 +71,6 @@ def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Ba
         target.weights,
         device=device,
         dtype=target.dtype,
-        attn_implementation=target.attention,
-        tf32=target.tf32,
-        compiled=target.compiled,
         workspace=workspace,
     )
 
@@ -88,13 +82,9 @@ def targets_for(
     *,
     stores: Mapping[str, str],
     weights: Mapping[str, str],
-    n_tasks: int = 1,
     **settings: Any,
 ) -> list[Target]:
-    """Return the targets of backbones; `stores` and `weights` are by their names.
-
-    Blocks are so small that each of `n_tasks` has some, unless `settings` say their size.
-    """
+    """Return the targets of backbones; `stores` and `weights` are by their names."""
     for option, value_of_backbone in (("--store", stores), ("--weights", weights)):
         for name in sorted(value_of_backbone.keys() - set(backbones)):
             raise FixUsage(
@@ -104,13 +94,11 @@ def targets_for(
     targets = []
     for name in backbones:
         target = Target(stores.get(name, ""), name, weights.get(name), **settings)
-        targets.append(complete_target(target, manifest, workspace, n_tasks=n_tasks))
+        targets.append(complete_target(target, manifest, workspace))
     return targets
 
 
-def complete_target(
-    target: Target, manifest: Manifest, workspace: Workspace, *, n_tasks: int = 1
-) -> Target:
+def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
     backbone, name = _absolute_backbone(target.backbone, card)
@@ -130,8 +118,7 @@ def complete_target(
         largest = _largest_block_rows(target, card, manifest)
         arrays = chosen_arrays(card, target.arrays).values()
         row_bytes = sum(array.n_bytes for array in arrays)
-        largest = with_fewer_blocks(largest, len(manifest), row_bytes)
-        block_rows = block_rows_for(len(manifest), n_tasks, largest)
+        block_rows = with_fewer_blocks(largest, len(manifest), row_bytes)
     return replace(
         target,
         backbone=backbone,
@@ -148,28 +135,6 @@ def _check_block_rows(block_rows: int) -> None:
             f"--block-clips must be a power of two, got {block_rows}",
             hint=f"--block-clips {1 << (block_rows.bit_length() - 1)}",
         )
-
-
-def block_rows_for(n_clips: int, n_tasks: int, largest: int) -> int:
-    """Return the rows of a block with which each of several tasks has some blocks.
-
-    Args:
-        n_clips: The rows of the store.
-        n_tasks: The tasks that share the blocks.
-        largest: The rows of a block for one task, a power of two.
-
-    Example:
-        >>> block_rows_for(1914, 1, 64)
-        64
-        >>> block_rows_for(1914, 100, 64)
-        4
-    """
-    block_rows = largest
-    if n_tasks == 1:
-        return block_rows
-    while block_rows > 1 and n_clips / block_rows < BLOCKS_A_TASK * n_tasks:
-        block_rows //= 2
-    return block_rows
 
 
 def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
@@ -191,7 +156,7 @@ def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
 
 
 def _largest_block_rows(target: Target, card: Card, manifest: Manifest) -> int:
-    """Return the number of rows of a block for one task."""
+    """Return the number of rows of a block by the kind of its rows."""
     arrays = chosen_arrays(card, target.arrays).values()
     if any(array.n_bytes > LARGE_ROW_BYTES for array in arrays):
         return BLOCK_ROWS_LARGE
@@ -220,12 +185,6 @@ def view_of(source: Backbone | Card, target: Target) -> View:
     """Return what the backbone of a target sees of a clip; a card tells it without the weights."""
     card = source if isinstance(source, Card) else source.card
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
-    if target.sampling == "keyframes":
-        if rule == "fps":
-            raise FixUsage(
-                f"--sampling keyframes: {card.label} requires the sampling rule of its card"
-            )
-        rule = "keyframes"
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
     return View(source.geometry.frames, rule, resize, target.decoder)
 
@@ -405,9 +364,6 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     compute = recipe["compute"]
     if ":" in backbone["name"]:
         raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
-    sampling = "card"
-    if recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]:
-        sampling = "keyframes"
     # Only the recipe of a backbone of torch has these settings.
     dtype = "float32"
     if "attention" in compute:
@@ -416,11 +372,7 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
         store="",
         backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
         weights=weights,
-        sampling=sampling,
         dtype=dtype,
-        attention=compute.get("attention"),
-        tf32=bool(compute.get("tf32", False)),
-        compiled=bool(compute.get("compiled", False)),
         decoder=decoder_of(recipe["decoder"]),
     )
 

@@ -329,7 +329,6 @@ def _open(
         licence=plan.licence,
         citation=plan.citation,
         block_rows=target.block_rows,
-        compressor=target.compressor,
     )
     writer = StoreWriter(target.store, recipe=recipe, mixed=mixed)
     return LoadedTarget(target, backbone, writer, view)

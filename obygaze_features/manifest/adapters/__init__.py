@@ -71,8 +71,6 @@ class ImportedManifest(NamedTuple):
         ] = None,
         *,
         force: bool = False,
-        licence: str = "",
-        citation: str = "",
         workspace: str | os.PathLike[str] | None = None,
     ) -> "SavedManifest":
         """Write the manifest to the workspace.
@@ -80,8 +78,6 @@ class ImportedManifest(NamedTuple):
         Args:
             name: Name of the manifest. [default: the data set's]
             force: Replace the output if it exists.
-            licence: The licence of the labels.
-            citation: What to cite for them.
             workspace: The workspace, if it is not the current one.
         """
         if isinstance(name, os.PathLike):
@@ -90,13 +86,7 @@ class ImportedManifest(NamedTuple):
         else:
             bare_name = self.manifest.name if name is None else name
             path = Workspace.of(workspace).new_manifest(bare_name)
-        header = self.manifest.header
-        header = replace(
-            header,
-            licence=licence.strip() or header.licence,
-            citation=citation.strip() or header.citation,
-        )
-        manifest = replace(self.manifest, name=path.stem, header=header)
+        manifest = replace(self.manifest, name=path.stem)
         replaced = _replaced(path) if path.is_file() else None
         lost_columns: list[str] = []
         n_lost_links = 0

@@ -110,12 +110,7 @@ def read(
     *,
     mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
-    separator: Annotated[str, Option(metavar="TEXT")] = "",
-    encoding: str = "",
     sheet: Annotated[str, Option(metavar="NAME")] = "",
-    header_row: Annotated[int | None, Option(least=1)] = None,
-    times: TimeForm | None = None,
-    videos: Annotated[str | Path | None, Option(metavar="FOLDER")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
@@ -136,15 +131,10 @@ def read(
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
-        mapping: Map columns, levels and concepts in a TOML file.
+        mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
+            is written: separator, encoding, header_row, times.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
-        separator: What stands between the concepts of a cell. [default: of the mapping, or a bar]
-        encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first]
-        times: What 1:10 means in start_s and end_s: minutes and seconds, or hours and minutes. Else
-            it is an error.
-        videos: The folder that the paths in the column video begin in. [default: the table's]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
         name: The name of the manifest. By default that of the file.
 
@@ -152,8 +142,6 @@ def read(
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-        obygaze manifest import csv mine.csv --times m:ss -o mine
-        obygaze manifest import csv mine.csv --videos /data/films -o mine
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
     csv = Path(csv)
@@ -161,11 +149,7 @@ def read(
         csv,
         mapping,
         columns=columns or {},
-        separator=separator,
-        encoding=encoding,
         sheet=sheet,
-        header_row=header_row,
-        times=times,
         id=form,
     )
     targets = dict(chosen.columns)
@@ -201,7 +185,7 @@ def read(
         _keep_given_ids(table.rows, cells)
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
-    folder = csv.parent if videos is None else Path(videos)
+    folder = csv.parent
     for values in cells:
         values["video"] = _path_in(folder, values.get("video", ""))
     changed = [column for column in NEEDED if _is_changed(column, cells)]
@@ -219,7 +203,7 @@ def read(
         name for name in names_of_videos if not _is_file(folder / name)
     )
     # Names of which none is a path wait for `manifest link`.
-    is_linked = videos is not None or len(missing_videos) < len(names_of_videos)
+    is_linked = len(missing_videos) < len(names_of_videos)
     header = Header(
         chosen.dataset or csv.stem,
         modality_of,
@@ -384,8 +368,6 @@ def join_columns(
         Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
     ] = None,
     *,
-    sheet: Annotated[str, Option(metavar="NAME")] = "",
-    header_row: Annotated[int | None, Option(least=1)] = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> JoinedColumns:
@@ -405,8 +387,6 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file, a spreadsheet (.xlsx, .xls, .ods), or graphs (.json).
         columns: Rename a column.
-        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -422,8 +402,6 @@ def join_columns(
         before,
         Path(csv),
         columns,
-        sheet=sheet,
-        header_row=header_row,
         force=force,
     )
     update_manifest(before, joined, path)
@@ -436,14 +414,10 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
-    sheet: str = "",
-    header_row: int | None = None,
     force: bool = False,
 ) -> ImportedManifest:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
-    joined, _ = _join(
-        manifest, csv, columns, sheet=sheet, header_row=header_row, force=force
-    )
+    joined, _ = _join(manifest, csv, columns, force=force)
     return joined
 
 
@@ -452,8 +426,6 @@ def _join(
     csv: Path,
     columns: Mapping[str, str] | None,
     *,
-    sheet: str,
-    header_row: int | None,
     force: bool,
 ) -> tuple[ImportedManifest, list[str]]:
     """Return a manifest with the columns of a table, and the names of these columns."""
@@ -472,8 +444,6 @@ def _join(
             delimiter=None,
             skip_blank=True,
             violations=violations,
-            sheet=sheet,
-            header_row=header_row,
         )
     key = next((name for name in NEEDED if name in {*columns, *table.columns}), "")
     if not key and not violations:

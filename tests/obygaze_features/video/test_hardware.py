@@ -96,7 +96,6 @@ def test_views_that_resize_are_resized_to_the_bits_of_their_pictures(
         View(4),
         View(8, resize=small),
         View(3, "fps"),
-        View(2, "keyframes", small),
     ]
     on_device = [View(v.count, v.sampling, v.resize, "cuda") for v in views]
     clips = decode_views(path, on_device)
