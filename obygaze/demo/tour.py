@@ -33,6 +33,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.value_types import TypedPath
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.video.pool import require_decode_workers
 
 CARD = "tiny-xclip"
@@ -44,7 +45,18 @@ BROKEN = 30
 DATA = files(__package__)
 
 
-@command()
+def write_demo(folder: PathLike = "demo") -> None:
+    """Run all steps on made-up films as `obygaze demo` does, and print them.
+
+    Args:
+        folder: The folder to write; it may hold an earlier demo, and nothing else.
+    """
+    from obygaze.cli import root
+
+    root.main(["demo", "-o", os.fspath(folder)], standalone_mode=False)
+
+
+@command(write_demo)
 @click.option(
     "-o",
     "--output",

@@ -241,3 +241,6 @@ def command(
         workspace=session.workspace.root,
     )
     show_result(session.console, written)
+
+
+command.function = write_slurm_script
