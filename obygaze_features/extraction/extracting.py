@@ -25,7 +25,6 @@ from obygaze_features.extraction.planning import (
     Backbones,
     Batch,
     BlockClips,
-    Decoder,
     PlanDevice,
     Precision,
     Source,
@@ -171,7 +170,6 @@ def extract(
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
-    decoder: Decoder = None,
     dtype: Precision = None,
     block_clips: BlockClips = None,
     licence: Terms = "",
@@ -201,6 +199,7 @@ def extract(
     Args:
         retry_failed: Retry all clips that failed or had no video.
         changed: As --retry-failed, and also clips whose times or video changed.
+        licence: The licence of the features. [default: the manifest's]
         worker: Extract every K-th unit of the plan, from I, then what other workers leave.
         mixed: Add to clips of another version or kind of device.
         seal: Seal complete stores. [default: if no clip failed]
@@ -245,7 +244,6 @@ def extract(
             arrays=arrays,
             weights=weights,
             stores=stores,
-            decoder=decoder,
             dtype=dtype,
             block_clips=block_clips,
             licence=licence,

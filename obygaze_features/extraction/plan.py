@@ -71,7 +71,6 @@ class Target:
     arrays: tuple[str, ...] = ()
     dtype: str = "float32"
     block_rows: int | None = None
-    decoder: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,6 @@ class ExtractPlan:
         if not 0 < self.timeout_s < inf:
             raise FixUsage(
                 f"--timeout must be above 0 and finite, got {self.timeout_s:g}"
-            )
-        decoders = {target.decoder for target in self.targets}
-        if len(decoders) > 1:
-            raise FixUsage(
-                "the backbones of a plan share one decoding of each clip, and have the"
-                f" decoders {' and '.join(sorted(decoders))}",
-                hint="a plan of its own for each decoder",
             )
 
     @property

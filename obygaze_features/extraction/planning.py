@@ -51,9 +51,6 @@ Stores: TypeAlias = Annotated[
     Mapping[str, PathLike] | None,
     Option("--store", metavar="NAME=STORE", group=FEATURES),
 ]
-Decoder: TypeAlias = Annotated[
-    Literal["cpu", "cuda"] | None, Option(group=ADVANCED, shown_default="cpu")
-]
 Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"] | None,
     Option(group=ADVANCED, shown_default="float32"),
@@ -77,7 +74,6 @@ Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
 
 # Which of them are settings of each target, and the names of the others in a plan.
 _OF_TARGETS = {
-    "decoder": "decoder",
     "dtype": "dtype",
     "block_clips": "block_rows",
 }
@@ -231,10 +227,8 @@ def plan_extraction(
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
-    decoder: Decoder = None,
     dtype: Precision = None,
     block_clips: BlockClips = None,
-    licence: Terms = "",
     timeout: Timeout = None,
     device: PlanDevice = None,
     workers: Workers = None,
@@ -257,10 +251,8 @@ def plan_extraction(
         arrays: The arrays to store. [default: all but tokens]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
-        decoder: Decode films on a GPU: another recipe, and clips may be refused.
         dtype: Compute in this precision.
         block_clips: Clips of a block, a power of two. [default: 64; tokens 16, windows 256]
-        licence: The licence of the features. [default: the manifest's]
         timeout: Seconds to decode one clip.
         device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all.
         workers: Processes that decode or read.
@@ -285,10 +277,8 @@ def plan_extraction(
         arrays=arrays,
         weights=weights,
         stores=stores,
-        decoder=decoder,
         dtype=dtype,
         block_clips=block_clips,
-        licence=licence,
         timeout=timeout,
         workspace=workspace,
     )

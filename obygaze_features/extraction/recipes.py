@@ -39,10 +39,8 @@ from obygaze_features.store.write.create import (
 )
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import CPU, CUDA, DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
-from obygaze_features.video.hardware import hardware_recipe
-from obygaze_features.video.hardware_check import require_gpu_decoder
 from obygaze_features.video.index import Sampling
 from obygaze_features.video.picture import conversion_sha256
 
@@ -63,9 +61,7 @@ Features = dict[str, npt.NDArray[Any]]
 
 
 def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
-    """Load the backbone of a target; an error if there is no GPU that should decode its films."""
-    if target.decoder == CUDA:
-        require_gpu_decoder(CUDA if device == CPU else device)
+    """Load the backbone of a target."""
     return load_backbone(
         target.backbone,
         target.weights,
@@ -186,7 +182,7 @@ def view_of(source: Backbone | Card, target: Target) -> View:
     card = source if isinstance(source, Card) else source.card
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
-    return View(source.geometry.frames, rule, resize, target.decoder)
+    return View(source.geometry.frames, rule, resize)
 
 
 def arrays_of(
@@ -222,7 +218,7 @@ def recipe_of(
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(view, grid),
-        decoder=decoder_recipe(view.decoder),
+        decoder=decoder_recipe(),
         storage={name: array.dtype for name, array in sorted(arrays.items())},
         **{**backbone.recipe(), "levels": sorted(arrays)},
     )
@@ -234,20 +230,13 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
     return {"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut}
 
 
-def decoder_recipe(decoder: str) -> dict[str, Any]:
-    """Return the section of a recipe on the decoder, which is that of a GPU or of the CPU."""
-    if decoder == CUDA:
-        return hardware_recipe()
+def decoder_recipe() -> dict[str, Any]:
+    """Return the section of a recipe on the decoder."""
     return {
         "name": "pyav",
         "rule": DECODER_RULE,
         "conversion_sha256": conversion_sha256(),
     }
-
-
-def decoder_of(section: Mapping[str, Any]) -> str:
-    """Return what decoded the films, from the section of a recipe on the decoder."""
-    return CUDA if section.get("device") == CUDA else CPU
 
 
 def redecoder(
@@ -329,7 +318,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     clip = clips_of_store(workspace, store)[clip_id]
     (row,) = store.select(clips=[clip_id]).rows
     changed = check_sources(store, {int(row): clip}).changed
-    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view.decoder)]
+    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     if changed or here != there:
         raise Mismatch(
@@ -373,7 +362,6 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
         backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
         weights=weights,
         dtype=dtype,
-        decoder=decoder_of(recipe["decoder"]),
     )
 
 

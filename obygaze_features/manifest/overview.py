@@ -216,7 +216,7 @@ def show_manifest(
     manifest: str | os.PathLike[str] | Manifest,
     *,
     film: str | None = None,
-    clip: Annotated[ClipIds | None, replace(CLIPS, flag="--clip")] = None,
+    clips: Annotated[ClipIds | None, CLIPS] = None,
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     limit: Annotated[int | None, Option(least=0)] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -228,7 +228,7 @@ def show_manifest(
     Args:
         manifest: The manifest.
         film: Only the clips of this film, an id.
-        clip: Only these clips, separated by commas, or those in a file: one id a line, or a column
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         where: Only the clips for which this holds.
         limit: Show at most this many clips; 0 shows all. [default: 20; with --json all]
@@ -238,7 +238,7 @@ def show_manifest(
         obygaze manifest show obygaze12
         obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
-        obygaze manifest show obygaze12 --clip tt0108160-011 --json
+        obygaze manifest show obygaze12 --clips tt0108160-011 --json
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
@@ -254,9 +254,9 @@ def show_manifest(
     selection = whole
     for test in tests:
         selection = selection.where(test)
-    if clip is not None:
+    if clips is not None:
         # An expression may not be as long as a list of clips.
-        ids = _known_clips(clip, whole)
+        ids = _known_clips(clips, whole)
         tests.append(f"clip_id in {few(sorted(ids))}")
         selection = selection.with_clips(row for row in selection if row.clip_id in ids)
     if tests and not len(selection):

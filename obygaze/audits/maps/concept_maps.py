@@ -43,15 +43,14 @@ def write_concept_maps(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     model: Annotated[str, Option("--model", metavar="MODEL")] = "cav",
-    task: Annotated[str, Option("--task")] = DEFAULT_TASK,
     *,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 
     For each film, the directions are those that were fitted without this film. MODEL is cav (every
-    concept), linear, ridge, svm, or a bottleneck, whose concepts are shown. Needs no film and no
-    weights.
+    concept), linear, ridge, svm, or a bottleneck, whose concepts are shown; a model other than cav
+    learns EN_S. Needs no film and no weights.
 
     A map is the projection on the direction, of length 1, of each token less the mean of the clips.
     A clip without maps has the reason.
@@ -61,7 +60,6 @@ def write_concept_maps(
         store: A store with tokens, and with an array of the same width to fit on.
         manifest: The clips and their labels.
         model: The model whose directions are projected.
-        task: What a model other than cav learns.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -75,7 +73,6 @@ def write_concept_maps(
         open_store(store, workspace=workspace),
         clips,
         model,
-        task,
     )
     return WrittenMaps.at(folder)
 
@@ -85,7 +82,6 @@ def _write(
     store: Store,
     manifest: Manifest,
     model: str,
-    task: str,
 ) -> None:
     """Fit the directions of each film on the others, and write the store of their maps."""
     from obygaze_models.models.common import with_padding
@@ -95,7 +91,7 @@ def _write(
     if model not in models_with_direction:
         problem = f"{model!r} is no model with a direction{near(model, models_with_direction)}"
         raise FixUsage(problem, hint=f"one of {', '.join(models_with_direction)}")
-    protocol = training_protocol(model, task, manifest)
+    protocol = training_protocol(model, DEFAULT_TASK, manifest)
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     (features,) = inputs.features
     array = features.origin["array"]

@@ -164,7 +164,7 @@ def titled(tmp_path: Path) -> Path:
         (("--where", "level in {EN, HN}"), ["b"]),
         (("--where", "annotator == ben and level == S"), ["c"]),
         (("--where", "'The Lake' in movie_title and not start_s"), ["b", "c"]),
-        (("--film", "m", "--clip", "b"), ["b"]),
+        (("--film", "m", "--clips", "b"), ["b"]),
     ],
 )
 def test_clips_are_selected(

@@ -65,12 +65,12 @@ def test_a_list_of_clips_may_be_longer_than_an_expression(workspace: Path) -> No
     table = workspace / "manifests" / "tiny.csv"
     table.write_text(f"{header}\n{rows}x,m,,,,,EN,\n", encoding="utf-8")
     ids = [f"clip-{number:04d}" for number in range(0, 1000, 2)]
-    page = show_manifest("tiny", clip=reversed(ids), workspace=workspace)
+    page = show_manifest("tiny", clips=reversed(ids), workspace=workspace)
     assert list(page.selection.clip_ids) == ids
     with pytest.raises(NotFound, match="no clip with level == EN and"):
-        show_manifest("tiny", clip=ids, where="level == EN", workspace=workspace)
+        show_manifest("tiny", clips=ids, where="level == EN", workspace=workspace)
     with pytest.raises(NotFound, match="1 clip not in the manifest, the first is 'y'"):
-        show_manifest("tiny", clip=["x", "y"], workspace=workspace)
+        show_manifest("tiny", clips=["x", "y"], workspace=workspace)
 
 
 def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:

@@ -187,7 +187,7 @@ def test_python_makes_what_the_commands_make(
 
     manifest = films(4, 20)
     tokens = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
-    og.write_concept_maps(tmp_path / "maps", tokens, manifest, "ridge", "EN_S")
+    og.write_concept_maps(tmp_path / "maps", tokens, manifest, "ridge")
     lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,1,1" for clip in [*tokens][::4])]
     (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
     (found,) = og.audit_boxes(tmp_path / "maps", tmp_path / "boxes.csv")

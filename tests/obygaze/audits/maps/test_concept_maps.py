@@ -29,7 +29,7 @@ CONCEPTS = VISUAL[:3]
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, Store, Store]:
     folder, manifest = tmp_path_factory.mktemp("maps"), films(4, 40)
     store = token_store(folder / "tokens", manifest, VISUAL[:10])
-    write_concept_maps(folder / "maps", store, manifest, "cav", "EN_S")
+    write_concept_maps(folder / "maps", store, manifest, "cav")
     return manifest, store, open_store(folder / "maps")
 
 
@@ -81,7 +81,7 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     ]
     other = Manifest(manifest.name, manifest.header, tuple(swapped))
     for name, one in (("a", manifest), ("b", other)):
-        write_concept_maps(tmp_path / name, store, one, "ridge", "EN_S")
+        write_concept_maps(tmp_path / name, store, one, "ridge")
     a, b = (open_store(tmp_path / name).matrix(MAPS).values[:, 0] for name in "ab")
     same = np.array([np.array_equal(x, y) for x, y in zip(a, b, strict=True)])
     own = np.array([clip.movie_id == first for clip in manifest])
@@ -124,9 +124,9 @@ def test_models_without_directions_are_refused(
 ) -> None:
     manifest, store, _ = made
     with pytest.raises(FixUsage, match="'mlp' is no model with a direction"):
-        write_concept_maps(tmp_path / "m", store, manifest, "mlp", "EN_S")
+        write_concept_maps(tmp_path / "m", store, manifest, "mlp")
     with pytest.raises(FixUsage, match="did you mean 'ridge'"):
-        write_concept_maps(tmp_path / "m", store, manifest, "rigde", "EN_S")
+        write_concept_maps(tmp_path / "m", store, manifest, "rigde")
 
 
 def test_a_map_has_the_name_of_its_direction_where_films_lack_different_ones() -> None:
@@ -159,7 +159,6 @@ def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> N
         store,
         of_one_film,
         "pcbm-lr",
-        "EN_S",
     )
     maps = open_store(tmp_path / "maps")
     protocol = training_protocol("pcbm-lr", "EN_S", of_one_film)
