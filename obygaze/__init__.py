@@ -6,6 +6,8 @@
     store = og.open_store("obygaze12.xclip-b16-k600-zs")
     X, y, groups, ids = og.dataset(store, manifest, task="EN_S")
 
+Each command is a function: `obygaze store verify` is `og.store.verify` (`docs/python.md`).
+
 Names of manifests, stores, runs and models are looked up in the workspace: the folder of the
 variable OBYGAZE_WORKSPACE, else the current folder. A path works too, and for stores a URL.
 Importing this package imports nothing heavy.
@@ -18,6 +20,20 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.demo.tour import write_demo  # noqa: F401
+    from obygaze.doctor import check_up  # noqa: F401
+    from obygaze.films.view import open_site as view  # noqa: F401
+    from obygaze.namespaces import Namespace
+
+    audit: Namespace
+    backbones: Namespace
+    explain: Namespace
+    extraction: Namespace
+    manifest: Namespace
+    models: Namespace
+    store: Namespace
+    video: Namespace
+
     from obygaze.audits import audit_annotations as audit_annotations
     from obygaze.audits import audit_captions as audit_captions
     from obygaze.audits import audit_cooc as audit_cooc
@@ -38,7 +54,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
     from obygaze_models.protocols import dataset as dataset
-    from obygaze_models.protocols import erase as erase
     from obygaze_models.protocols import read_run as read_run
     from obygaze_models.protocols import run as run
     from obygaze_models.protocols import train as train
@@ -59,7 +74,6 @@ else:
         "obygaze_features.store": ("open_store",),
         "obygaze_models.protocols": (
             "dataset",
-            "erase",
             "read_run",
             "run",
             "train",
@@ -83,4 +97,16 @@ else:
             "write_saliency",
         ),
     }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    _get_export, _, __all__ = lazy_exports(__name__, _EXPORTS)
+
+    def __getattr__(name):
+        if name in __all__:
+            return _get_export(name)
+        from obygaze.namespaces import find
+
+        return find(name)
+
+    def __dir__():
+        from obygaze.namespaces import names
+
+        return sorted({*__all__, *names()})

@@ -22,7 +22,7 @@ from obygaze_features.core.machine import (
     package_version,
     this_machine,
 )
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 
 # The codecs of film files, from DivX to today.
 CODECS = (
@@ -48,26 +48,13 @@ REQUIREMENT = re.compile(
 Facts = dict[str, Any]
 
 
-@command()
-def doctor(session: Session) -> int:
-    """Show versions, codecs, caches, and what is missing.
+def check_up(workspace: PathLike | None = None) -> Facts:
+    """Return versions, codecs, caches and problems; `ok` is true if there is no problem.
 
-    The exit code is 1 if a required package is missing or of another version than is needed, or if
-    PyAV or torch is installed and does not work. Packages that only an extra needs are
-    listed with the line that installs them.
-
-    Examples:
-        obygaze doctor
-        obygaze -C /data/films doctor
-        obygaze doctor --json
+    Args:
+        workspace: The workspace, if it is not the current one.
     """
-    facts = check_up(session.workspace)
-    session.console.show(facts, to_text(facts))
-    return 0 if facts["ok"] else 1
-
-
-def check_up(workspace: Workspace) -> Facts:
-    """Return all facts, as `--json` prints them; `ok` is true if there is no problem."""
+    opened_workspace = Workspace.of(workspace)
     packages = _packages()
     video = _video()
     devices = _devices()
@@ -88,9 +75,27 @@ def check_up(workspace: Workspace) -> Facts:
         "devices": devices,
         "can_extract": system.HAS_DECODE_WORKERS,
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
-        "workspace": str(workspace.root.absolute()),
+        "workspace": str(opened_workspace.root.absolute()),
         "hub": _hub(),
     }
+
+
+@command(check_up)
+def doctor(session: Session) -> int:
+    """Show versions, codecs, caches, and what is missing.
+
+    The exit code is 1 if a required package is missing or of another version than is needed, or if
+    PyAV or torch is installed and does not work. Packages that only an extra needs are
+    listed with the line that installs them.
+
+    Examples:
+        obygaze doctor
+        obygaze -C /data/films doctor
+        obygaze doctor --json
+    """
+    facts = check_up(session.workspace)
+    session.console.show(facts, to_text(facts))
+    return 0 if facts["ok"] else 1
 
 
 def problems_of(packages: Sequence[Facts]) -> list[str]:

@@ -23,6 +23,7 @@ from support.experiments import films
 from support.pages import pages
 
 from obygaze import cli
+from obygaze.command_table import COMMANDS
 from obygaze_features.core.errors import ObygazeError
 from obygaze_models.protocols import load_protocol, training_protocol
 from obygaze_models.protocols.reading import protocol_names
@@ -240,7 +241,7 @@ def problems_of(span: Span) -> list[str]:
     first, *more = span.text.split()
     if first == "obygaze":
         words = words_of(span.text)[1:]
-    elif first in cli.COMMANDS and more:
+    elif first in COMMANDS and more:
         words = words_of(span.text)
     else:
         return []

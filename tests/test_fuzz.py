@@ -137,7 +137,6 @@ def a_plan(**changes: object) -> bytes:
         {"row": {"more": 3}},
         {"rows": []},
         {"rows": ["x"]},
-        {"max_substituted": 10**400},
         {"timeout_s": None},
         {"manifest": ["films"]},
         {"target": {"block_rows": 0}},

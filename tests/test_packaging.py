@@ -28,7 +28,6 @@ PINS = dict(
 )
 EXTRAS = {
     "fast": {"numba"},
-    "gpu": {"obygaze", "torchcodec"},
     "mlp": {"torch"},
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
@@ -127,8 +126,6 @@ def test_constraints_pin_everything_and_are_good_on_any_machine():
     )
     assert "obygaze" not in PINS
     extras = dict(PROJECT["project"]["optional-dependencies"])
-    # Its version and its index go with those of torch on the machine that has the GPU.
-    del extras["gpu"]
     wanted = laptop().union(*({bare(r) for r in extra} for extra in extras.values()))
     unpinned = (
         {normal(name) for name in wanted}

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import click
 import pytest
+
+import obygaze as og
+from obygaze.cli import root
+from obygaze_features.core.docstrings import parse_docstring
+from obygaze_features.manifest.adapters import csv_table
+from obygaze_features.store import verify
 
 ROOMS = [
     *(
@@ -84,6 +95,77 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = module.opn
     with pytest.raises(ImportError):
         exec("from obygaze_features.store import opn")
+
+
+def commands_of(group: click.Group, ctx: click.Context) -> Iterator[list[str]]:
+    """The words of every command of a group."""
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            inner = click.Context(command, parent=ctx)
+            yield from ([name, *words] for words in commands_of(command, inner))
+        else:
+            yield [name]
+
+
+# The commands whose functions have other names than those of the words that are typed.
+OTHER_NAMES = {
+    "demo": "write_demo",
+    "doctor": "check_up",
+    "extract run": "extraction.run",
+    "extract plan": "extraction.plan",
+    "extract slurm": "extraction.slurm",
+    "extract status": "extraction.status",
+    "extract text": "extraction.text",
+    "extract captions": "extraction.captions",
+    "store import": "store.import_",
+}
+
+
+def functions_of_commands() -> Iterator[tuple[str, Any]]:
+    """Every command with its function, which is found as `og` has it."""
+    for words in commands_of(root, click.Context(root)):
+        group, *rest = (word.replace("-", "_") for word in words)
+        usual = f"{group}.{'_'.join(rest)}" if rest else group
+        line = " ".join(words)
+        function: Any = og
+        for name in OTHER_NAMES.get(line, usual).split("."):
+            assert name in dir(function), line
+            function = getattr(function, name)
+        yield line, function
+
+
+def test_every_command_is_a_function_of_og() -> None:
+    functions = dict(functions_of_commands())
+    assert set(OTHER_NAMES) <= set(functions)
+    assert functions["store verify"] is verify
+    assert functions["manifest import csv"] is csv_table.read
+    assert functions["extract run"] is og.extract
+    for name in ("compare", "report", "run", "search", "train"):
+        assert functions[name] is getattr(og, name)
+    assert functions["models predict"] is og.predict
+    assert functions["audit gender-score"] is og.audit_gender_score
+    names_of_groups = {line.split()[0] for line in functions if " " in line}
+    for group in names_of_groups:
+        of_group = [line for line in functions if line.startswith(f"{group} ")]
+        name = "extraction" if group == "extract" else group
+        assert len(dir(getattr(og, name))) == len(of_group)
+
+
+def test_the_functions_of_commands_describe_their_parameters() -> None:
+    for line, function in functions_of_commands():
+        described = parse_docstring(function)
+        assert described.about, line
+        parameters = set(inspect.signature(function).parameters)
+        assert parameters == set(described.parameters), line
+
+
+def test_a_command_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="obygaze store> has no function 'verfy'"):
+        _ = og.store.verfy
+    with pytest.raises(AttributeError, match="'obygaze' has no attribute 'stor'"):
+        _ = og.stor
+    assert copy.copy(og.store).verify is verify
 
 
 def test_importing_every_room_imports_nothing_heavy():

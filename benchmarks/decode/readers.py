@@ -110,7 +110,6 @@ def _in_order() -> Read:
 
 READERS: dict[str, Callable[[], Read]] = {
     "obygaze": lambda: _obygaze("even"),
-    "obygaze, key frames": lambda: _obygaze("keyframes"),
     "decord": _decord,
     "torchcodec": lambda: _torchcodec("exact"),
     # It reads no packets first, and trusts the rate and the number of frames in the header.

@@ -1,6 +1,7 @@
 """`obygaze demo`: all steps from films to a report, run on made-up data."""
 
 import json
+import os
 import shlex
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import need
 from obygaze_features.core.value_types import TypedPath
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.video.pool import require_decode_workers
 
 CARD = "tiny-xclip"
@@ -28,7 +30,18 @@ PLANTED = """\
 # finds it."""
 
 
-@command()
+def write_demo(folder: PathLike = "demo") -> None:
+    """Run all steps on made-up films as `obygaze demo` does, and print them.
+
+    Args:
+        folder: The folder to write; it may hold an earlier demo, and nothing else.
+    """
+    from obygaze.cli import root
+
+    root.main(["demo", "-o", os.fspath(folder)], standalone_mode=False)
+
+
+@command(write_demo)
 @click.option(
     "-o",
     "--output",

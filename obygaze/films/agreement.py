@@ -311,7 +311,6 @@ def measure_agreement(
     fps: Rate = None,
     threshold: str | float | Fraction = "0.2",
     permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
-    seed: Annotated[int, Option(least=0)] = 0,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators.
@@ -324,7 +323,6 @@ def measure_agreement(
 
     Args:
         permutations: Number of draws for each p-value; 0 for no p-values.
-        seed: Seed of the random draws.
 
     Commands:
         obygaze manifest agree segments.csv --clips clips.csv
@@ -347,7 +345,7 @@ def measure_agreement(
             where=tables,
             hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
         )
-    measures = agreement(pairs, permutations, seed)
+    measures = agreement(pairs, permutations)
     assumed = projected.projection.assumed
     return Agreement(share, measures, projected.warnings, assumed)
 

@@ -28,15 +28,11 @@ from obygaze_features.manifest.vocabulary import canonical_concept, canonical_le
 KEEP = "keep"
 # What a tier can be; the last one is not used.
 ROLES = ("levels", "concepts", "comments", WATCHED, KEEP)
-# Types of tiers in files that this program wrote; the second names are those where another type of
-# the file has the first.
+# Types of tiers in files that this program wrote.
 OWN_TYPES = {
     "level": "levels",
-    "level (obygaze)": "levels",
     "concept": "concepts",
-    "concept (obygaze)": "concepts",
     "comment": "comments",
-    "comment (obygaze)": "comments",
 }
 _MS = re.compile(r"-?[0-9]{1,12}")
 _SEPARATORS = re.compile(r"[|,;]")
@@ -91,7 +87,6 @@ class Tier:
     element: Element
     name: str
     type_name: str
-    constraint: str
     annotator: str
     parent: "Tier | None" = None
     role: str = KEEP
@@ -150,10 +145,6 @@ class ElanMark:
     element: Element
     times_ms: tuple[int, int] | None
     dependents: list[tuple[Tier, Element]] = field(default_factory=list)
-
-    def elements_in(self, tier: Tier) -> list[Element]:
-        """Return the dependents in a tier."""
-        return [element for owner, element in self.dependents if owner is tier]
 
 
 def value_of(element: Element) -> str:
@@ -467,18 +458,13 @@ def _other_words(
 
 def _linked_tiers(root: Element, mapping: TierMapping) -> list[Tier]:
     """Return the tiers of a file, each with the one that it is linked to."""
-    constraints: dict[str, str] = {}
-    for element in root.iterfind("LINGUISTIC_TYPE"):
-        type_name = element.get("LINGUISTIC_TYPE_ID", "")
-        constraints[type_name] = element.get("CONSTRAINTS", "")
     tiers: dict[str, Tier] = {}
     parent_names: dict[str, str] = {}
     for element in root.iterfind("TIER"):
         name = element.get("TIER_ID", "")
         type_name = element.get("LINGUISTIC_TYPE_REF", "")
-        constraint = constraints.get(type_name, "")
         annotator = mapping.annotators.get(name) or element.get("ANNOTATOR") or name
-        tiers[name] = Tier(element, name, type_name, constraint, annotator)
+        tiers[name] = Tier(element, name, type_name, annotator)
         parent_names[name] = element.get("PARENT_REF", "")
     for name, tier in tiers.items():
         parent = tiers.get(parent_names[name])

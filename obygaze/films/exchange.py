@@ -30,7 +30,6 @@ from obygaze.films.elan import (
     reports_of,
     used_mapping,
 )
-from obygaze.films.elan_update import ElanChanges, put_into
 from obygaze.films.film_segments import (
     FilmSegments,
     Label,
@@ -79,7 +78,7 @@ from obygaze_features.manifest.vocabulary import (
 from obygaze_features.manifest.workbooks import READ as WORKBOOKS
 from obygaze_features.manifest.workbooks import is_workbook
 
-Format = Literal["csv", "edl", "elan", "otio", "vtt", "webannotation"]
+Format = Literal["csv", "elan", "vtt"]
 # The template of each format; its extension is that of the files.
 FORMATS = {
     path.stem: path
@@ -345,31 +344,23 @@ class ExportedSegments:
     """The files of an export; `without_times` are the clips that are left out.
 
     `other_rates` are the films for which a rate was given although the manifest has another one.
-    `changes` says what changed in the ELAN files that segments were put into.
     """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...]
     other_rates: Mapping[str, Fraction] = field(default_factory=dict)
-    changes: tuple[ElanChanges, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the files, the clips that are left out, and what changed."""
+        """Return the files, and the clips that are left out."""
         written = [str(path) for path in self.files]
-        record: dict[str, Any] = {
-            "written": written,
-            "without_times": list(self.without_times),
-        }
-        if self.changes:
-            record["changes"] = [changes.to_json() for changes in self.changes]
-        return record
+        return {"written": written, "without_times": list(self.without_times)}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.files))
 
     @property
     def warnings(self) -> list[str]:
-        """Rates that are not used, clips that are left out, annotations that stay."""
+        """Rates that are not used, and clips that are left out."""
         warnings: list[str] = []
         if self.other_rates:
             rates = [
@@ -380,17 +371,10 @@ class ExportedSegments:
                 "--fps is not used for films whose rate the manifest has (framerate):"
                 f" {few(rates, 5)}"
             )
-        for changes in self.changes:
-            warnings += changes.warnings
         if self.without_times:
             n_clips = count(len(self.without_times), "clip")
             warnings.append(f"{n_clips} without times: {few(self.without_times, 5)}")
         return warnings
-
-    @property
-    def notes(self) -> list[str]:
-        """What changed in each file."""
-        return [str(changes) for changes in self.changes]
 
 
 def export_segments(
@@ -400,20 +384,17 @@ def export_segments(
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
     frames: bool = False,
-    into: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:
     """Write segments for other programs.
 
-    FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. Of csv it is one
-    table of all clips, with times in seconds: a file named .csv, .xlsx, .parquet or .json, or
-    MANIFEST.csv in a folder. With --frames it is a table of segments for each film, as `manifest
-    project` reads it. The time that was watched is a tier of ELAN and a level with --frames; the
-    other formats do not have it. --predictions takes what `models predict` and `search` write with
-    -o, and the predictions.csv of a run.
+    FORMAT is elan, vtt or csv; each film becomes a file. Of csv it is one table of all clips, with
+    times in seconds: a file named .csv, .xlsx, .parquet or .json, or MANIFEST.csv in a folder. With
+    --frames it is a table of segments for each film, as `manifest project` reads it. The time that
+    was watched is a tier of ELAN and a level with --frames; VTT does not have it. --predictions
+    takes what `models predict` and `search` write with -o, and the predictions.csv of a run.
 
     Args:
         kind: The format.
@@ -422,9 +403,6 @@ def export_segments(
         fps: Frames per second of clips: 25, 23.976, 24000/1001. [default: that of the linked video]
             A rate in the column framerate of the manifest takes precedence, with a warning.
         frames: csv: write the segments of each film in frames.
-        into: elan: put the segments into this .eaf, or the .eaf of each film in this folder; what
-            is not a segment there stays as it is.
-        mapping: elan: say what the tiers of these files are, as for `manifest import segments`.
         folder: The folder for the files; of csv also the file.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
@@ -432,7 +410,6 @@ def export_segments(
     Commands:
         obygaze manifest export csv films -o films.csv
         obygaze manifest export elan mobygaze -o elan
-        obygaze manifest export elan corrected --into own.eaf -o elan
         obygaze manifest export vtt films --predictions predicted.csv -o subtitles
     """
     if kind not in FORMATS:
@@ -454,66 +431,20 @@ def export_segments(
         write_table(path, columns, force=force)
         return ExportedSegments((path,), ())
     given_rate = None if fps is None else frame_rate(fps)
-    if kind != "elan" and (into is not None or mapping is not None):
-        raise FixUsage("--into and --mapping are for elan")
-    if mapping is not None and into is None:
-        raise FixUsage("--mapping is for --into: it says what the tiers there are")
     films, without_times = films_of(marked, table, fps=fps)
-    changes: tuple[ElanChanges, ...] = ()
-    if into is None:
-        files = export(films, kind, Path(folder))
-        if not files:
-            raise FixInput(
-                "nothing to export: the manifest has only time that was watched",
-                where=marked.name,
-            )
-    else:
-        chosen = _tier_mapping(mapping)
-        files, changes = _put_into_files(films, Path(into), chosen, folder)
+    files = export(films, kind, Path(folder))
+    if not files:
+        raise FixInput(
+            "nothing to export: the manifest has only time that was watched",
+            where=marked.name,
+        )
     write_all_new(files, force=force)
     other_rates = {}
     if given_rate is not None:
         other_rates = {
             film.movie_id: film.fps for film in films if film.fps != given_rate
         }
-    return ExportedSegments(tuple(files), tuple(without_times), other_rates, changes)
-
-
-def _put_into_files(
-    films: Sequence[FilmSegments], into: Path, mapping: TierMapping, folder: PathLike
-) -> tuple[dict[Path, bytes], tuple[ElanChanges, ...]]:
-    """Return the ELAN files of films with their segments, and what has changed in them."""
-    paths = sorted(into.glob(f"*{ELAN}")) if into.is_dir() else [into]
-    path_of_film = {ascii_id(_film_name(path)): path for path in paths}
-    film_of = {film.movie_id: film for film in films}
-    if into.is_dir():
-        missing = [name for name in film_of if name not in path_of_film]
-        if missing:
-            names = few([name + ELAN for name in missing], 5)
-            raise FixInput(f"the folder has no {names}", where=str(into))
-    files: dict[Path, bytes] = {}
-    changes: list[ElanChanges] = []
-    documents: list[ElanDocument] = []
-    for movie_id, path in path_of_film.items():
-        film = film_of.get(movie_id)
-        if film is None:
-            if into.is_dir():
-                continue
-            names = few(list(film_of), 5)
-            raise FixInput(
-                f"the segments are of the film {names}, the file is called after {movie_id}",
-                where=str(path),
-                hint="a file has the name of its film",
-            )
-        with open_file(path) as stream:
-            data = stream.read()
-        document = ElanDocument(data, path, mapping)
-        documents.append(document)
-        written, changes_of_file = put_into(document, data, film)
-        files[Path(folder) / path.name] = written
-        changes.append(changes_of_file)
-    check_names(mapping, documents)
-    return files, tuple(changes)
+    return ExportedSegments(tuple(files), tuple(without_times), other_rates)
 
 
 def read_vtt(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMark]:

@@ -207,7 +207,7 @@ def _options_of_site(function: F) -> F:
     return function
 
 
-@command()
+@command(open_site)
 @_options_of_site
 @option_group(
     "Output",

@@ -31,9 +31,6 @@ Device: TypeAlias = Annotated[str, Option(group="Computation")]
 Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"], Option(group="Computation")
 ]
-Attention: TypeAlias = Annotated[
-    Literal["sdpa", "eager"] | None, Option("--attention", group="Computation")
-]
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,6 @@ def check_backbone(
     *,
     device: Device = "cpu",
     dtype: Precision = "float32",
-    attn_implementation: Attention = None,
     workspace: PathLike | None = None,
 ) -> "CheckReport":
     """Check the weights, the outputs and the pixels of a backbone.
@@ -183,7 +179,6 @@ def check_backbone(
         weights: A file or folder of weights, instead of the card's own checkpoint.
         device: cpu, cuda, or cuda:1.
         dtype: Compute in this precision.
-        attn_implementation: Attention of torch. [default: the preset's]
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -195,9 +190,8 @@ def check_backbone(
     from obygaze_features.backbones.check import check_card
 
     card = _card_of(name, workspace)
-    attention = attn_implementation or card.input.attention
     path = weights_path(weights, name)
-    return check_card(card, path, Placement(device, dtype, attention))
+    return check_card(card, path, Placement(device, dtype, card.input.attention))
 
 
 def fetch_weights(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -127,8 +126,6 @@ class Placement:
     device: str = "cpu"
     dtype: str = "float32"
     attention: str = "sdpa"
-    tf32: bool = False
-    compiled: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("dtype", DTYPES), ("attention", ATTENTION)):
@@ -138,9 +135,7 @@ class Placement:
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers; the device does not."""
-        settings = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
-        # Compiled kernels round in another order. Recipes without them do not name them.
-        return {**settings, "compiled": True} if self.compiled else settings
+        return {"dtype": self.dtype, "attention": self.attention, "tf32": False}
 
 
 @dataclass(frozen=True, repr=False)
@@ -364,8 +359,7 @@ class Backbone(ABC):
         check_pixels(pixels, self.geometry, self.card.label)
         wanted = self.arrays.keys() if only is None else self._known_arrays(only)
         arrays = {n: array for n, array in self.arrays.items() if n in wanted}
-        with _tf32_allowed(self.placement):
-            outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         for name, array in arrays.items():
             expected = [len(pixels), *array.shape]
             got = list(outputs[array.source].shape)
@@ -479,21 +473,3 @@ def check_pictures(pictures: Any) -> Any:
     if dtype != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
         raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
     return pictures
-
-
-@contextmanager
-def _tf32_allowed(placement: Placement) -> Iterator[None]:
-    """Allow TensorFloat-32 inside, where a backbone may use it; kernels look when they start."""
-    if not placement.tf32 or not placement.device.startswith("cuda"):
-        yield
-        return
-    import torch
-
-    matmul = torch.backends.cuda.matmul
-    cudnn = torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = True
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before

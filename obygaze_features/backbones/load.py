@@ -22,9 +22,6 @@ def load_backbone(
     *,
     device: str = "cpu",
     dtype: str = "float32",
-    attn_implementation: str | None = None,
-    tf32: bool = False,
-    compiled: bool = False,
     workspace: PathLike | None = None,
 ) -> Backbone:
     """Load a backbone: a model that turns pictures of a clip into features.
@@ -39,9 +36,6 @@ def load_backbone(
             downloaded if it is not in the hub's cache.
         device: cpu, cuda or cuda:N.
         dtype: float32, bfloat16 or float16.
-        attn_implementation: sdpa or eager. The default is the preset's.
-        tf32: Allow TensorFloat-32 on the GPU.
-        compiled: Compile each transformer layer.
         workspace: The workspace whose own cards are found too, if it is not the current one.
 
     Example:
@@ -51,8 +45,7 @@ def load_backbone(
     card = name
     if isinstance(card, str):
         card = find_card(card, Workspace.of(workspace))
-    attention = attn_implementation or card.input.attention
-    placement = Placement(device, dtype, attention, tf32, compiled)
+    placement = Placement(device, dtype, card.input.attention)
     check_device(card, device)
     if not card.family.needs_weights:
         return load_from(card, NO_WEIGHTS, placement)
@@ -64,8 +57,7 @@ def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     if card.family.needs_torch and placement.device.startswith("cuda"):
         import torch
 
-        # Convolutions use TF32 by default, whose numbers depend on the device. A backbone that may
-        # use it allows it while it computes: others of the process may not.
+        # Convolutions use TF32 by default, whose numbers depend on the device.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
     return card.family.load(card, files, placement)

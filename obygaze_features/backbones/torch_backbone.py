@@ -160,8 +160,6 @@ class TorchBackbone(Backbone):
         # A TorchScript module has no requires_grad_.
         for parameter in self.module.parameters():
             parameter.requires_grad_(False)
-        if placement.compiled:
-            compile_layers(self.module)
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
@@ -200,16 +198,3 @@ def move_module(
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtype)
     return module.to(device=device)
-
-
-def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
-    """Compile each transformer layer by itself; return how many there are.
-
-    Families call their sub-modules one by one, so compiling the whole would compile nothing.
-    """
-    layers = [
-        part for part in module.modules() if type(part).__name__.endswith("Layer")
-    ]
-    for layer in layers:
-        layer.compile(backend=backend)
-    return len(layers)

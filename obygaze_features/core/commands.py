@@ -59,7 +59,10 @@ class SessionCommand(click.Command):
     """A command whose function gets the session first; every command has --json, -q and -v.
 
     Its help lists options by group. It ends with the lines of the docstring after `Examples:`.
+    `function` is the public function of the command.
     """
+
+    function: Callable[..., Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition(
@@ -239,7 +242,7 @@ def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """Combine options into one decorator; the help lists them together under `title`.
 
     Example:
-        @command()
+        @command(extract)
         @option_group("Machine", click.option("--device"), click.option("--workers", type=int))
         def run(session: Session, device: str, workers: int) -> None: ...
     """
@@ -268,6 +271,14 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
-def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:
-    """Make a command of a function; its name is that of the function by default."""
-    return click.command(name, cls=SessionCommand)
+def command(
+    public: Callable[..., Any],
+) -> Callable[[Callable[..., Any]], SessionCommand]:
+    """Make a command of what is called with the session; `public` is its function in Python."""
+
+    def decorate(callback: Callable[..., Any]) -> SessionCommand:
+        made = click.command(cls=SessionCommand)(callback)
+        made.function = public
+        return made
+
+    return decorate

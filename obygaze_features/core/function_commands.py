@@ -171,9 +171,11 @@ def command_of(
     about = described.about
     if described.commands:
         about = f"{about}\n\nExamples:\n{described.commands}"
-    return SessionCommand(
+    made = SessionCommand(
         name=name, params=[*switches, *params], callback=run, help=about
     )
+    made.function = function
+    return made
 
 
 def typed_values(

@@ -493,8 +493,6 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
     on_gpu = may_use_gpu and placement.device.startswith("cuda")
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
-    if on_gpu and placement.tf32:
-        precision = f"{precision} with TF32"
     versions = [(name, package_version(name)) for name in PACKAGES]
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",

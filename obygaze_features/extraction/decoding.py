@@ -17,7 +17,6 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, PlannedWindow
 from obygaze_features.extraction.recipes import (
     CLEAN,
-    decoder_of,
     decoder_recipe,
     sampling_recipe,
 )
@@ -92,8 +91,6 @@ class KeptPictures:
         With `any_edge`, the shortest edge may differ: only the checkpoint knows that of the view.
         """
         recipe = self.store.recipe.to_json()
-        if decoder_of(recipe["decoder"]) != view.decoder:
-            return False
         n_frames = recipe["sampling"]["frames"]
         resize = view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
@@ -106,7 +103,7 @@ class KeptPictures:
         view_of_store = replace(view, count=n_frames)
         sampling = sampling_recipe(view_of_store, grid)
         is_sampled_so: bool = recipe["sampling"] == sampling
-        is_decoded_so: bool = recipe["decoder"] == decoder_recipe(view.decoder)
+        is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
         is_resized_so: bool = recipe["preprocessing"] == resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
 
@@ -268,7 +265,7 @@ def decode_rows(
             continue
         clips = {}
         for view, decoded in (result.clips or {}).items():
-            clips[view] = _checked(decoded, plan.max_substituted)
+            clips[view] = _checked(decoded)
         source = source_of(clip, result.file_facts)
         yield DecodedRow(row, clips, result.seconds, source)
 
@@ -321,9 +318,9 @@ def _decode_jobs(
             )
 
 
-def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:
+def _checked(clip: DecodedClip) -> DecodedClip | RowStatus:
     try:
-        return clip.check(max_substituted)
+        return clip.check()
     except BadVideo as error:
         return _failed(error)
 

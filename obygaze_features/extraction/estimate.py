@@ -39,7 +39,7 @@ from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import BLOCK_ROWS
 from obygaze_features.store.write.growth import DRAFT_OF_LEVELS
-from obygaze_features.video.decoded_clip import CUDA, View
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.film import kept_end_s
 from obygaze_features.video.index import overshoot
 from obygaze_features.video.pool import DecodePool
@@ -302,13 +302,9 @@ def estimate(
     missing = [row for row in rows_with_video if row not in readable]
     probed = spread_over_films(plan, sorted(readable), n_probed)
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
-    gpu = shares[0].decoding_gpu
-    decodes_on_gpu = any(target.decoder == CUDA for target in plan.targets)
     # A plan may be made on a machine without the GPU that it is for.
-    is_untried = (device != "cpu" or decodes_on_gpu) and not has_cuda()
-    if decodes_on_gpu and is_untried:
-        jobs = []
-    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures, gpu)
+    is_untried = device != "cpu" and not has_cuda()
+    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept_pictures)
     too_long = _too_long(plan, probed)
     if timed and not is_untried:
         stores = [
@@ -336,7 +332,7 @@ def estimate(
         idle_gpus=unused_gpus,
         without_torch=without_torch,
         too_long=too_long,
-        untried_device=gpu if is_untried else "",
+        untried_device=device if is_untried else "",
     )
 
 
@@ -502,7 +498,6 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
-    attention = target.attention or card.input.attention
     on_disk = folder
     while not on_disk.exists():
         on_disk = on_disk.parent
@@ -520,7 +515,7 @@ def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimat
         weights=weights.status,
         weight_bytes=weight_bytes,
         activation_bytes=card.family.activation_bytes(
-            card.geometry, target.dtype, attention
+            card.geometry, target.dtype, card.input.attention
         ),
         why=weights.why,
         disk=on_disk.stat().st_dev,
@@ -583,13 +578,12 @@ def _probe(
     plan: ExtractPlan,
     jobs: Jobs,
     kept_pictures: Mapping[View, KeptPictures],
-    gpu: str,
 ) -> tuple[float | None, dict[str, str], int]:
     """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    with DecodePool(1, timeout_s=plan.timeout_s, device=gpu) as pool:
+    with DecodePool(1, timeout_s=plan.timeout_s) as pool:
         for decoded in decode_rows(
             plan, jobs, pool, ahead=1, kept_pictures=kept_pictures
         ):
@@ -627,8 +621,6 @@ def _peak_bytes(
     n_clips_waiting = share.ahead(batches) + 1 + 3 * sum(batches)
     n_bytes = n_clips_waiting * clip_bytes
     n_bytes += share.workers * DECODER_BYTES
-    if any(target.decoder == CUDA for target in plan.targets):
-        n_bytes += share.workers * FLOOR_WITH_TORCH_BYTES
     if share.device == "cpu":
         n_bytes += max(
             batch * store.activation_bytes

@@ -22,20 +22,13 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.planning import (
     Arrays,
-    Attention,
     Backbones,
     Batch,
     BlockClips,
-    Compile,
-    Compressor,
-    Decoder,
-    MaxSubstituted,
     PlanDevice,
     Precision,
-    Sampling,
     Source,
     Stores,
-    Switch,
     Terms,
     Timeout,
     Weights,
@@ -48,8 +41,8 @@ from obygaze_features.extraction.planning import (
 from obygaze_features.extraction.shared_machine import (
     RESUME,
     StopFlag,
+    busy_gpus,
     idle_gpus,
-    refuse_busy_gpus,
     stop_on_signals,
 )
 
@@ -177,25 +170,15 @@ def extract(
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
-    sampling: Sampling = None,
-    decoder: Decoder = None,
     dtype: Precision = None,
-    attention: Attention = None,
-    tf32: Switch = False,
-    compiled: Compile = False,
-    compressor: Compressor = None,
     block_clips: BlockClips = None,
     licence: Terms = "",
-    citation: Terms = "",
     timeout: Timeout = None,
-    max_substituted: MaxSubstituted = None,
     device: PlanDevice = None,
     workers: Workers = None,
     batch: Batch = None,
-    share: Annotated[bool, Option(group=ADVANCED)] = False,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal: Annotated[bool | None, Option("--seal/--no-seal", group=ADVANCED)] = None,
-    reason: Annotated[str, Option(group=ADVANCED)] = "",
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
@@ -216,11 +199,10 @@ def extract(
     Args:
         retry_failed: Retry all clips that failed or had no video.
         changed: As --retry-failed, and also clips whose times or video changed.
+        licence: The licence of the features. [default: the manifest's]
         worker: Extract every K-th unit of the plan, from I, then what other workers leave.
-        share: Use a GPU that other people use.
         mixed: Add to clips of another version or kind of device.
         seal: Seal complete stores. [default: if no clip failed]
-        reason: Of a sealed store: why its new version is made.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.
 
@@ -262,23 +244,13 @@ def extract(
             arrays=arrays,
             weights=weights,
             stores=stores,
-            sampling=sampling,
-            decoder=decoder,
             dtype=dtype,
-            attention=attention,
-            tf32=tf32,
-            compiled=compiled,
-            compressor=compressor,
             block_clips=block_clips,
             licence=licence,
-            citation=citation,
             timeout=timeout,
-            max_substituted=max_substituted,
             workspace=workspace,
         )
-        split = split_plan(
-            plan, retry_failed=retry_failed, changed=changed, reason=reason
-        )
+        split = split_plan(plan, retry_failed=retry_failed, changed=changed)
         if _is_of_another_workspace(plan):
             note(f"the plan is of the workspace {plan.workspace}: its stores are there")
         rows = None if worker is None else plan.worker_rows(worker)
@@ -297,8 +269,8 @@ def extract(
         if idle:
             note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")
         devices = devices_of(device)
-        if not share:
-            refuse_busy_gpus(devices)
+        for sentence in busy_gpus(devices):
+            note(sentence)
         bars = progress_bars(progress, "clips")
 
         def new_bar(n_rows: int) -> Progress:

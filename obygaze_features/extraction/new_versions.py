@@ -124,7 +124,6 @@ def split_plan(
     *,
     retry_failed: bool = False,
     changed: bool = False,
-    reason: str = "",
 ) -> SplitPlan:
     """Return what of a plan makes new versions of sealed stores.
 
@@ -132,7 +131,6 @@ def split_plan(
         plan: The clips, backbones and stores.
         retry_failed: Whether clips that failed or had no video are extracted again.
         changed: Whether clips are extracted again whose times or video changed.
-        reason: Why the versions are made; by default in the words of the options.
     """
     others: list[Target] = []
     works: list[VersionWork] = []
@@ -175,7 +173,7 @@ def split_plan(
                     hint="without --arrays, with --retry-failed",
                 )
             names = ", ".join(new_levels)
-            words = reason or f"levels extracted later: {names}"
+            words = f"levels extracted later: {names}"
             asked = replace(target, arrays=new_levels)
             works.append(_work(plan, asked, store, level_rows, words, "levels"))
         else:
@@ -186,12 +184,12 @@ def split_plan(
             if new_rows is None:
                 others.append(target)
                 continue
-            words = reason or f"{ADDED} {plan.manifest}"
+            words = f"{ADDED} {plan.manifest}"
             works.append(_work(plan, target, store, new_rows, words, "clips"))
         else:
             _discard_draft(path / DRAFT_OF_CLIPS)
         if retried:
-            words = reason or (CHANGED if changed else RETRIED)
+            words = CHANGED if changed else RETRIED
             rows = [plan.rows[row] for row in retried]
             works.append(_work(plan, target, store, rows, words, "rows"))
         if not comparison.new and not retried and not new_levels:
@@ -297,13 +295,6 @@ def _work(
     change: Change,
 ) -> VersionWork:
     """Return the work of a version; what is left of another one is removed."""
-    compressor = store.plan.compressor
-    if target.compressor not in (None, compressor):
-        raise Mismatch(
-            "this store was planned differently: compressor",
-            where=store.location,
-            hint=store.recipe.another_store,
-        )
     draft = Path(target.store) / _DRAFT_OF[change]
     arrays = _extracted_arrays(target, store)
     _check_draft(draft, [row.clip_id for row in rows], arrays)
@@ -312,7 +303,6 @@ def _work(
         store=draft.as_posix(),
         arrays=arrays,
         block_rows=store.plan.block_rows,
-        compressor=compressor,
     )
     return VersionWork(
         target=target,

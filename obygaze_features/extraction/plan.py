@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from obygaze_features.store.format.records import Terms
 
 SCHEMA = "obygaze-extract-plan/1"
-SAMPLINGS = ("card", "keyframes")
 _TIME = (int, float, NoneType)
 _CLIP_KINDS: dict[str, Any] = {
     "clip_id": str,
@@ -73,14 +72,8 @@ class Target:
     backbone: str
     weights: str | None = None
     arrays: tuple[str, ...] = ()
-    sampling: str = "card"
     dtype: str = "float32"
-    attention: str | None = None
-    tf32: bool = False
-    compiled: bool = False
-    compressor: str | None = None
     block_rows: int | None = None
-    decoder: str = "cpu"
     code: str = ""
 
 
@@ -96,26 +89,15 @@ class ExtractPlan:
     citation: str
     rows: Sequence[PlannedClip]
     targets: tuple[Target, ...]
-    max_substituted: float = 1 / 8
     timeout_s: float = 300.0
     workspace: str = "."
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Check the time limit and the share of damage."""
+        """Check the time limit."""
         if not 0 < self.timeout_s < inf:
             raise FixUsage(
                 f"--timeout must be above 0 and finite, got {self.timeout_s:g}"
-            )
-        if not 0 <= self.max_substituted <= 1:
-            got = f"{self.max_substituted:g}"
-            raise FixUsage(f"--max-substituted must be a share from 0 to 1, got {got}")
-        decoders = {target.decoder for target in self.targets}
-        if len(decoders) > 1:
-            raise FixUsage(
-                "the backbones of a plan share one decoding of each clip, and have the"
-                f" decoders {' and '.join(sorted(decoders))}",
-                hint="a plan of its own for each decoder",
             )
 
     @property
@@ -199,9 +181,7 @@ def make_plan(
     *,
     workspace: Path,
     timeout_s: float = 300.0,
-    max_substituted: float = 1 / 8,
     licence: str = "",
-    citation: str = "",
 ) -> ExtractPlan:
     """Return the plan to extract every clip of a manifest.
 
@@ -210,9 +190,7 @@ def make_plan(
         targets: The backbones, each with its store.
         workspace: The workspace, for the user's own cards.
         timeout_s: Seconds after which decoding a clip fails.
-        max_substituted: A clip fails if more than this share of its frames is damaged.
         licence: The licence of the stores. The default is that of the manifest.
-        citation: What to cite for the stores. The default is that of the manifest.
     """
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
@@ -224,32 +202,30 @@ def make_plan(
         raise FixUsage(
             "each backbone needs a store of its own", where=", ".join(stores)
         )
-    terms = _checked_terms(licence, citation, stores)
+    terms = _checked_terms(licence, stores)
     return ExtractPlan(
         manifest=manifest.name,
         licence=terms.licence or manifest.header.licence,
-        citation=terms.citation or manifest.header.citation,
+        citation=manifest.header.citation,
         rows=planned_clips(manifest),
         targets=tuple(targets),
         workspace=workspace.resolve().as_posix(),
         timeout_s=timeout_s,
-        max_substituted=max_substituted,
     )
 
 
-def _checked_terms(licence: str, citation: str, stores: Sequence[str]) -> "Terms":
-    """Return the given licence and citation; an error if a store has others already."""
+def _checked_terms(licence: str, stores: Sequence[str]) -> "Terms":
+    """Return the given licence; an error if a store has another one already."""
     # Imported late: `extract run` imports this module before it catches signals.
     from obygaze_features.store.format.records import Plan, Terms
     from obygaze_features.store.write.licence import (
-        checked_citation,
         checked_licence,
         require_terms,
         warn_of_unknown_licence,
     )
 
     warn_of_unknown_licence(licence)
-    terms = Terms(checked_licence(licence), checked_citation(citation))
+    terms = Terms(checked_licence(licence))
     for store in stores:
         if (Path(store) / Plan.FILE).is_file():
             require_terms(store, terms)
@@ -296,7 +272,7 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     document = read_json(data, where)
     document.require_schema(SCHEMA, "plan")
     target = table_of(Target, block_rows=any_of(whole(1), nothing))
-    limits = {"timeout_s": number(0, above=True), "max_substituted": number(0, 1)}
+    limits = {"timeout_s": number(0, above=True)}
     of_windows = isinstance(document.tree.get("rows"), dict)
     rows = table_of(PlannedWindows) if of_windows else _clips
     plan: ExtractPlan = document.check(

@@ -52,31 +52,14 @@ Stores: TypeAlias = Annotated[
     Mapping[str, PathLike] | None,
     Option("--store", metavar="NAME=STORE", group=FEATURES),
 ]
-Sampling: TypeAlias = Annotated[
-    Literal["card", "keyframes"] | None, Option(group=ADVANCED, shown_default="card")
-]
-Decoder: TypeAlias = Annotated[
-    Literal["cpu", "cuda"] | None, Option(group=ADVANCED, shown_default="cpu")
-]
 Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"] | None,
     Option(group=ADVANCED, shown_default="float32"),
-]
-Attention: TypeAlias = Annotated[
-    Literal["sdpa", "eager"] | None, Option(group=ADVANCED)
-]
-Switch: TypeAlias = Annotated[bool, Option(group=ADVANCED)]
-Compile: TypeAlias = Annotated[bool, Option("--compile", group=ADVANCED)]
-Compressor: TypeAlias = Annotated[
-    Literal["zstd", "blosc"] | None, Option(group=ADVANCED)
 ]
 BlockClips: TypeAlias = Annotated[int | None, Option(least=1, group=ADVANCED)]
 Terms: TypeAlias = Annotated[str, Option(group=ADVANCED)]
 Timeout: TypeAlias = Annotated[
     float | None, Option(group=ADVANCED, shown_default="300.0")
-]
-MaxSubstituted: TypeAlias = Annotated[
-    float | None, Option(least=0, most=1, group=ADVANCED, shown_default="0.125")
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 PlanDevice: TypeAlias = Annotated[
@@ -92,20 +75,12 @@ Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
 
 # Which of them are settings of each target, and the names of the others in a plan.
 _OF_TARGETS = {
-    "sampling": "sampling",
-    "decoder": "decoder",
     "dtype": "dtype",
-    "attention": "attention",
-    "tf32": "tf32",
-    "compiled": "compiled",
-    "compressor": "compressor",
     "block_clips": "block_rows",
 }
 _OF_PLAN = {
     "timeout": "timeout_s",
-    "max_substituted": "max_substituted",
     "licence": "licence",
-    "citation": "citation",
 }
 
 
@@ -122,7 +97,7 @@ def chosen_plan(
         manifest: The clips, or the plan.
         backbones: The names of backbones.
         workspace: The workspace, if it is not the current one.
-        settings: Those of `plan_extraction` about features, and `tasks`.
+        settings: Those of `plan_extraction` about features.
     """
     names = [backbones] if isinstance(backbones, str) else list(backbones)
     given_settings = {"backbones": names, **settings}
@@ -234,7 +209,6 @@ def _new_plan(
         stores={name: fspath(store) for name, store in stores.items()},
         weights=_weights_by_name(given_settings.get("weights", {}), backbones),
         arrays=tuple(given_settings.get("arrays", ())),
-        n_tasks=given_settings.get("tasks", 1),
         **of_targets,
     )
     return make_plan(clips, targets, workspace=workspace.root, **of_plan)
@@ -270,22 +244,12 @@ def plan_extraction(
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
-    sampling: Sampling = None,
-    decoder: Decoder = None,
     dtype: Precision = None,
-    attention: Attention = None,
-    tf32: Switch = False,
-    compiled: Compile = False,
-    compressor: Compressor = None,
     block_clips: BlockClips = None,
-    licence: Terms = "",
-    citation: Terms = "",
     timeout: Timeout = None,
-    max_substituted: MaxSubstituted = None,
     device: PlanDevice = None,
     workers: Workers = None,
     batch: Batch = None,
-    tasks: Annotated[int | None, Option("-k --tasks", least=1, group=MACHINE)] = None,
     probe: Annotated[int, Option(least=0)] = 3,
     out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
@@ -304,22 +268,12 @@ def plan_extraction(
         arrays: The arrays to store. [default: all but tokens]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
-        sampling: The card's rule, or key frames only: faster, other frames.
-        decoder: Decode films on a GPU: another recipe, and clips may be refused.
         dtype: Compute in this precision.
-        attention: Attention of torch. [default: the preset's]
-        tf32: Allow TF32 on a GPU.
-        compiled: Use torch.compile.
-        compressor: Compress the store. [default: none]
         block_clips: Clips of a block, a power of two. [default: 64; tokens 16, windows 256]
-        licence: The licence of the features. [default: the manifest's]
-        citation: What to cite for them. [default: the manifest's]
         timeout: Seconds to decode one clip.
-        max_substituted: Fail a clip if more than this share of its frames is damaged.
         device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
-        tasks: Choose blocks so small that each of this many tasks has some.
         probe: Decode this many clips, and time each backbone; 0 times nothing.
         out: Write the plan to a file, for workers.
         force: Replace the output if it exists.
@@ -330,7 +284,6 @@ def plan_extraction(
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
         obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
         obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
-        obygaze extract plan obygaze12 -b descriptors --tasks 40 -o plan.json
     """
     from obygaze_features.extraction.devices import devices_of
     from obygaze_features.extraction.estimate import estimate
@@ -341,19 +294,9 @@ def plan_extraction(
         arrays=arrays,
         weights=weights,
         stores=stores,
-        sampling=sampling,
-        decoder=decoder,
         dtype=dtype,
-        attention=attention,
-        tf32=tf32,
-        compiled=compiled,
-        compressor=compressor,
         block_clips=block_clips,
-        licence=licence,
-        citation=citation,
         timeout=timeout,
-        max_substituted=max_substituted,
-        tasks=tasks,
         workspace=workspace,
     )
     plan = replace(plan, device=device or plan.device)

@@ -45,10 +45,8 @@ from obygaze_features.store.write.create import (
 )
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import CPU, CUDA, DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
-from obygaze_features.video.hardware import hardware_recipe
-from obygaze_features.video.hardware_check import require_gpu_decoder
 from obygaze_features.video.index import Sampling
 from obygaze_features.video.picture import conversion_sha256
 
@@ -57,12 +55,9 @@ DECODER_RULE = 1
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
-    "keyframes": "the key frame nearest to int(i * total / T)",
 }
 # Blocks of windows are longer than those of clips: a block is one sweep.
 BLOCK_WINDOWS = 256
-# With fewer, the last tasks would compute much longer than the first.
-BLOCKS_A_TASK = 4
 # In stores of pictures: whether a clip has no damage, so that its pictures are those of the film.
 CLEAN = "clean"
 # Arrays of features that are stored only on request.
@@ -72,17 +67,12 @@ Features = dict[str, npt.NDArray[Any]]
 
 
 def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
-    """Load the backbone of a target; an error if there is no GPU that should decode its films."""
-    if target.decoder == CUDA:
-        require_gpu_decoder(CUDA if device == CPU else device)
+    """Load the backbone of a target."""
     return load_backbone(
         target.backbone,
         target.weights,
         device=device,
         dtype=target.dtype,
-        attn_implementation=target.attention,
-        tf32=target.tf32,
-        compiled=target.compiled,
         workspace=workspace,
     )
 
@@ -94,13 +84,9 @@ def targets_for(
     *,
     stores: Mapping[str, str],
     weights: Mapping[str, str],
-    n_tasks: int = 1,
     **settings: Any,
 ) -> list[Target]:
-    """Return the targets of backbones; `stores` and `weights` are by their names.
-
-    Blocks are so small that each of `n_tasks` has some, unless `settings` say their size.
-    """
+    """Return the targets of backbones; `stores` and `weights` are by their names."""
     for option, value_of_backbone in (("--store", stores), ("--weights", weights)):
         for name in sorted(value_of_backbone.keys() - set(backbones)):
             raise FixUsage(
@@ -110,13 +96,11 @@ def targets_for(
     targets = []
     for name in backbones:
         target = Target(stores.get(name, ""), name, weights.get(name), **settings)
-        targets.append(complete_target(target, manifest, workspace, n_tasks=n_tasks))
+        targets.append(complete_target(target, manifest, workspace))
     return targets
 
 
-def complete_target(
-    target: Target, manifest: Manifest, workspace: Workspace, *, n_tasks: int = 1
-) -> Target:
+def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
     backbone, name = _absolute_backbone(target.backbone, card)
@@ -136,8 +120,7 @@ def complete_target(
         largest = _largest_block_rows(target, card, manifest)
         arrays = chosen_arrays(card, target.arrays).values()
         row_bytes = sum(array.n_bytes for array in arrays)
-        largest = with_fewer_blocks(largest, len(manifest), row_bytes)
-        block_rows = block_rows_for(len(manifest), n_tasks, largest)
+        block_rows = with_fewer_blocks(largest, len(manifest), row_bytes)
     return replace(
         target,
         backbone=backbone,
@@ -166,28 +149,6 @@ def _check_block_rows(block_rows: int) -> None:
         )
 
 
-def block_rows_for(n_clips: int, n_tasks: int, largest: int) -> int:
-    """Return the rows of a block with which each of several tasks has some blocks.
-
-    Args:
-        n_clips: The rows of the store.
-        n_tasks: The tasks that share the blocks.
-        largest: The rows of a block for one task, a power of two.
-
-    Example:
-        >>> block_rows_for(1914, 1, 64)
-        64
-        >>> block_rows_for(1914, 100, 64)
-        4
-    """
-    block_rows = largest
-    if n_tasks == 1:
-        return block_rows
-    while block_rows > 1 and n_clips / block_rows < BLOCKS_A_TASK * n_tasks:
-        block_rows //= 2
-    return block_rows
-
-
 def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
     """Return the backbone with an absolute path, and its name in the name of a store."""
     prefix = FRAMES if backbone.startswith(FRAMES) else ""
@@ -207,7 +168,7 @@ def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
 
 
 def _largest_block_rows(target: Target, card: Card, manifest: Manifest) -> int:
-    """Return the number of rows of a block for one task."""
+    """Return the number of rows of a block by the kind of its rows."""
     arrays = chosen_arrays(card, target.arrays).values()
     if any(array.n_bytes > LARGE_ROW_BYTES for array in arrays):
         return BLOCK_ROWS_LARGE
@@ -236,14 +197,8 @@ def view_of(source: Backbone | Card, target: Target) -> View:
     """Return what the backbone of a target sees of a clip; a card tells it without the weights."""
     card = source if isinstance(source, Card) else source.card
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
-    if target.sampling == "keyframes":
-        if rule == "fps":
-            raise FixUsage(
-                f"--sampling keyframes: {card.label} requires the sampling rule of its card"
-            )
-        rule = "keyframes"
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
-    return View(source.geometry.frames, rule, resize, target.decoder)
+    return View(source.geometry.frames, rule, resize)
 
 
 def arrays_of(
@@ -279,7 +234,7 @@ def recipe_of(
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(view, grid),
-        decoder=decoder_recipe(view.decoder),
+        decoder=decoder_recipe(),
         storage={name: array.dtype for name, array in sorted(arrays.items())},
         **{**backbone.recipe(), "levels": sorted(arrays)},
     )
@@ -291,20 +246,13 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
     return {"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut}
 
 
-def decoder_recipe(decoder: str) -> dict[str, Any]:
-    """Return the section of a recipe on the decoder, which is that of a GPU or of the CPU."""
-    if decoder == CUDA:
-        return hardware_recipe()
+def decoder_recipe() -> dict[str, Any]:
+    """Return the section of a recipe on the decoder."""
     return {
         "name": "pyav",
         "rule": DECODER_RULE,
         "conversion_sha256": conversion_sha256(),
     }
-
-
-def decoder_of(section: Mapping[str, Any]) -> str:
-    """Return what decoded the films, from the section of a recipe on the decoder."""
-    return CUDA if section.get("device") == CUDA else CPU
 
 
 def redecoder(
@@ -386,7 +334,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     clip = clips_of_store(workspace, store)[clip_id]
     (row,) = store.select(clips=[clip_id]).rows
     changed = check_sources(store, {int(row): clip}).changed
-    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view.decoder)]
+    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     if changed or here != there:
         raise Mismatch(
@@ -420,9 +368,6 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     backbone = recipe["backbone"]
     compute = recipe["compute"]
     refuse_code_of_store(backbone["name"])
-    sampling = "card"
-    if recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]:
-        sampling = "keyframes"
     # Only the recipe of a backbone of torch has these settings.
     dtype = "float32"
     if "attention" in compute:
@@ -431,12 +376,7 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
         store="",
         backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
         weights=weights,
-        sampling=sampling,
         dtype=dtype,
-        attention=compute.get("attention"),
-        tf32=bool(compute.get("tf32", False)),
-        compiled=bool(compute.get("compiled", False)),
-        decoder=decoder_of(recipe["decoder"]),
     )
 
 

@@ -67,7 +67,7 @@ from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.growth import is_draft_of_levels, store_of_draft
 from obygaze_features.store.write.writer import StoreWriter
-from obygaze_features.video.decoded_clip import CPU, CUDA, View
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool, require_decode_workers
 
 # Larger batches are not faster.
@@ -94,11 +94,6 @@ class Resources:
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return self.threads or usable_cores()
-
-    @property
-    def decoding_gpu(self) -> str:
-        """The GPU that decodes for a plan with --decoder cuda; the first one beside a CPU."""
-        return CUDA if self.device == CPU else self.device
 
     def shared_by(self, devices: Sequence[str]) -> list[Self]:
         """Return the resources of a process for each device; they share decoders and cores."""
@@ -263,7 +258,6 @@ def decode_pool(
     return DecodePool(
         resources.workers,
         timeout_s=plan.timeout_s,
-        device=resources.decoding_gpu,
         locks=locks,
     )
 
@@ -329,7 +323,6 @@ def _open(
         licence=plan.licence,
         citation=plan.citation,
         block_rows=target.block_rows,
-        compressor=target.compressor,
     )
     writer = StoreWriter(target.store, recipe=recipe, mixed=mixed)
     return LoadedTarget(target, backbone, writer, view)

@@ -1,4 +1,4 @@
-"""Run on a shared machine: stop on signals, leave GPUs in use alone."""
+"""Run on a shared machine: stop on signals, say which GPUs are in use."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from obygaze_features.core import system
 from obygaze_features.core.console import silent
-from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
+from obygaze_features.core.errors import EXIT_INTERRUPTED, Stopped
 from obygaze_features.core.machine import count_gpus_as_nvidia_smi
 
 NVIDIA_SMI_S = 30
@@ -95,34 +95,27 @@ def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag
             signal.signal(getattr(signal, name), handler)
 
 
-def refuse_busy_gpus(devices: Sequence[str]) -> None:
-    """Raise an error if a process of another user computes on one of these GPUs."""
+def busy_gpus(devices: Sequence[str]) -> list[str]:
+    """Return a sentence for each of these GPUs on which a process of another user computes."""
     count_gpus_as_nvidia_smi()
     names = {f"cuda:{i}": gpu for i, gpu in enumerate(_visible_gpus())}
-    wanted = [names.get("cuda:0" if device == "cuda" else device) for device in devices]
     users = _users() or []
-    others = [
-        user
-        for user in users
-        if user[0] in wanted and not system.is_own_process(user[1])
-    ]
-    hidden = [gpu for gpu in _used_by_hidden(users) if gpu in wanted]
-    if hidden and not others:
-        raise ObygazeError(
-            f"this GPU is in use: more than {HIDDEN_MB} MB, by no process that is visible here",
-            where=", ".join(hidden),
-            hint="a container does not show the processes outside it; use another --device, wait,"
-            " or use --share to compute beside them",
-        )
-    if others:
-        raise ObygazeError(
-            f"this GPU is in use by others: {len(others)} processes compute on it",
-            where=", ".join(dict.fromkeys(gpu for gpu, _, _ in others)),
-            hint="use another --device, wait, or use --share to compute beside them",
-            details=[
-                f"  process {pid} on {gpu}: {memory} MB" for gpu, pid, memory in others
-            ],
-        )
+    hidden = _used_by_hidden(users)
+    sentences = []
+    for device in devices:
+        gpu = names.get("cuda:0" if device == "cuda" else device)
+        n_others = 0
+        for user_gpu, pid, _ in users:
+            if user_gpu == gpu and not system.is_own_process(pid):
+                n_others += 1
+        if n_others:
+            sentences.append(f"{device} is shared: others compute on it ({n_others})")
+        elif gpu in hidden:
+            sentences.append(
+                f"{device} is shared: more than {HIDDEN_MB} MB of it are in use, by no process "
+                "that is visible here"
+            )
+    return sentences
 
 
 def idle_gpus() -> list[str]:

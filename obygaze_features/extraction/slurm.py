@@ -5,11 +5,10 @@ Nothing is submitted or remembered: the stores alone record what is done.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ import click
 
 from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import (
     command_of,
@@ -26,12 +25,12 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.value_types import TypedPath, WholeNumber
-from obygaze_features.core.workspace import KINDS, PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.extraction.extracting import extract
 from obygaze_features.extraction.planning import chosen_plan
 
 if TYPE_CHECKING:
-    from obygaze_features.extraction.plan import ExtractPlan, Target
+    from obygaze_features.extraction.plan import ExtractPlan
 
 # Parameters of `extract` that say how a task runs; all others are about the features.
 OF_RUNS = frozenset(
@@ -41,14 +40,10 @@ OF_RUNS = frozenset(
         "device",
         "workers",
         "batch",
-        "share",
         "mixed",
         "seal",
-        "reason",
     }
 )
-# A backbone of one's own, with the path of its file.
-OWN_BACKBONE = re.compile(r"(?:frames:)?(?P<file>/.*\.(?:py|toml))(?:[:@].*)?")
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,6 @@ def write_slurm_script(
     *,
     tasks: int,
     out: PathLike,
-    container: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
@@ -89,11 +83,10 @@ def write_slurm_script(
         sbatch_options: Options of sbatch, as they are typed. They override those of the script.
         tasks: Number of tasks.
         out: File of the script.
-        container: Run in this Apptainer image.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
-    plan, manifest_file = _checked_plan(run_words, workspace)
+    plan = _checked_plan(run_words, workspace)
     if tasks > plan.n_units:
         raise FixUsage(
             f"--tasks {tasks} is more than the {count(plan.n_units, 'unit')} of"
@@ -102,13 +95,8 @@ def write_slurm_script(
         )
     folder = Path.cwd()
     root = Path(plan.workspace).resolve()
-    program = [_obygaze_program()]
-    if container is not None:
-        needed = [folder, *_folders_of(plan)]
-        needed += [manifest_file.absolute().parent, manifest_file.resolve().parent]
-        program = _in_container(Path(container), needed)
     logs = root / "logs"
-    words = [*program, "-C", str(root), "extract", "run", *run_words]
+    words = [_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
 
     from obygaze_features.core.metadata import render
 
@@ -128,10 +116,8 @@ def write_slurm_script(
     return SlurmScript(Path(out), tasks)
 
 
-def _checked_plan(
-    run_words: Sequence[str], workspace: PathLike | None
-) -> tuple[ExtractPlan, Path]:
-    """Return the plan of a run, and the file of its manifest or plan.
+def _checked_plan(run_words: Sequence[str], workspace: PathLike | None) -> ExtractPlan:
+    """Return the plan of a run.
 
     What `extract run` would refuse is an error now: a task may wait for days to refuse it.
     """
@@ -148,82 +134,7 @@ def _checked_plan(
     # How many GPUs there are is known on their node alone.
     if device is not None and device != "cuda:all":
         devices_of(device)
-    source = str(values["manifest"])
-    if source.endswith(".json"):
-        return plan, Path(source)
-    return plan, Workspace.of(workspace).manifest(source)
-
-
-def _folders_of(plan: ExtractPlan) -> list[Path]:
-    """Return the folders that the tasks of a plan read and write: workspace, films, weights."""
-    workspace = Workspace(Path(plan.workspace))
-    folders = [workspace.root]
-    for kind in KINDS:
-        if workspace.folder(kind).is_dir():
-            folders.append(workspace.folder(kind))
-    videos = {Path(row.video).absolute() for row in plan.rows if row.video}
-    folders += _common_folder(videos)
-    real_videos = {video.resolve() for video in videos}
-    linked_videos = []
-    for video in real_videos:
-        if not any(folder in video.parents for folder in folders):
-            linked_videos.append(video)
-    folders += _common_folder(linked_videos)
-    for target in plan.targets:
-        folders += _folders_of_target(target, workspace)
-    return folders
-
-
-def _common_folder(files: Collection[Path]) -> list[Path]:
-    """Return the deepest folder that holds all of these files; none if there is no file."""
-    if not files:
-        return []
-    return [Path(os.path.commonpath([file.parent for file in files]))]
-
-
-def _folders_of_target(target: Target, workspace: Workspace) -> list[Path]:
-    """Return the folders of the store, the weights and the own code of a backbone."""
-    from obygaze_features.backbones.cards import find_card
-    from obygaze_features.backbones.hub import find_weights
-    from obygaze_features.core.machine import cache_folder
-
-    store = Path(target.store)
-    folders = []
-    if not store.is_relative_to(workspace.root.resolve()):
-        folders.append(store.parent)
-    own = OWN_BACKBONE.fullmatch(target.backbone)
-    if own:
-        folders.append(Path(own["file"]).parent)
-    card = find_card(target.backbone, workspace)
-    if card.family.needs_weights:
-        files = find_weights(card, target.weights)
-        folders.append(cache_folder() if files.is_from_hub else files.folder.absolute())
-    return folders
-
-
-def _in_container(image: Path, folders: Sequence[Path]) -> list[str]:
-    """Return the words that start obygaze in an Apptainer image with these folders."""
-    if not image.exists():
-        raise NotFound("no container image", where=str(image))
-    wanted = {*folders, *(folder.resolve() for folder in folders)}
-    for folder in sorted(wanted):
-        if not folder.is_dir():
-            raise NotFound(
-                "no such folder; the container cannot get it", where=str(folder)
-            )
-    outermost = []
-    for folder in sorted(wanted):
-        if not any(parent in wanted for parent in folder.parents):
-            outermost.append(str(folder))
-    for name in outermost:
-        if name == "/" or ":" in name or "," in name:
-            raise FixUsage(
-                "Apptainer cannot bind this folder, which the tasks need: it holds everything, or"
-                " has a colon or comma in its name",
-                where=name,
-            )
-    start = ["apptainer", "exec", "--nv", "--bind", ",".join(outermost)]
-    return [*start, str(image.resolve()), "obygaze"]
+    return plan
 
 
 def _obygaze_program() -> str:
@@ -292,12 +203,6 @@ class SlurmCommand(SessionCommand):
 )
 @click.option("--tasks", type=WholeNumber(1), required=True, help="Number of tasks.")
 @click.option(
-    "--container",
-    type=TypedPath(path_type=Path),
-    metavar="IMAGE",
-    help="Run in this Apptainer image.",
-)
-@click.option(
     "-o",
     "--output",
     "out",
@@ -312,7 +217,6 @@ def command(
     run_words: Sequence[str],
     sbatch_options: Sequence[str],
     tasks: int,
-    container: Path | None,
     out: Path,
     force: bool,
 ) -> None:
@@ -321,8 +225,7 @@ def command(
     It takes all options of `obygaze extract run`, which each task gets, and after -- those of
     sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
     is preempted or its node fails; after a time limit, submit the script again. Logs are in the
-    folder logs of the workspace. In a container, the current folder and those of the workspace,
-    the films and the weights are bound.
+    folder logs of the workspace.
 
     Examples:
       obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
@@ -334,8 +237,10 @@ def command(
         sbatch_options,
         tasks=tasks,
         out=out,
-        container=container,
         force=force,
         workspace=session.workspace.root,
     )
     show_result(session.console, written)
+
+
+command.function = write_slurm_script

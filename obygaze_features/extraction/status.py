@@ -329,9 +329,9 @@ def words_of_new_clips(store: str, n_clips: int, *, are_extracted: bool = False)
 def levels_to_extract(target: Target, store: Store) -> tuple[str, ...]:
     """Return the arrays that were asked for and that a sealed store does not have.
 
-    Of pictures, and of features whose recipe is unknown or that were changed, there are none.
+    Of pictures, and of features whose recipe is unknown, there are none.
     """
-    if store.plan.holds_pictures or store.recipe.is_unknown or store.recipe.erasings:
+    if store.plan.holds_pictures or store.recipe.is_unknown:
         return ()
     present = {spec.name for spec in store.plan.arrays}
     return tuple(name for name in target.arrays if name not in present)

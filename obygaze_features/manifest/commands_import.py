@@ -75,7 +75,9 @@ def import_command(
 
     described = parse_docstring(read)
     text = f"{described.about}\n\nExamples:\n{described.commands}"
-    return SessionCommand(name=dataset, params=params, callback=run, help=text)
+    made = SessionCommand(name=dataset, params=params, callback=run, help=text)
+    made.function = read
+    return made
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:

@@ -100,8 +100,6 @@ def assign_folds(
     *,
     kind: Kind = "grouped",
     k: Annotated[int, Option("-k --folds")] = 5,
-    seed: Annotated[int, Option(least=0)] = 0,
-    split: Annotated[str | None, Option("--as")] = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> SplitReport:
@@ -114,40 +112,35 @@ def assign_folds(
         manifest: The manifest, which is written anew with the split.
         kind: How clips are assigned to folds.
         k: Number of folds.
-        seed: Seed of the random assignment.
-        split: Name of the split. [default: the kind]
-        force: Replace a split of that name.
+        force: Replace the folds of this kind that the manifest has.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
-        obygaze manifest folds obygaze12 --kind leave-one-film-out --as unseen
+        obygaze manifest folds obygaze12 --kind grouped -k 6
+        obygaze manifest folds obygaze12 --kind leave-one-film-out
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    split = kind if split is None else split
-    if not split.replace("-", "").replace("_", "").isalnum():
-        raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
-    if split in before.folds and not force:
+    fold_of_clip = _folds_of_kind(before, kind, k)
+    if kind in before.folds and not force:
         raise AlreadyThere(
-            f"{manifest} already has a split {split!r}", hint="--as NAME, or --force"
+            f"{manifest} already has {kind} folds", hint="replace them with --force"
         )
-    fold_of_clip = _folds_of_kind(before, kind, k, seed)
     cells = {clip: str(fold) for clip, fold in fold_of_clip.items()}
-    after = before.with_column(FOLD_PREFIX + split, cells)
+    after = before.with_column(FOLD_PREFIX + kind, cells)
     update_manifest(before, after, path)
     return SplitReport(
-        split=split,
+        split=kind,
         without_fold=len(before) - len(cells),
-        folds=compute_stats(after).folds[split],
+        folds=compute_stats(after).folds[kind],
     )
 
 
-def _folds_of_kind(manifest: Manifest, kind: Kind, k: int, seed: int) -> Folds:
+def _folds_of_kind(manifest: Manifest, kind: Kind, k: int) -> Folds:
     if kind == "stratified":
-        return stratified(manifest, k, seed)
+        return stratified(manifest, k)
     if kind == "grouped":
-        return grouped(manifest, k, seed)
+        return grouped(manifest, k)
     if kind == "leave-one-film-out":
         return leave_one_film_out(manifest)
     raise FixUsage(

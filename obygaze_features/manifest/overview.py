@@ -12,7 +12,6 @@ from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
     FixInput,
-    FixUsage,
     Mismatch,
     NotFound,
     ObygazeError,
@@ -27,11 +26,6 @@ from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
-from obygaze_features.manifest.vocabulary import (
-    LEVELS,
-    canonical_level,
-    concept_meaning,
-)
 
 SHOWN_CLIPS = 20
 
@@ -180,14 +174,10 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManifestPage(Listing):
-    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
-
-    `concept` is the one that was asked for, if any was.
-    """
+    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page."""
 
     manifest: Manifest
     selection: Manifest
-    concept: str = ""
     limit: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -197,12 +187,8 @@ class ManifestPage(Listing):
         return {**summary, "clips": [vars(clip) for clip in clips]}
 
     def __str__(self) -> str:
-        parts = [_describe(self.manifest)]
-        meaning = concept_meaning(self.concept)
-        if meaning:
-            parts.append(f"{self.concept}: {meaning}\n")
         clips = self.selection.clips[: self._n_shown]
-        return "\n".join([*parts, _clip_table(clips)])
+        return f"{_describe(self.manifest)}\n{_clip_table(clips)}"
 
     def table(self) -> Columns:
         """Return the selected clips, by default all of them, as the columns of a table."""
@@ -232,11 +218,7 @@ def show_manifest(
     manifest: str | os.PathLike[str] | Manifest,
     *,
     film: str | None = None,
-    clip: Annotated[ClipIds | None, replace(CLIPS, flag="--clip")] = None,
-    level: Annotated[
-        str | Sequence[str] | None, Option(separator=",", metavar="LEVEL")
-    ] = None,
-    concept: str | None = None,
+    clips: Annotated[ClipIds | None, CLIPS] = None,
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     limit: Annotated[int | None, Option(least=0)] = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -248,36 +230,35 @@ def show_manifest(
     Args:
         manifest: The manifest.
         film: Only the clips of this film, an id.
-        clip: Only these clips, separated by commas, or those in a file: one id a line, or a column
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
-        level: Only the clips of this level: EN, HN, NS, S, or several: HN,S.
-        concept: Only the clips with this concept.
         where: Only the clips for which this holds.
         limit: Show at most this many clips; 0 shows all. [default: 20; with --json all]
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest show obygaze12
-        obygaze manifest show obygaze12 --film tt0108160 --level S --limit 0
-        obygaze manifest show obygaze12 --concept Clothing
+        obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
-        obygaze manifest show obygaze12 --clip tt0108160-011 --json
-        obygaze manifest show obygaze12 --level HN,S -o clips.xlsx
+        obygaze manifest show obygaze12 --clips tt0108160-011 --json
+        obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
     if film is not None:
         titles = titles_of(whole.films, whole)
         known_film(film, whole.films, titles, where=whole.name)
-    columns = {"movie_id": film, "concept": concept}
-    tests = _tests(where, columns)
-    if level is not None:
-        tests.append(f"level in {{{', '.join(_levels(level))}}}")
+    tests = []
+    if where is not None:
+        tests.append(where)
+    if film is not None:
+        mark = "'" if '"' in film else '"'
+        tests.append(f"movie_id == {mark}{film}{mark}")
     selection = whole
     for test in tests:
         selection = selection.where(test)
-    if clip is not None:
+    if clips is not None:
         # An expression may not be as long as a list of clips.
-        ids = _known_clips(clip, whole)
+        ids = _known_clips(clips, whole)
         tests.append(f"clip_id in {few(sorted(ids))}")
         selection = selection.with_clips(row for row in selection if row.clip_id in ids)
     if tests and not len(selection):
@@ -287,24 +268,7 @@ def show_manifest(
             where=whole.name,
             hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
         )
-    return ManifestPage(whole, selection, concept or "", limit)
-
-
-def _levels(typed: str | Sequence[str]) -> list[str]:
-    """Return the levels that words mean, in any spelling; an error for a word that is none."""
-    words = [typed] if isinstance(typed, str) else typed
-    levels = []
-    for word in words:
-        level = canonical_level(word)
-        if level is None:
-            names = ", ".join(LEVELS)
-            raise FixUsage(
-                f"unknown level {word!r}", hint=f"{names}, or several of them: HN,S"
-            )
-        levels.append(level)
-    if not levels:
-        raise FixUsage("no level is named", hint=f"one of {', '.join(LEVELS)}")
-    return levels
+    return ManifestPage(whole, selection, limit)
 
 
 def _known_clips(clips: ClipIds, manifest: Manifest) -> set[str]:
@@ -318,18 +282,6 @@ def _known_clips(clips: ClipIds, manifest: Manifest) -> set[str]:
             hint="obygaze manifest show lists its clips",
         )
     return set(ids)
-
-
-def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:
-    """Return the expressions that hold for the clips with these values."""
-    tests = []
-    if where is not None:
-        tests.append(where)
-    for column, value in columns.items():
-        if value is not None:
-            mark = "'" if '"' in value else '"'
-            tests.append(f"{column} == {mark}{value}{mark}")
-    return tests
 
 
 def _clip_table(clips: Sequence[Clip]) -> str:

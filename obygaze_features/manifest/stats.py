@@ -12,9 +12,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.film_choice import (
-    known_film,
     title_of_clip,
-    titles_of,
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
@@ -159,7 +157,6 @@ def compute_stats(
     manifest: str | os.PathLike[str] | Manifest,
     *,
     view: View | None = None,
-    film: str | None = None,
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Stats:
@@ -168,25 +165,18 @@ def compute_stats(
     Args:
         manifest: The manifest.
         view: View to count. [default: as stored]
-        film: Count the clips of this film, an id.
         where: Count the clips for which this holds; manifest show has the same option.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest stats obygaze12 --view visual
         obygaze manifest stats obygaze12 --view as_published --json
-        obygaze manifest stats obygaze12 --film tt0108160
         obygaze manifest stats obygaze12 --where 'level in {HN, S}'
         obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
-    if film is not None:
-        titles = titles_of(manifest.films, manifest)
-        known_film(film, manifest.films, titles, where=manifest.name)
-        of_film = [clip for clip in manifest if clip.movie_id == film]
-        manifest = manifest.with_clips(of_film)
     if where is not None:
         manifest = manifest.where(where)
         if not len(manifest):

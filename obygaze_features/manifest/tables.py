@@ -153,8 +153,10 @@ def read_table(
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
         if encoding:
-            problem = "--encoding is for text files, a spreadsheet has no encoding"
-            raise FixUsage(problem, where=str(path), hint="leave --encoding out")
+            problem = "an encoding is for text files, a spreadsheet has none"
+            raise FixUsage(
+                problem, where=str(path), hint="remove encoding from the mapping"
+            )
         table = _read_workbook(path, required, collected, sheet, header_row)
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")

@@ -186,7 +186,7 @@ def header_index(sheet: Sheet, path: Path, header_row: int | None = None) -> int
         raise FixUsage(
             f"row {header_row} of the sheet {sheet.name!r} is empty",
             where=str(path),
-            hint=f"--header-row {filled[0] + 1}, or another row with names",
+            hint=f"header_row = {filled[0] + 1} in a file for --mapping, or another row with names",
         )
     return header_row - 1
 

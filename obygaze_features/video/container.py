@@ -60,10 +60,9 @@ REASONS = {
     "outside": "use a start before the end of the video",
     "too-long": "use an end within the video, in seconds, or none",
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
-    "damaged": "use another copy of the file, or a higher --max-substituted",
-    "too-large": "use a smaller --size or --count",
+    "damaged": "use another copy of the file",
+    "too-large": "use a smaller --count",
     "colours": "write it again with the colours of its source, such as BT.709",
-    "gpu": "extract it with --decoder cpu, into a store of its own",
     "timeout": "use a longer time limit, or another copy of the file",
     "crashed": "use another copy of the file; the decoder crashes on this one",
 }

@@ -12,7 +12,6 @@ import numpy as np
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, Progress, no_progress
 from obygaze_features.video.decoded_clip import (
-    CUDA,
     MAX_SUBSTITUTED,
     Allocate,
     Canvas,
@@ -21,7 +20,6 @@ from obygaze_features.video.decoded_clip import (
     new_arrays,
 )
 from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
-from obygaze_features.video.hardware import draw_on_device
 from obygaze_features.video.index import FrameIndex, Ints, overshoot, span_of
 from obygaze_features.video.packets import DecodedOrder
 from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
@@ -36,7 +34,6 @@ def decode_clip(
     ranks: Sequence[int] | None = None,
     max_substituted: float = MAX_SUBSTITUTED,
     indexes: Path | str | None = None,
-    device: str = CUDA,
 ) -> DecodedClip:
     """Decode the pictures of one view of a video, or of a part of it.
 
@@ -57,7 +54,6 @@ def decode_clip(
         end_s=end_s,
         ranks=ranks,
         indexes=indexes,
-        device=device,
     )
     (clip,) = clips.values()
     return clip.check(max_substituted)
@@ -73,7 +69,6 @@ def decode_views(
     allocate: Allocate = new_arrays,
     indexes: Path | str | None = None,
     progress: Progress = no_progress,
-    device: str = CUDA,
 ) -> dict[View, DecodedClip]:
     """Decode several views of a video, or of a part of it, in one pass over its pictures.
 
@@ -89,14 +84,10 @@ def decode_views(
         indexes: a folder that keeps the index of the film, for files with many clips. Without it,
             every call reads the film.
         progress: called again and again while that index is made.
-        device: the GPU that decodes, if the decoder of the views is that of a GPU.
     """
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
         raise FixUsage("views must contain at least one view")
-    (decoder, *others) = {view.decoder for view in wanted}
-    if others:
-        raise FixUsage("the views of a clip must have one decoder")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
         message = "ranks must be numbers of pictures from 0"
@@ -110,8 +101,6 @@ def decode_views(
                 clip_decoder = _ClipDecoder(
                     source, wanted, start_s, end_s, picked, allocate
                 )
-                if decoder == CUDA:
-                    return clip_decoder.clips_on(device)
                 return clip_decoder.clips()
         except FilmChanged as error:
             distrust(error.film)
@@ -149,12 +138,6 @@ class _ClipDecoder:
             with suppress(_IndexIsWrong):
                 return self._by_times(exact)
         return self._by_counting(exact.without_times())
-
-    def clips_on(self, device: str) -> dict[View, DecodedClip]:
-        """Decode on a GPU; BadVideo, if its pictures cannot be shown to be those of the index."""
-        canvas = self._canvas(self.source.film.index)
-        draw_on_device(canvas, device)
-        return self._finish(canvas)
 
     def _by_times(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture."""

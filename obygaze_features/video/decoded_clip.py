@@ -25,10 +25,6 @@ from obygaze_features.video.resize import Pixels, Resize
 from obygaze_features.video.source import VideoSource
 
 MAX_SUBSTITUTED = 1 / 8
-# What decodes films: the cores of this machine, or the decoder of a GPU.
-CPU = "cpu"
-CUDA = "cuda"
-DECODERS = (CPU, CUDA)
 # A larger clip is refused before its memory is allocated.
 MAX_BYTES = 8 * 1024**3
 # The size of a contact sheet, in pixels, and its colours.
@@ -52,21 +48,15 @@ def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
 class View:
     """What one model sees of a clip: how many pictures, by which rule, and how they are resized.
 
-    Without `resize` the pictures have their full size. `decoder` is what decodes them.
+    Without `resize` the pictures have their full size.
     """
 
     count: int = 32
     sampling: Sampling = "even"
     resize: Resize | None = None
-    decoder: str = CPU
 
     def __post_init__(self) -> None:
-        """Check the number of pictures, the rule and the decoder."""
-        if self.decoder not in DECODERS:
-            raise FixUsage(
-                f"unknown decoder {self.decoder!r}",
-                hint=f"one of {', '.join(DECODERS)}",
-            )
+        """Check the number of pictures and the rule."""
         if self.count < 1:
             raise FixUsage(f"count must be at least 1, got {self.count}")
         rules = get_args(Sampling)
@@ -84,7 +74,6 @@ class View:
             value["count"],
             value["sampling"],
             Resize(**resize) if resize else None,
-            value["decoder"],
         )
 
 

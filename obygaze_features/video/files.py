@@ -8,14 +8,11 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import (
-    MAX_SUBSTITUTED,
     DecodedClip,
     View,
     save_clip,
 )
 from obygaze_features.video.film import VideoInfo, probe
-from obygaze_features.video.index import Sampling
-from obygaze_features.video.resize import Resize
 
 
 @dataclass(frozen=True)
@@ -33,21 +30,19 @@ class SavedFrames:
         return f"{self.output}: {self.clip.as_line()}"
 
 
-def probe_video(file: str | Path, *, quick: bool = False) -> VideoInfo:
+def probe_video(file: str | Path) -> VideoInfo:
     """Count the pictures of a file and find damage.
 
     Every picture is decoded once, on all cores, so that the count is exact and damage is found.
 
     Args:
         file: The video file.
-        quick: Read packets only; damage inside pictures is not found.
 
     Commands:
         obygaze video probe film.mkv
         obygaze video probe clip.avi --json
-        obygaze video probe film.mkv --quick
     """
-    return probe(file, decode=not quick, threads=usable_cores())
+    return probe(file, decode=True, threads=usable_cores())
 
 
 def save_frames(
@@ -56,9 +51,6 @@ def save_frames(
     count: Annotated[int, Option(least=1, most=100_000)] = 32,
     start_s: Annotated[float | None, Option("--start", least=0, is_time=True)] = None,
     end_s: Annotated[float | None, Option("--end", least=0, is_time=True)] = None,
-    size: Annotated[int | None, Option(least=1)] = None,
-    sampling: Sampling = "even",
-    max_substituted: Annotated[float, Option(least=0, most=1)] = MAX_SUBSTITUTED,
     output: Annotated[str | Path, Option("-o --output", is_file=True)],
     force: bool = False,
 ) -> SavedFrames:
@@ -72,21 +64,14 @@ def save_frames(
         count: Number of pictures.
         start_s: Where the part begins, in seconds; on the command line also as 0:01:01.5.
         end_s: Where the part ends, in seconds, or as 0:01:15.
-        size: Length of the shorter edge, in pixels.
-        sampling: The rule that chooses the pictures.
-        max_substituted: Largest share of pictures that may be damaged.
         output: An .npz file with arrays, or a .png file with a contact sheet.
         force: Replace the output if it exists.
 
     Commands:
         obygaze video frames clip.mp4 -o frames.npz
-        obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
+        obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
         obygaze video frames film.mkv --start 0:01:01.5 --end 0:01:15 -o frames.npz
-        obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
     """
-    view = View(count, sampling, None if size is None else Resize(size))
-    clip = decode_clip(
-        file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted
-    )
+    clip = decode_clip(file, View(count), start_s=start_s, end_s=end_s)
     save_clip(clip, output, force=force)
     return SavedFrames(Path(output), clip)

@@ -30,7 +30,7 @@ ROUNDING_S = 1e-6
 OVERSHOOT_S = 1.0
 OVERSHOOT_SHARE = 0.1
 
-Sampling = Literal["even", "keyframes", "fps"]
+Sampling = Literal["even", "fps"]
 
 
 @dataclass(frozen=True)
@@ -375,10 +375,8 @@ def sample(
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
-    even: `sample_indices`. keyframes: each of those moved to the nearest key frame of the span
-    (the earlier of two equally near); a span without one, or a file without times, keeps the
-    even ones. fps: one picture a second, each int(rate) pictures, at most `count` of them evenly
-    spread by linspace; with fewer, the other rows are masked.
+    even: `sample_indices`. fps: one picture a second, each int(rate) pictures, at most `count` of
+    them evenly spread by linspace; with fewer, the other rows are masked.
     """
     first, stop = span
     if rule == "fps":
@@ -392,21 +390,4 @@ def sample(
         return SampledRanks(ranks, ranks, mask)
     pictures = np.arange(first, stop) if listed is None else listed
     asked = pictures[sample_indices(len(pictures), count)]
-    ranks = _nearest_key(index, span, asked) if rule == "keyframes" else asked
-    return SampledRanks(ranks, asked, np.ones(count, dtype=np.bool_))
-
-
-def _nearest_key(index: FrameIndex, span: tuple[int, int], asked: Ints) -> Ints:
-    keys = np.sort(index.ranks[index.keys])
-    keys = keys[(keys >= span[0]) & (keys < span[1])]
-    if not index.timed or not len(keys):
-        return asked
-    times = index.times_s
-    after = np.searchsorted(keys, asked).clip(0, len(keys) - 1)
-    before = (after - 1).clip(0)
-    gap_after, gap_before = (
-        np.abs(times[keys[n]] - times[asked]) for n in (after, before)
-    )
-    return np.asarray(
-        np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after])
-    )
+    return SampledRanks(asked, asked, np.ones(count, dtype=np.bool_))

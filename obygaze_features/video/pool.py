@@ -25,7 +25,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decoded_clip import CUDA, DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.worker import PageLocks, SharedMemory, unpacked
 
 Job = TypeVar("Job")
@@ -95,7 +95,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         workers: how many processes decode.
         timeout_s: how long each may take for a clip, in seconds. It starts again whenever the
             index of a film makes progress.
-        device: the GPU that decodes views whose decoder is that of a GPU.
         locks: locks the memory of the pictures for a GPU. The default locks nothing.
     """
 
@@ -104,7 +103,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         workers: int,
         *,
         timeout_s: float = TIMEOUT_S,
-        device: str = CUDA,
         locks: PageLocks | None = None,
     ) -> None:
         if not 1 <= workers <= MAX_WORKERS:
@@ -115,7 +113,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if find_spec("av") is None:
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s
-        self.device = device
         self.locks = locks
         self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
         self._jobs = queue.SimpleQueue()
@@ -239,9 +236,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             memory = self._memories[number]
             dropped = list(self._dropped)
         try:
-            reply = worker.decode(
-                job, number, memory, dropped, self.timeout_s, self.device
-            )
+            reply = worker.decode(job, number, memory, dropped, self.timeout_s)
         except (TimeoutError, _WorkerExited):
             # A worker that hangs may still write to it, so it is not used again. The other workers,
             # which may have it mapped from an earlier clip, drop it before their next one.
@@ -342,12 +337,11 @@ class _Worker:
         memory: SharedMemory,
         dropped: Sequence[int],
         timeout_s: float,
-        device: str,
     ) -> dict[str, Any]:
         """Send a job and numbered memory; wait for the reply, at most until the time limit."""
         self.channel.settimeout(min(timeout_s, LONGEST_S))
         request = asdict(replace(job, path=os.fspath(job.path)))
-        request |= {"memory": number, "dropped": list(dropped), "device": device}
+        request |= {"memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"
         with suppress(ConnectionError):
             sent = system.send_with_file(self.channel, line, memory.handle)

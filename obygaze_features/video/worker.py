@@ -106,7 +106,6 @@ def _decode(
             allocate=memory.arrays,
             indexes=indexes,
             progress=progress,
-            device=request["device"],
         )
         return _packed(clips) | {"file_facts": facts}
     except Exception as error:  # noqa: BLE001 - no file may end the worker

@@ -1,10 +1,9 @@
 """Remove directions of features from which a linear model could read concepts.
 
 LEACE (Belrose et al., 2023) removes the subspace of the covariance of whitened features with the
-concepts, by the oblique projection that changes the features least. The mean projection removes the
-directions between class means, at a right angle. After either, features of the rows that it was
-fitted on have no covariance with the concepts, so no linear model that is fitted on these rows
-finds them. On other rows a remainder is left, and what is not linear is left everywhere.
+concepts, by the oblique projection that changes the features least. After it, features of the rows
+that it was fitted on have no covariance with the concepts, so no linear model that is fitted on
+these rows finds them. On other rows a remainder is left, and what is not linear is left everywhere.
 
 The covariance is shrunk towards a multiple of the identity (Ledoit and Wolf, 2004), so that it can
 be inverted where features are wider than there are rows. The covariance with the concepts is zero
@@ -13,26 +12,29 @@ for any amount of shrinkage; only the direction of the projection depends on it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.models.common import FixTraining, Floats
 
-EraserName = Literal["leace", "mean"]
 # Singular values below this share of the largest are rounding: of concepts that follow from others.
 SMALLEST = 1e-9
 MIN_ROWS = 3
 
 
-class Eraser:
-    """The base of the erasers: features minus what they hold along some directions.
+class Leace:
+    """Least-squares concept erasure: of all affine maps after which no linear model reads the
+    concepts, the one that changes the features least.
 
-    `means_` are the means of the features, `read_` the directions that are read, a row for each,
-    and `remove_` the vectors that are subtracted for each unit that is read.
+    Features that vary in no other way than the concepts do lose all of their variance.
+
+    Attributes:
+        means_: The means of the features.
+        read_: The directions that are read, a row for each.
+        remove_: The vectors that are subtracted for each unit that is read.
     """
 
     means_: Floats
@@ -51,37 +53,6 @@ class Eraser:
         self.means_ = rows.mean(axis=0)
         centred = rows - self.means_
         covariance = centred.T @ (concepts - concepts.mean(axis=0)) / len(rows)
-        self._find(centred, covariance)
-        return self
-
-    def transform(self, X: Any) -> Floats:
-        """Return features without these directions."""
-        rows = np.asarray(X, dtype=np.float64)
-        amounts = (rows - self.means_) @ self.read_.T
-        return np.asarray(rows - amounts @ self.remove_)
-
-    @abstractmethod
-    def _find(self, centred: Floats, covariance: Floats) -> None:
-        """Set `read_` and `remove_`, from centred features and their covariance with concepts."""
-
-
-class MeanProjection(Eraser):
-    """Remove the directions between class means, at a right angle to all that is left."""
-
-    def _find(self, centred: Floats, covariance: Floats) -> None:
-        basis = _basis(covariance)
-        self.read_ = basis.T
-        self.remove_ = basis.T
-
-
-class Leace(Eraser):
-    """Least-squares concept erasure: of all affine maps after which no linear model reads the
-    concepts, the one that changes the features least.
-
-    Features that vary in no other way than the concepts do lose all of their variance.
-    """
-
-    def _find(self, centred: Floats, covariance: Floats) -> None:
         values, vectors = _shrunk_covariance(centred)
         lengths = np.sqrt(values)
         # A product with one matrix whitens features, with the other it undoes that.
@@ -90,6 +61,13 @@ class Leace(Eraser):
         basis = _basis(whiten @ covariance)
         self.read_ = basis.T @ whiten
         self.remove_ = basis.T @ unwhiten
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Return features without these directions."""
+        rows = np.asarray(X, dtype=np.float64)
+        amounts = (rows - self.means_) @ self.read_.T
+        return np.asarray(rows - amounts @ self.remove_)
 
 
 def _shrunk_covariance(centred: Floats) -> tuple[Floats, Floats]:
@@ -115,18 +93,12 @@ def _basis(columns: Floats) -> Floats:
     return np.asarray(left[:, sizes > SMALLEST * max(sizes[0], SMALLEST)])
 
 
-ERASERS: dict[str, type[Eraser]] = {"leace": Leace, "mean": MeanProjection}
-
-
-def fit_eraser(
-    eraser: str, X: Any, targets: NDArray[np.int64], names: Sequence[str]
-) -> Eraser:
+def fit_eraser(X: Any, targets: NDArray[np.int64], names: Sequence[str]) -> Leace:
     """Return an eraser that is fitted on the rows whose targets are 0 or 1.
 
     A concept that fewer than three of them have, or lack, is an error that names it.
 
     Args:
-        eraser: "leace" or "mean".
         X: The features.
         targets: For each row and concept 1 with it, 0 without, -1 for no example.
         names: The names of the concepts.
@@ -141,4 +113,4 @@ def fit_eraser(
                 f"without, got {n_with} and {n_without}",
                 where=name,
             )
-    return ERASERS[eraser]().fit(np.asarray(X)[examples], targets[examples])
+    return Leace().fit(np.asarray(X)[examples], targets[examples])

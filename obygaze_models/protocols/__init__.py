@@ -8,7 +8,6 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.protocols.datasets import dataset as dataset
-    from obygaze_models.protocols.erasing import erase as erase
     from obygaze_models.protocols.experiments import Trained as Trained
     from obygaze_models.protocols.experiments import list_protocols as list_protocols
     from obygaze_models.protocols.experiments import run as run
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 else:
     _EXPORTS = {
         "obygaze_models.protocols.datasets": ("dataset",),
-        "obygaze_models.protocols.erasing": ("erase",),
         "obygaze_models.protocols.experiments": (
             "Trained",
             "list_protocols",

@@ -29,7 +29,6 @@ from obygaze_features.core.schema_rules import (
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
-from obygaze_models.models.erasure import ERASERS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.schemes import NONE, SCHEMES
 
@@ -56,7 +55,7 @@ class Data:
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
     of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
     "standard" takes mean and standard deviation of the training clips of each fold, "standard-all"
-    of all clips. `erase` names concepts that the eraser removes from features, fitted on the
+    of all clips. `erase` names concepts that LEACE removes from features, fitted on the
     training clips of each fold.
     """
 
@@ -70,7 +69,6 @@ class Data:
     scale: Annotated[str, choice(("none", "unit", "standard", "standard-all"))] = "none"
     copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
     erase: tuple[str, ...] = ()
-    eraser: Annotated[str, choice(tuple(ERASERS))] = "leace"
 
 
 @dataclass(frozen=True)

@@ -157,23 +157,6 @@ class ComparedRuns(Listing):
             columns[name] = [row[name] for row in rows]
         return columns
 
-    def sorted(self, by: str) -> ComparedRuns:
-        """Return the cells by best "value", by largest "difference", or as they are ("cell")."""
-        if by == "cell":
-            return self
-        key = _best_value if by == "value" else _largest_difference
-        return replace(self, cells=sorted(self.cells, key=key, reverse=True))
-
-
-def _best_value(cell: CellOfRuns) -> float:
-    values = [v.value for v in cell.values if v is not None and v.value is not None]
-    return max(values, default=-np.inf)
-
-
-def _largest_difference(cell: CellOfRuns) -> float:
-    sizes = [abs(item.value) for item in cell.differences if item is not None]
-    return max(sizes, default=-np.inf)
-
 
 def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
     """Return runs side by side, with the differences of each to the first.

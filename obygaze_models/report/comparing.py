@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
@@ -14,15 +14,12 @@ from obygaze_models.protocols.runner.records import Run, listed_runs, read_folde
 if TYPE_CHECKING:
     from obygaze_models.report.compared_runs import ComparedRuns
 
-Sort = Literal["cell", "value", "difference"]
-
 
 def compare(
     *runs: PathLike | Run,
     metric: Annotated[
         str | None, Option(shown_default="the primary one of the first run")
     ] = None,
-    sort: Sort = "cell",
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
     """Show runs side by side: what differs in them, and by how much.
@@ -36,7 +33,6 @@ def compare(
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
         metric: The metric, such as ap or auc, or an own one that a run has.
-        sort: The order of cells: that of the runs, best value first, or largest difference first.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -46,7 +42,7 @@ def compare(
 
     Commands:
         obygaze compare honest-xclip honest-vivit
-        obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc --sort value
+        obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc
         obygaze compare honest-xclip honest-vivit -o compared.xlsx
     """
     from obygaze_models.report.compared_runs import compare_runs
@@ -58,7 +54,7 @@ def compare(
         run if isinstance(run, Run) else read_folder(place.existing("runs", run))
         for run in listed_runs(runs)
     ]
-    return compare_runs(opened, metric).sorted(sort)
+    return compare_runs(opened, metric)
 
 
 command = command_of(

@@ -18,7 +18,6 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.manifest.vocabulary import concept_meaning
-from obygaze_features.store import Store
 from obygaze_models.protocols.results.whole_run import Coverage, Remark
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_folder
@@ -40,7 +39,6 @@ from obygaze_models.report import (
 from obygaze_models.report.compared_runs import names_of
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun, grouped
-from obygaze_models.report.maps import draw_maps
 from obygaze_models.report.side_by_side import side_by_side
 from obygaze_models.report.tables import (
     Part,
@@ -91,7 +89,6 @@ def write_report(
     out: Path | None = None,
     formats: Sequence[str] = FORMATS,
     progress: Progress | None = None,
-    maps: Store | None = None,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
 
@@ -100,7 +97,6 @@ def write_report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, md, latex and csv.
         progress: Is advanced after each of the FIGURES of each run.
-        maps: A store of maps; those of the surest errors are drawn.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -119,7 +115,7 @@ def write_report(
     for folder in folders:
         with _explaining(folder):
             run = ReportRun.of_run(read_folder(folder))
-            figures = draw_figures(run, folder / "figures", progress, maps)
+            figures = draw_figures(run, folder / "figures", progress)
             sections = sections_of(run, figures)
             chapters.append((run, sections))
             written += _write_tables(run, sections, formats)
@@ -287,7 +283,6 @@ def draw_figures(
     run: ReportRun,
     folder: Path,
     progress: Progress | None = None,
-    maps: Store | None = None,
 ) -> list[Figure]:
     """Draw all figures that a run has records for, and return them."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
@@ -297,8 +292,8 @@ def draw_figures(
         kind(run, made)
         return made.figures
 
-    kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
-    drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
+    jobs = [partial(draw, kind) for kind in FIGURES]
+    drawn = map_jobs(jobs, 0, progress or Quiet())
     made = FigureSet(folder, list(chain.from_iterable(drawn)))
     return made.figures
 

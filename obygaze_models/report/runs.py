@@ -8,7 +8,6 @@ from obygaze_features.core.console import ProgressBars, progress_bars
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.runner.records import Run, listed_runs
 
 Format = Literal["html", "md", "latex", "csv"]
@@ -44,7 +43,6 @@ def report(
             "-o --output", metavar="PATH", shown_default="report.html in the first run"
         ),
     ] = None,
-    maps: Annotated[PathLike | Store | None, Option(metavar="STORE")] = None,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> ReportFiles:
@@ -57,7 +55,6 @@ def report(
         runs: Names of runs of the workspace, or their folders.
         formats: Write only this format.
         output: File of the page, with .html.
-        maps: Draw the maps of the surest errors.
         progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
 
@@ -68,7 +65,6 @@ def report(
     Commands:
         obygaze report honest-desc
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
-        obygaze report honest-desc --maps concept-maps
         obygaze report honest-desc --format latex --format csv
     """
     from obygaze_models.report.page import FIGURES, FORMATS, write_report
@@ -79,11 +75,9 @@ def report(
         for run in listed_runs(runs)
     ]
     page = None if output is None else Path(output)
-    opened = None if maps is None else open_store(maps, workspace=workspace)
-    n_drawn = len(FIGURES) + (maps is not None)
     bars = progress_bars(progress, "figures")
-    with bars("report", len(folders) * n_drawn) as shown:
-        files = write_report(folders, page, formats or FORMATS, shown, opened)
+    with bars("report", len(folders) * len(FIGURES)) as shown:
+        files = write_report(folders, page, formats or FORMATS, shown)
     return ReportFiles(files)
 
 

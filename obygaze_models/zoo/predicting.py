@@ -30,7 +30,6 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.format.recipe import ERASED
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -526,18 +525,12 @@ def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
 
 
 def _contradictions(wanted: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:
-    """Return the facts of two imports that differ; a fact that only one states is none of them.
-
-    Concepts that were removed are stated always, so that a missing one is another recipe.
-    """
+    """Return the facts of two imports that differ; a fact that only one states is none of them."""
     differing = []
-    for name in {**wanted, **stated}:
-        is_in_both = name in wanted and name in stated
-        if not is_in_both and name != ERASED:
-            continue
-        if wanted.get(name) != stated.get(name):
-            of_model = json.dumps(wanted.get(name), ensure_ascii=False)
-            of_store = json.dumps(stated.get(name), ensure_ascii=False)
+    for name in wanted:
+        if name in stated and wanted[name] != stated[name]:
+            of_model = json.dumps(wanted[name], ensure_ascii=False)
+            of_store = json.dumps(stated[name], ensure_ascii=False)
             differing.append(f"{name}: {of_model} for the model, {of_store} here")
     return differing
 

@@ -44,7 +44,7 @@ HEAVY = {
     "pandas",
     "click",
 }
-STORE_IS_SEALED = "writer.seal()"
+STORE_IS_MADE = "og.store.import_("
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workspace")
     for block in blocks(ROOT / "docs" / "python.md"):
         run_block(block, folder)
-        if STORE_IS_SEALED in block.text:
+        if STORE_IS_MADE in block.text:
             break
     clips = replace(film_folder(folder, 3, bad={1: b"not a video"}), name="trailers")
     write_manifest(clips, folder / "manifests" / "trailers.toml")
@@ -81,7 +81,6 @@ FUNCTIONS_WITH_EXAMPLES = (
     "predict",
     "report",
     "compare",
-    "erase",
 )
 
 

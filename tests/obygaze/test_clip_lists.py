@@ -65,11 +65,11 @@ def test_every_command_takes_ids_and_files(inside, chosen):
     predict = ["models", "predict", "kept", "mine", "--in-sample"]
     table = call_obygaze(*predict, *chosen).ok().stdout.splitlines()
     assert [line.partition(",")[0] for line in table] == ["clip_id", "a-1", "b-2"]
-    as_clip = ["--clip" if word == "--clips" else word for word in chosen]
-    page = call_obygaze("manifest", "show", "films", *as_clip, "--json").ok().json()
+    page = call_obygaze("manifest", "show", "films", *chosen, "--json").ok().json()
     assert [clip["clip_id"] for clip in page["clips"]] == ["a-1", "b-2"]
     withdrawn = call_obygaze("store", "withdraw", "mine", *chosen, "--reason", "asked")
     assert "2 clips of 2 films withdrawn" in withdrawn.ok().stdout
+    as_clip = ["--clip" if word == "--clips" else word for word in chosen]
     log = call_obygaze("store", "log", "mine", *as_clip, "--json").ok().json()
     assert [version["number"] for version in log["versions"]] == [2, 1]
     others = call_obygaze("store", "log", "mine", "--clip", "a-2", "--json").ok().json()
@@ -79,7 +79,7 @@ def test_every_command_takes_ids_and_files(inside, chosen):
 def test_a_file_that_is_not_there_and_an_unknown_id_are_errors(inside):
     missing = call_obygaze("store", "subset", "mine", "--clips", "no.txt", "-o", "p")
     assert missing.stderr.splitlines()[:2] == ["Error: no such file", "  in: no.txt"]
-    unknown = call_obygaze("manifest", "show", "films", "--clip", "a-1,a-9")
+    unknown = call_obygaze("manifest", "show", "films", "--clips", "a-1,a-9")
     assert "1 clip not in the manifest, the first is 'a-9'" in unknown.stderr
 
 
@@ -113,19 +113,3 @@ def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):
     assert 'og.train("sklearn.ensemble.RandomForestClassifier"' in str(refused.value)
     with pytest.raises(FixUsage, match="got RandomForestClassifier"):
         og.train(RandomForestClassifier(), "mine", "films")
-
-
-def test_erase_takes_a_list_of_concepts(inside, monkeypatch):
-    import obygaze_models.protocols.erasure_report as erasure_report
-
-    seen = []
-
-    def read_clips(store, clips, concepts, *others):
-        seen.append(list(concepts))
-        raise NotFound("far enough")
-
-    monkeypatch.setattr(erasure_report, "read_clips", read_clips)
-    for concepts in (["Look"], [["Look", "Body"]], ["Look", ("Body",)]):
-        with pytest.raises(NotFound, match="far enough"):
-            og.erase("mine", "films", *concepts)
-    assert seen == [["Look"], ["Look", "Body"], ["Look", "Body"]]

@@ -337,25 +337,6 @@ def test_a_name_in_a_protocol_comes_back_unchanged_or_is_refused(name: str) -> N
     assert protocol.model_names == [name]
 
 
-@tried(8)
-@given(name=NAMES)
-def test_a_name_of_folds_comes_back_unchanged_or_is_refused(name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        write_manifest(films(2, 3), place / "manifests" / "m.toml")
-        before = state_of(place)
-        words = ["manifest", "folds", "m", "-k", "2", "--as", name]
-        said = call_obygaze(*words, cwd=place)
-        assert finding(said) == ""
-        after = state_of(place)
-        assert after.keys() == before.keys()
-        if said.code:
-            assert after == before
-            return
-        manifest = read_manifest(place / "manifests" / "m.toml")
-        assert manifest.columns == (f"fold:{name}",)
-
-
 @tried(10)
 @given(name=NAMES)
 def test_a_name_of_a_backbone_is_found_or_refused_with_one_error(name: str) -> None:

@@ -44,9 +44,7 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "manifest import csv": ["one.csv", "-o", "again", "--force"],
     "view": ["made-up", "--export", "page"],
-    "manifest join": ["clips", "facts.csv", "--force"],
     "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
     "manifest windows": [
         "videos",
@@ -59,7 +57,7 @@ COMMANDS: dict[str, Sequence[str]] = {
         "--force",
     ],
     "manifest show": ["made-up"],
-    "manifest folds": ["made-up", "-k", "2", "--as", "x", "--force"],
+    "manifest folds": ["made-up", "-k", "2", "--force"],
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
     "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
     "manifest export": ["vtt", "made-up", "--fps", "25", "-o", "exported", "--force"],
@@ -79,7 +77,6 @@ COMMANDS: dict[str, Sequence[str]] = {
         "--force",
     ],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
-    "erase": ["large", "larger", "Body"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit captions": ["captions.csv", "--group", "g"],
     "audit eat": ["--vectors", "vectors.npz"],
@@ -94,7 +91,6 @@ TEXT_NUMBERS = {
 SLOW = (
     "extract run",
     "train",
-    "erase",
     "manifest windows",
 )
 

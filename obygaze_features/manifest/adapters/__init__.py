@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import structs
-
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
@@ -73,8 +71,6 @@ class ImportedManifest(NamedTuple):
         ] = None,
         *,
         force: bool = False,
-        licence: str = "",
-        citation: str = "",
         workspace: str | os.PathLike[str] | None = None,
     ) -> "SavedManifest":
         """Write the manifest to the workspace.
@@ -82,8 +78,6 @@ class ImportedManifest(NamedTuple):
         Args:
             name: Name of the manifest. [default: the data set's]
             force: Replace the output if it exists.
-            licence: The licence of the labels.
-            citation: What to cite for them.
             workspace: The workspace, if it is not the current one.
         """
         if isinstance(name, os.PathLike):
@@ -92,13 +86,7 @@ class ImportedManifest(NamedTuple):
         else:
             bare_name = self.manifest.name if name is None else name
             path = Workspace.of(workspace).new_manifest(bare_name)
-        header = self.manifest.header
-        header = structs.replace(
-            header,
-            licence=licence.strip() or header.licence,
-            citation=citation.strip() or header.citation,
-        )
-        manifest = replace(self.manifest, name=path.stem, header=header)
+        manifest = replace(self.manifest, name=path.stem)
         n_lost_links = _n_links(path)
         if n_lost_links and not force:
             raise AlreadyThere(

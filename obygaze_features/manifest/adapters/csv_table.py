@@ -93,12 +93,7 @@ def read(
     *,
     mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
-    separator: Annotated[str, Option(metavar="TEXT")] = "",
-    encoding: str = "",
     sheet: Annotated[str, Option(metavar="NAME")] = "",
-    header_row: Annotated[int | None, Option(least=1)] = None,
-    times: TimeForm | None = None,
-    videos: Annotated[str | Path | None, Option(metavar="FOLDER")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
@@ -119,15 +114,10 @@ def read(
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
-        mapping: Map columns, levels and concepts in a TOML file.
+        mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
+            is written: separator, encoding, header_row, times.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
-        separator: What stands between the concepts of a cell. [default: of the mapping, or a bar]
-        encoding: The encoding of the text, such as cp1252. [default: UTF-8, or UTF-16 by its mark]
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first]
-        times: What 1:10 means in start_s and end_s: minutes and seconds, or hours and minutes. Else
-            it is an error.
-        videos: The folder that the paths in the column video begin in. [default: the table's]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
         name: The name of the manifest. By default that of the file.
 
@@ -135,8 +125,6 @@ def read(
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-        obygaze manifest import csv mine.csv --times m:ss -o mine
-        obygaze manifest import csv mine.csv --videos /data/films -o mine
         obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
     """
     path = Path(csv)
@@ -144,11 +132,7 @@ def read(
         path,
         mapping,
         columns=columns or {},
-        separator=separator,
-        encoding=encoding,
         sheet=sheet,
-        header_row=header_row,
-        times=times,
         id=form,
     )
     violations = Violations(path, chosen.columns)
@@ -181,11 +165,11 @@ def read(
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
     violations.raise_if_any("the table cannot be imported", _hint(table))
-    folder = path.parent if videos is None else Path(videos)
+    folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
     # Names of which none is a path wait for `manifest link`.
-    is_linked = videos is not None or len(missing) < len(names_of_videos)
+    is_linked = len(missing) < len(names_of_videos)
     header = Header(
         chosen.dataset or path.stem,
         modality_of,

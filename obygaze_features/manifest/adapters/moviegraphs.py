@@ -9,18 +9,14 @@ Graphs are read from JSON, one object for each graph, with the keys of the annot
 never opened here; a program in docs/files.md makes the JSON of it.
 """
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import parse_json
-from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import (
     Violations,
     raise_together,
@@ -30,9 +26,8 @@ from obygaze_features.manifest.adapters import (
     published_header,
     source_of,
 )
-from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.tables import CsvTable, TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
@@ -57,54 +52,31 @@ _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 def read(
     source: str | Path,
     *,
-    offsets: Annotated[
-        Mapping[str, float] | None, Option("--offset", metavar="FILM=SECONDS")
-    ] = None,
     name: Annotated[str, PYTHON_ONLY] = "moviegraphs",
 ) -> ImportedManifest:
     """Read the clip times of MovieGraphs.
 
     Args:
         source: The folder (mg_videoinfo) that holds scene_boundaries/ and video_boundaries/.
-        offsets: Seconds to add to the times of a film, an id.
         name: The name of the manifest.
 
     Commands:
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
-        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
+        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo -o scenes
     """
     source = Path(source)
-    _check_offsets(offsets or {})
     if source.is_file():
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     manifest = _read_shots(source)
-    titles = titles_of(manifest.films)
-    shifts: dict[str, float] = {}
     warnings = []
-    for film, offset in (offsets or {}).items():
-        known_film(film, manifest.films, titles, where=str(source))
-        shifts[film] = offset
-    violations = Violations(source)
-    clips = []
-    n_before_start: Counter[str] = Counter()
-    for clip in manifest:
-        shift = shifts.get(clip.movie_id)
-        clips.append(_moved(clip, shift, violations))
-        if (clip.start_s or 0) + (shift or 0) < 0:
-            n_before_start[clip.movie_id] += 1
-    violations.raise_if_any("these are not times of clips")
-    for movie_id, n_clips in n_before_start.items():
-        warnings.append(
-            f"{movie_id}: with an offset of {shifts[movie_id]:+g} s {count(n_clips, 'clip')}"
-            " would start before the film"
-        )
     for movie_id in _without_scenes(source, manifest.films):
         scenes = f"{SCENES}/{movie_id}{_SUFFIX}"
         warnings.append(f"{movie_id}: left out, because it has no {scenes}")
     header = published_header("moviegraphs", *manifest.header.sources)
-    moved = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
-    return ImportedManifest(moved, tuple(warnings))
+    return ImportedManifest(
+        Manifest(name, header, manifest.clips, SHOT_COLUMNS), tuple(warnings)
+    )
 
 
 def read_graphs(path: Path, violations: Violations) -> CsvTable:
@@ -190,35 +162,6 @@ def _cells_of_graph(graph: Mapping[str, Any]) -> dict[str, str]:
 def _value(name: str) -> str:
     """Return a name as a value of a cell, in which | separates values."""
     return " ".join(name.replace("|", "/").split())
-
-
-def _check_offsets(offsets: Mapping[str, float]) -> None:
-    for film, offset in offsets.items():
-        if not abs(offset) <= MAX_OFFSET_S:
-            most = f"{MAX_OFFSET_S:.0f} seconds"
-            raise FixUsage(f"the offset of {film} must be at most {most}, got {offset}")
-
-
-def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
-    """Return a clip with its times and frames in another copy of the film."""
-    if offset is None or clip.start_s is None or clip.end_s is None:
-        return clip
-    # In a copy that starts late, the start of the first clip is cut off. Sums of decimals are not
-    # decimals in binary: a millionth of a second is below a frame.
-    start_s = round(max(0.0, clip.start_s + offset), 6)
-    end_s = round(clip.end_s + offset, 6)
-    # From the frame nearest the start to the one before the end.
-    rate = float(clip.extra["fps"])
-    first = math.floor(start_s * rate + 0.5)
-    last = math.floor(end_s * rate + 0.5) - 1
-    if last < first:
-        wrong.add(
-            None,
-            None,
-            f"{clip.clip_id}: nothing is left of it, from {start_s} to {end_s} s",
-        )
-    frames = {"start_frame": str(first), "end_frame": str(last)}
-    return replace(clip, start_s=start_s, end_s=end_s, extra={**clip.extra, **frames})
 
 
 def _read_shots(folder: Path) -> Manifest:

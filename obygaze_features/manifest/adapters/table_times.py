@@ -53,7 +53,7 @@ class TableTimes:
         if self.form == "m:ss" and self.is_spreadsheet:
             row.add(
                 column,
-                f"{text!r} has hours: --times m:ss is for cells of text; leave it out",
+                f"{text!r} has hours: times = 'm:ss' of the mapping is for cells of text",
             )
             return ""
         return _in_seconds(long["hours"], long["minutes"], long["seconds"])
@@ -71,8 +71,8 @@ class TableTimes:
             return text
         row.add(
             column,
-            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}, or add "
-            "--times m:ss or h:mm",
+            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}, or "
+            "times = 'm:ss' or 'h:mm' in a file for --mapping",
         )
         return ""
 

@@ -68,10 +68,6 @@ IMPORTED = " (imported)"
 MOST_OTHER_LEVELS = 10
 # The section of an unknown recipe with the facts that the importer was given.
 FACTS = "told"
-# The section of features that concepts were removed from.
-ERASED = "erased"
-# In that section: the one of an earlier erasing.
-BEFORE = "before"
 # The fact that describes the files of an import; it differs from import to import.
 ORIGIN = "origin"
 
@@ -152,32 +148,8 @@ class Recipe:
 
     @property
     def stated_facts(self) -> dict[str, Any]:
-        """What the importer of unknown features said of how they were made, without their files.
-
-        The concepts that were removed from them are a fact too.
-        """
-        stated = {key: value for key, value in self.facts.items() if key != ORIGIN}
-        if self.is_unknown and self.erasings:
-            stated[ERASED] = self.erased_concepts
-        return stated
-
-    @property
-    def erasings(self) -> list[dict[str, Any]]:
-        """How concepts were removed from the features, the first time first; empty where none."""
-        erasings: list[dict[str, Any]] = []
-        erased = self.to_json().get(ERASED)
-        while erased:
-            erasings.insert(0, erased)
-            erased = erased.get(BEFORE)
-        return erasings
-
-    @property
-    def erased_concepts(self) -> list[str]:
-        """The concepts that were removed from the features."""
-        concepts: dict[str, None] = {}
-        for erasing in self.erasings:
-            concepts |= dict.fromkeys(erasing["concepts"])
-        return list(concepts)
+        """What the importer of unknown features said of how they were made, without their files."""
+        return {key: value for key, value in self.facts.items() if key != ORIGIN}
 
     @property
     def another_store(self) -> str:
@@ -185,7 +157,7 @@ class Recipe:
 
         The name of own code is the one that the user gives it, and is not known here.
         """
-        if self.is_unknown or self.erasings:
+        if self.is_unknown:
             return "choose another store name: -o NAME"
         backbone = self.to_json()["backbone"]
         name = str(backbone.get("name", "BACKBONE"))
@@ -197,10 +169,7 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone's name, or where unknown features came from.
-
-        Of features that concepts were removed from, these concepts too.
-        """
+        """A few words for lists: the backbone's name, or where unknown features came from."""
         value = self.to_json()
         imported_backbone = self.facts.get("backbone")
         if imported_backbone:
@@ -209,17 +178,7 @@ class Recipe:
             title = f"{UNKNOWN} ({value.get('source', 'imported')})"
         else:
             title = str(value["backbone"].get("name", "?"))
-        if self.erasings:
-            title += f" without {', '.join(self.erased_concepts)}"
         return safe_text(title, "terminal")
-
-    def with_erased(self, erased: Mapping[str, Any]) -> Self:
-        """Return the recipe of the same features without some `concepts`, and how it was done."""
-        value = self.to_json()
-        erasing = dict(erased)
-        if ERASED in value:
-            erasing[BEFORE] = value[ERASED]
-        return self.from_json({**value, ERASED: erasing})
 
     def with_levels(self, levels: Sequence[str], storage: Mapping[str, str]) -> Self:
         """Return the recipe of other levels of the same features.

@@ -8,7 +8,7 @@ from typing import Any
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.metadata import render, spdx_of
 from obygaze_features.store.format.makers import MadeBy
-from obygaze_features.store.format.recipe import ERASED, SECTIONS, UNVERIFIED, Recipe
+from obygaze_features.store.format.recipe import SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.format.records import Plan, Terms
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import Status, Store
@@ -49,31 +49,8 @@ def explain_recipe(recipe: Recipe) -> str:
         facts["rest"] = {
             key: sampling[key] for key in sampling if key not in ("frames", "rule")
         }
-        facts["extra"] = {
-            key: value[key] for key in value if key not in (*SECTIONS, ERASED)
-        }
-    text = render("recipe.txt", recipe=recipe, **facts).rstrip("\n")
-    erasings = [_erasing_sentence(erasing) for erasing in recipe.erasings]
-    return "\n\n".join([text, *erasings])
-
-
-def _erasing_sentence(erasing: Mapping[str, Any]) -> str:
-    """Return which concepts were removed, from which features, by an eraser of which clips."""
-    source = erasing.get("source", {}).get("store", "")
-    from_store = f" from the features of the store {source!r}" if source else ""
-    clips = fitted_clips(erasing)
-    return (
-        f"Erased{from_store}: {_listed(erasing['concepts'])}. The eraser ({erasing['eraser']}) "
-        f"was fitted on {clips}: tests on films among them are not tests on unseen clips."
-    )
-
-
-def fitted_clips(erasing: Mapping[str, Any]) -> str:
-    """Return the clips that an eraser was fitted on: so many clips of films of a manifest."""
-    fitted = erasing["fitted_on"]
-    n_clips = count(fitted["n_clips"], "clip")
-    n_films = count(fitted["n_films"], "film")
-    return f"{n_clips} of {n_films} of the manifest {fitted['manifest']!r}"
+        facts["extra"] = {key: value[key] for key in value if key not in SECTIONS}
+    return render("recipe.txt", recipe=recipe, **facts).rstrip("\n")
 
 
 def _named(section: Mapping[str, Any]) -> str:

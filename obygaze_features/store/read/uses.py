@@ -25,7 +25,6 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.workbooks import read_sheet
-from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, Plan, Seal
 from obygaze_features.store.format.schema import OK
 from obygaze_features.store.read.reader import Store, open_store
@@ -141,7 +140,6 @@ def store_uses(
     ]
     clips = set(opened.clip_ids[withdrawn_rows].tolist())
     fingerprints = _fingerprints(opened)
-    fingerprints |= _fingerprints_of_erased(here, fingerprints)
     name_of_store = opened.location if isinstance(store, Store) else os.fspath(store)
     made_with = tuple(_made_with(here, fingerprints))
     if not clips:
@@ -332,7 +330,7 @@ def _held_in_store(
     """Return the withdrawn clips of which another store still has features of the same recipe."""
     store = open_store(name, workspace=workspace.root)
     is_other = store.location != withdrawn_from.location
-    if not is_other or not _has_features_of(store.recipe, fingerprints):
+    if not is_other or store.fingerprint.encode() not in fingerprints:
         return ()
     status_of_row = store.status().status_of_row
     held = []
@@ -354,31 +352,6 @@ def _fingerprints(store: Store) -> set[bytes]:
             earlier = Seal.from_bytes(data, store.location)
             fingerprints.add(earlier.fingerprint.encode())
     return fingerprints
-
-
-def _fingerprints_of_erased(
-    workspace: Workspace, fingerprints: Collection[bytes]
-) -> set[bytes]:
-    """Return the fingerprints of stores from whose features concepts were removed.
-
-    Their recipes are others, and name the one of the features as they were.
-    """
-    erased: set[bytes] = set()
-    for path in _entries_below(workspace.root):
-        if path.is_dir() and _names_one(path / Plan.FILE, fingerprints):
-            with suppress(ObygazeError):  # a store that cannot be read is listed below
-                recipe = Plan.load(path).recipe
-                if _has_features_of(recipe, fingerprints):
-                    erased.add(recipe.fingerprint.encode())
-    return erased
-
-
-def _has_features_of(recipe: Recipe, fingerprints: Collection[bytes]) -> bool:
-    """Return whether features have one of the recipes, or were made of such by an eraser."""
-    known = [recipe.fingerprint]
-    for erasing in recipe.erasings:
-        known.append(erasing.get("source", {}).get("fingerprint", ""))
-    return any(fingerprint.encode() in fingerprints for fingerprint in known)
 
 
 def _names_one(document: Path, fingerprints: Collection[bytes]) -> bool:

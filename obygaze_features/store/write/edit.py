@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -20,7 +20,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
-from obygaze_features.store.format.recipe import FACTS, ORIGIN, Recipe
+from obygaze_features.store.format.recipe import FACTS, ORIGIN
 from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
@@ -544,80 +544,6 @@ def _n_withdrawn_later(origins: Sequence[Sequence[Origin]]) -> int:
 def _n_present(writer: StoreWriter) -> int:
     """Return how many blocks are in a store."""
     return writer.plan.n_blocks - len(writer.pending_blocks())
-
-
-def copy_changed(
-    source: Store,
-    path: Path | str,
-    array: str,
-    change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
-    recipe: Recipe,
-) -> Copied:
-    """Make a store of one array of another, with its values changed; licence and citation stay.
-
-    Args:
-        source: The other store.
-        path: The new store.
-        array: The array; clips without features keep their reason.
-        change: Returns the new values of some rows.
-        recipe: The recipe of the new store.
-    """
-    plan = source.plan
-    spec = replace(plan.array(array), dtype="float32")
-    rows = np.flatnonzero(_is_held(source, [plan.array(array)]))
-    origins: list[Origin] = []
-    for origin in _origins(source, rows.tolist(), [array]):
-        if origin is None:
-            raise FixInput(
-                "some clips are still to extract",
-                where=source.location,
-                hint="obygaze extract run goes on",
-            )
-        origins.append(origin)
-    create_store(
-        path,
-        recipe=recipe,
-        manifest_name=plan.manifest_name,
-        manifest_sha256=plan.manifest_sha256,
-        clip_ids=source.clip_ids_of(rows).tolist(),
-        movie_ids=source.movie_ids_of(rows).tolist(),
-        arrays=[spec],
-        licence=source.terms.licence,
-        citation=source.terms.citation,
-        block_rows=plan.block_rows,
-        compressor=plan.compressor,
-    )
-    require_terms(path, source.terms)
-    writer = StoreWriter(path, recipe=recipe, mixed=True)
-    writer.clean_litter()
-    n_present = _n_present(writer)
-    n_copied = 0
-    for block in writer.pending_blocks():
-        first, after = writer.plan.block_range(block)
-        of_block = origins[first:after]
-        values = _values(spec, of_block)
-        is_ok = np.array([origin.status.is_ok for origin in of_block])
-        if is_ok.any():
-            values[is_ok] = change(values[is_ok])
-        n_copied += writer.commit_block(
-            block,
-            {array: values},
-            [origin.status for origin in of_block],
-            sources=[source.commits.source(origin.row) for origin in of_block],
-            makers=[_maker(origin) for origin in of_block],
-            versions={"changed_by": f"obygaze {__version__}"},
-        )
-    writer.seal()
-    return Copied(
-        path=Path(path),
-        n_clips=writer.plan.n_clips,
-        n_blocks=n_copied,
-        pending_blocks=0,
-        in_several=0,
-        n_differing=0,
-        sealed=writer.sealed,
-        n_present=n_present,
-    )
 
 
 def _origins_of_clips(

@@ -688,7 +688,7 @@ def unfinished_extraction(store: Store) -> str:
     """Return what an extraction has still to do, and how to go on; empty if nothing is left."""
     n_missing = store.status().counts.get("missing", 0)
     recipe = store.recipe.to_json()
-    if store.sealed or not n_missing or store.recipe.is_unknown or "erased" in recipe:
+    if store.sealed or not n_missing or store.recipe.is_unknown:
         return ""
     n_kept = len(kept_rows(store, range(store.plan.n_blocks)))
     kept = f", of which {n_kept} are computed and kept" if n_kept else ""

@@ -299,7 +299,7 @@ def with_erasing(features: Features, table: ClipTable, data: Data) -> Features:
         return features
     columns = [table.concept_names.index(name) for name in data.erase]
     targets = targets_of(features, table, "absent")[:, columns]
-    return replace(features, erasing=Erasing(data.eraser, data.erase, targets))
+    return replace(features, erasing=Erasing(data.erase, targets))
 
 
 def example_counts(targets: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -55,7 +55,6 @@ class Erasing:
     without, -1 no example.
     """
 
-    eraser: str
     names: Sequence[str]
     targets: NDArray[np.int64]
 
@@ -123,7 +122,6 @@ class Features:
         if self.erasing is not None:
             rows = self.row_of[clips]
             eraser = fit_eraser(
-                self.erasing.eraser,
                 X[rows],
                 self.erasing.targets[rows],
                 self.erasing.names,
@@ -251,7 +249,6 @@ def join(
     }
     stated = {
         "facts": store.recipe.stated_facts,
-        "erasings": store.recipe.erasings,
         "licence": store.licence,
         "citation": store.citation,
     }

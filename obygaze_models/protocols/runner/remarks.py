@@ -1,10 +1,9 @@
 """Warnings that a result is misleading."""
 
-import json
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -12,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from obygaze_features.core.console import count, few
-from obygaze_features.store.format.recipe import ERASED
-from obygaze_features.store.read.describe import fitted_clips
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.protocols.results.cells import CellRecord
@@ -345,10 +342,6 @@ def feature_remarks(context: FitContext) -> Iterator[Remark]:
         yield Remark(about="rare concepts", cells=rare.n_cells, text=str(rare))
     texts = _remark_texts()
     features = context.store
-    for erasing in features.origin.get("erasings", []):
-        remark = _of_erasing(context, erasing, texts["erased"])
-        if remark is not None:
-            yield remark
     decided = {}
     for task in context.protocol.test_tasks:
         labels = context.labels[task]
@@ -362,33 +355,6 @@ def feature_remarks(context: FitContext) -> Iterator[Remark]:
         )
         text = texts["one number"].format(feature=features.name, listed=listed)
         yield Remark(about="one number", cells=len(decided), text=text)
-
-
-def _of_erasing(
-    context: FitContext, erasing: Mapping[str, Any], text: str
-) -> Remark | None:
-    """Return a warning of an eraser that was fitted on films that this run tests."""
-    # Of fixed splits, a part of the clips is never tested.
-    is_tested = np.zeros(len(context.table), dtype=np.bool_)
-    for splits in context.schedule.pairs.values():
-        for split in splits:
-            is_tested[split.test] = True
-    films = np.unique(context.table.films[is_tested]).tolist()
-    n_seen = len(set(films).intersection(erasing["fitted_on"]["films"]))
-    if not n_seen:
-        return None
-    tested = f"{n_seen} of the {len(films)} films that this run tests are among them"
-    source = erasing["source"]["store"]
-    text = text.format(
-        feature=context.store.name,
-        concepts=", ".join(erasing["concepts"]),
-        clips=fitted_clips(erasing),
-        tested=tested,
-        protocol_concepts=json.dumps(erasing["concepts"]),
-        source=f" (the store {source})",
-    )
-    n_cells = len(context.protocol.pairs) * len(context.models)
-    return Remark(about=ERASED, cells=n_cells, text=text)
 
 
 def _beside_best_blind(

@@ -23,7 +23,6 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store.format.recipe import ERASED
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PUBLISHED
 from obygaze_models.protocols.clips import clip_table
@@ -39,7 +38,6 @@ from obygaze_models.protocols.kinds import (
 )
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
@@ -50,9 +48,6 @@ from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
-
-# What the card of a model repeats of the warnings of its run.
-REMARKS_ON_CARDS = (ERASED,)
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
@@ -379,9 +374,6 @@ def _model_info(
             f" AP and AUC have one from {LEAST_CLIPS} clips of each class and {LEAST_FILMS} films"
             " on."
         )
-    for remark in run.of(Remark):
-        if remark.about in REMARKS_ON_CARDS:
-            notes.append(remark.text)
     return ModelInfo(
         **facts,
         features=FeatureSpec(

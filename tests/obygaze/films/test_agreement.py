@@ -392,7 +392,7 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
     two, two_clips = film("two", "S EN EN", "S EN HN")
     inputs = [*one, *two], [*one_clips, *two_clips]
-    document = run(tmp_path, *inputs, "--json", "--seed", "3").json()
+    document = run(tmp_path, *inputs, "--json").json()
     low, high = 1 - 0.35 / 0.425, 1 - 0.1 / 0.425
     assert document["gamma"]["uniform"] == close((low + high) / 2)
     assert document["gamma_without_ns"]["uniform"] == close(
@@ -405,7 +405,7 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     assert pair["observed"] == close(0.35)
     assert pair["expected"] == {"uniform": 0.425, "own": 0.425, "pooled": 0.40625}
     assert pair["without_ns"]["n"] == 2
-    again = run(tmp_path, *inputs, "--json", "--seed", "3").json()
+    again = run(tmp_path, *inputs, "--json").json()
     assert again == document
 
 

@@ -48,13 +48,17 @@ def backbones(folders: Any) -> Any:
     def load(
         family: str, form: str = "safetensors", attention: str = "eager"
     ) -> TorchBackbone:
-        loaded = load_backbone(
-            tiny_card(family), folders(family, form), attn_implementation=attention
-        )
+        card = with_attention(tiny_card(family), attention)
+        loaded = load_backbone(card, folders(family, form))
         assert isinstance(loaded, TorchBackbone)
         return loaded
 
     return load
+
+
+def with_attention(card: Card, attention: str) -> Card:
+    preset = replace(card.input, attention=attention)
+    return replace(card, presets={**card.presets, card.preset: preset})
 
 
 def supports_sdpa(family: str) -> bool:
@@ -336,9 +340,8 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
 
 def test_dinov3_in_bfloat16_equals_transformers(folders: Any) -> None:
     folder = folders("dinov3", "safetensors")
-    half = load_backbone(
-        tiny_card("dinov3"), folder, dtype="bfloat16", attn_implementation="eager"
-    )
+    card = with_attention(tiny_card("dinov3"), "eager")
+    half = load_backbone(card, folder, dtype="bfloat16")
     module = importlib.import_module(
         "transformers.models.dinov3_vit.modeling_dinov3_vit"
     )

@@ -12,10 +12,9 @@ from support.checkpoints import CARD_OF, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
 from support.extraction import array_bytes, film_folder, keep_manifest
 
-from obygaze_features.backbones.base import Card, Placement, card_recipe
+from obygaze_features.backbones.base import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.backbones.torch_backbone import compile_layers
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.store import Recipe, open_store
@@ -300,29 +299,3 @@ def test_recipes_of_stores_that_are_there_stay_as_they_were(name: str) -> None:
     card = find_card(name)
     section = card_recipe(card, card.geometry, card.arrays)
     assert sha256_bytes(canonical_json(section)) == SECTIONS[name]
-
-
-@pytest.mark.parametrize("family", ["clip", "xclip", "dinov2"])
-def test_every_layer_is_compiled_and_answers_as_before(
-    family: str, tmp_path: Path
-) -> None:
-    import torch
-
-    card = tiny_card(family)
-    folder = save_tiny(family, tmp_path / family)
-    plain = load_backbone(card, folder)
-    compiled = load_backbone(card, folder)
-    # The eager backend runs the captured graph as it is: quick, and it proves the capture.
-    assert compile_layers(compiled.module, backend="eager") >= 2  # type: ignore[attr-defined]
-    size = plain.geometry.size
-    pixels = torch.randn(
-        2, plain.geometry.frames, 3, size, size, generator=torch.manual_seed(1)
-    )
-    expected, found = plain.forward(pixels), compiled.forward(pixels)
-    for name, array in expected.items():
-        torch.testing.assert_close(found[name], array, rtol=0, atol=1e-6)
-
-
-def test_the_recipe_tells_of_compiling_only_where_it_is_done() -> None:
-    assert "compiled" not in Placement().recipe()
-    assert Placement(compiled=True).recipe()["compiled"] is True

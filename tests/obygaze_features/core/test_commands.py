@@ -128,7 +128,7 @@ def test_an_unknown_command_is_wrong_usage(lazy):
 
 
 def test_examples_stand_in_the_help_as_they_were_typed():
-    @command()
+    @command(print)
     def ls(session: Session) -> None:
         """List.
 
@@ -145,7 +145,7 @@ def test_examples_stand_in_the_help_as_they_were_typed():
 
 
 def test_a_command_without_examples_has_no_empty_block():
-    @command()
+    @command(print)
     def ls(session: Session) -> None:
         """List."""
 
@@ -153,7 +153,7 @@ def test_a_command_without_examples_has_no_empty_block():
 
 
 def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
-    @command()
+    @command(print)
     @click.option("--force", is_flag=True)
     def show(session: Session, force: bool) -> None:
         """Show."""
@@ -190,7 +190,7 @@ def test_wrong_words_without_a_hint_lead_to_the_help():
 
 
 def test_options_are_listed_by_group_and_still_parsed():
-    @command()
+    @command(print)
     @option_group(
         "Machine", click.option("--device", default="cpu"), click.option("--workers")
     )

@@ -192,30 +192,6 @@ def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:
         assert len(uploads._copies) == 2
 
 
-def test_tf32_is_allowed_only_while_a_backbone_that_may_use_it_computes(
-    tmp_path: Path,
-) -> None:
-    """It was set for the process: the last recipe won, and the others were wrong."""
-    flags = torch.backends.cuda.matmul, torch.backends.cudnn
-    seen: dict[bool, list[bool]] = {}
-    for tf32 in (True, False):
-        backbone = tiny("clip", tmp_path / str(tf32))
-        backbone.placement = replace(backbone.placement, device="cuda", tf32=tf32)
-        outputs = backbone.outputs
-
-        def observed(*args: Any, tf32: bool = tf32, outputs: Any = outputs) -> Any:
-            seen[tf32] = [flag.allow_tf32 for flag in flags]
-            return outputs(*args)
-
-        backbone.outputs = observed  # type: ignore[method-assign]
-        with SimulatedGpu(), clip_threads(1) as pool:
-            computer_for(backbone, arrays_of_features(backbone), pool).compute_all(
-                some_clips(backbone, 2)
-            )
-        assert not flags[0].allow_tf32
-    assert seen == {True: [True, True], False: [False, seen[False][1]]}
-
-
 def test_a_simulated_copy_is_not_there_before_its_event() -> None:
     with SimulatedGpu(copy_s=1.0) as gpu:
         on_gpu = torch.arange(3.0).pin_memory().to("cuda", non_blocking=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,26 +164,6 @@ def test_peak_memory_by_hand() -> None:
     )
 
 
-def test_the_attention_of_a_target_goes_before_that_of_its_card(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(world / "empty"))
-    manifest = film_folder(world / "more", 1)
-    card = find_card(XCLIP, Workspace(world))
-    assert card.input.attention == "sdpa"
-    n_bytes = {"eager": 1, "sdpa": 2}
-    monkeypatch.setattr(
-        type(card.family), "activation_bytes", lambda *given: n_bytes[given[-1]]
-    )
-    found = {}
-    for attention in ("", "eager", "sdpa"):
-        target = Target(str(world / "s"), XCLIP, attention=attention)
-        plan = make_plan(manifest, [target], workspace=world)
-        store = _store(plan, target, _weights_of(target, card))
-        found[attention] = store.activation_bytes
-    assert found == {"": 2, "eager": 1, "sdpa": 2}
-
-
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path / "films", 3, bad={0: b"no video"})
     keep_manifest(manifest, tmp_path)
@@ -288,9 +269,12 @@ def test_a_plan_for_a_gpu_that_is_not_here_says_so_and_keeps_it(
     on_cpu = call_obygaze(*plan, path, "--device", "cpu", "--json").ok().json()
     assert on_cpu["untried_device"] == ""
     asked: list[str] = []
-    monkeypatch.setattr(
-        extracting, "refuse_busy_gpus", lambda devices: asked.extend(devices)
-    )
+
+    def busy_gpus(devices: Sequence[str]) -> list[str]:
+        asked.extend(devices)
+        return []
+
+    monkeypatch.setattr(extracting, "busy_gpus", busy_gpus)
     monkeypatch.setattr(devices_module, "extract_plan", lambda *args, **settings: [])
     for device, expected in ((None, "cuda"), ("cuda:1", "cuda:1"), ("cpu", "cpu")):
         extracting.extract(path, device=device)

@@ -11,6 +11,7 @@ from support.cli import Result, call_obygaze
 from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.extraction import recipes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import (
     derive,
@@ -59,7 +60,7 @@ def test_levels_that_are_added_are_those_of_one_extraction(
     assert "does not have frames: a run extracts it into a new version" in plan.stdout
     done = run(pooled_only, "--arrays", "frames").ok()
     assert "films.descriptors@2: the array frames added for 6 clips" in done.stdout
-    run(pooled_only, "--arrays", "clip", "--reason", "maps").ok()
+    run(pooled_only, "--arrays", "clip").ok()
 
     at_once = tmp_path / "at-once"
     keep_manifest(films, at_once)
@@ -68,7 +69,7 @@ def test_levels_that_are_added_are_those_of_one_extraction(
     assert str(compared) == f"the same: recipe, {N_CLIPS} clips, every number"
     assert not verify(path, hashes=True).problems
     newest, added, _ = store_log(path).versions
-    assert newest.reason == "maps"
+    assert newest.reason == "levels extracted later: clip"
     assert added.reason == "levels extracted later: frames"
     assert added.change_text.startswith("added: 1 level, made by obygaze ")
     first = open_store(path, version=1)
@@ -84,9 +85,10 @@ def test_the_same_command_again_has_nothing_to_do(pooled_only):
     assert open_store(store_of(pooled_only)).version == 2
 
 
-def test_another_recipe_adds_no_level(pooled_only):
-    done = run(pooled_only, "--arrays", "frames", "--sampling", "keyframes")
-    assert done.code == 5 and "sampling" in done.stderr
+def test_another_recipe_adds_no_level(pooled_only, monkeypatch):
+    monkeypatch.setattr(recipes, "DECODER_RULE", 2)
+    done = run(pooled_only, "--arrays", "frames")
+    assert done.code == 5 and "decoder" in done.stderr
     assert "levels" not in done.stderr.splitlines()[0]
     assert open_store(store_of(pooled_only)).version == 1
 

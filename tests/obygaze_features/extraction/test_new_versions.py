@@ -13,7 +13,7 @@ from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction import devices, extract, new_versions
+from obygaze_features.extraction import devices, extract, new_versions, recipes
 from obygaze_features.extraction.planning import chosen_plan
 from obygaze_features.extraction.status import status_of_plan
 from obygaze_features.manifest.model import Manifest
@@ -47,7 +47,9 @@ def fresh_values(
     return dict(zip(matrix.clip_ids.tolist(), matrix.values, strict=True))
 
 
-def test_a_grown_manifest_makes_a_version_of_a_sealed_store(films, tmp_path):
+def test_a_grown_manifest_makes_a_version_of_a_sealed_store(
+    films, tmp_path, monkeypatch
+):
     keep_some(films, tmp_path, [1, 2, 5, 6])
     run(tmp_path).ok()
     path = tmp_path / "stores" / "films.descriptors"
@@ -71,17 +73,21 @@ def test_a_grown_manifest_makes_a_version_of_a_sealed_store(films, tmp_path):
     again = run(tmp_path).ok()
     assert "films.descriptors@" not in again.stdout and open_store(path).version == 2
     assert {entry.name for entry in (path / "versions").iterdir()} == {"files", "seals"}
-    other = run(tmp_path, "--sampling", "keyframes")
-    assert other.code == 5 and "sampling" in other.stderr
+    monkeypatch.setattr(recipes, "DECODER_RULE", 2)
+    other = run(tmp_path)
+    assert other.code == 5 and "decoder" in other.stderr
 
 
-def test_another_recipe_is_an_error_that_names_what_differs(films, tmp_path):
+def test_another_recipe_is_an_error_that_names_what_differs(
+    films, tmp_path, monkeypatch
+):
     keep_some(films, tmp_path, [0, 1])
     run(tmp_path).ok()
     keep_manifest(films, tmp_path)
-    done = run(tmp_path, "--sampling", "keyframes")
+    monkeypatch.setattr(recipes, "DECODER_RULE", 2)
+    done = run(tmp_path)
     assert done.code == 5
-    assert "this store has another recipe: sampling" in done.stderr
+    assert "this store has another recipe: decoder" in done.stderr
     assert "choose another store name: --store descriptors=NAME" in done.stderr
     assert open_store(tmp_path / "stores" / "films.descriptors").version == 1
 

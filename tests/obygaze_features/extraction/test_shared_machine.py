@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
-from support.cli import run_obygaze
-from support.extraction import a_plan, film_folder, plan_file
 
-from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.shared_machine import (
-    StopFlag,
+    busy_gpus,
     idle_gpus,
-    refuse_busy_gpus,
 )
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
@@ -43,17 +38,14 @@ def of_somebody_else(gpu: str) -> str:
     return f"{gpu}, 4194999, 17000\n"
 
 
-def test_a_gpu_that_others_use_is_refused(nvidia_smi: Path) -> None:
-    refuse_busy_gpus(["cuda", "cuda:1"])
+def test_a_gpu_that_others_use_is_named(nvidia_smi: Path) -> None:
+    assert busy_gpus(["cuda", "cuda:1"]) == []
     nvidia_smi.write_text(of_somebody_else(SECOND), encoding="utf-8")
-    refuse_busy_gpus(["cuda:0"])
-    refuse_busy_gpus(["cpu"])
-    with pytest.raises(ObygazeError) as caught:
-        refuse_busy_gpus(["cuda:0", "cuda:1"])
-    assert caught.value.where == SECOND
-    assert "--share" in str(caught.value)
-    assert "4194999" in caught.value.details[0]
-    assert "17000 MB" in caught.value.details[0]
+    assert busy_gpus(["cuda:0"]) == []
+    assert busy_gpus(["cpu"]) == []
+    assert busy_gpus(["cuda:0", "cuda:1"]) == [
+        "cuda:1 is shared: others compute on it (1)"
+    ]
 
 
 @pytest.mark.parametrize("visible", ["1", SECOND, "GPU-2222", "1,0"])
@@ -62,10 +54,9 @@ def test_gpu_numbers_count_visible_gpus(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
     nvidia_smi.write_text(of_somebody_else(SECOND), encoding="utf-8")
-    with pytest.raises(ObygazeError, match="in use by others"):
-        refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == ["cuda is shared: others compute on it (1)"]
 
 
 def test_idle_gpus_are_the_visible_ones_without_a_process(
@@ -135,13 +126,10 @@ def test_a_part_of_a_gpu_is_in_use_by_the_processes_on_it(
     assert idle_gpus() == ["cuda:0"]
     with_parts.write_text(report_of_parts(process_on(1)), encoding="utf-8")
     assert idle_gpus() == ["cuda:0"]
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
     with_parts.write_text(report_of_parts(process_on(5)), encoding="utf-8")
     assert idle_gpus() == []
-    with pytest.raises(ObygazeError) as caught:
-        refuse_busy_gpus(["cuda"])
-    assert caught.value.where == PARTS[1]
-    assert caught.value.details == (f"  process 4194999 on {PARTS[1]}: 17000 MB",)
+    assert busy_gpus(["cuda"]) == ["cuda is shared: others compute on it (1)"]
 
 
 def test_memory_of_a_part_without_a_visible_process_is_in_use(
@@ -150,9 +138,9 @@ def test_memory_of_a_part_without_a_visible_process_is_in_use(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(PARTS))
     with_parts.write_text(report_of_parts(used_mb=9000), encoding="utf-8")
     assert idle_gpus() == ["cuda:0"]
-    refuse_busy_gpus(["cuda:0"])
-    with pytest.raises(ObygazeError, match="by no process that is visible here"):
-        refuse_busy_gpus(["cuda:1"])
+    assert busy_gpus(["cuda:0"]) == []
+    (sentence,) = busy_gpus(["cuda:1"])
+    assert "by no process that is visible here" in sentence
 
 
 def test_a_report_that_cannot_be_read_leaves_no_part_idle(
@@ -161,7 +149,7 @@ def test_a_report_that_cannot_be_read_leaves_no_part_idle(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", PARTS[0])
     with_parts.write_text("<nvidia_smi_log><gpu>", encoding="utf-8")
     assert idle_gpus() == []
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
 
 
 def test_memory_without_a_visible_process_is_in_use(nvidia_smi: Path) -> None:
@@ -171,13 +159,11 @@ def test_memory_without_a_visible_process_is_in_use(nvidia_smi: Path) -> None:
     text = program.read_text("utf-8")
     program.write_text(text.replace("*) exit 9", f"{used} *) exit 9"), encoding="utf-8")
     assert idle_gpus() == ["cuda:1"]
-    refuse_busy_gpus(["cuda:1"])
-    with pytest.raises(ObygazeError) as caught:
-        refuse_busy_gpus(["cuda:0"])
-    assert caught.value.where == FIRST
-    assert "--share" in str(caught.value)
+    assert busy_gpus(["cuda:1"]) == []
+    (sentence,) = busy_gpus(["cuda:0"])
+    assert "by no process that is visible here" in sentence
     nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 17000\n", encoding="utf-8")
-    refuse_busy_gpus(["cuda:0"])
+    assert busy_gpus(["cuda:0"]) == []
 
 
 @pytest.mark.parametrize("query", ["--query-gpu", "--query-compute-apps"])
@@ -192,43 +178,22 @@ def test_no_gpu_is_idle_where_nvidia_smi_fails(nvidia_smi: Path, query: str) -> 
         text.replace("case ", f'case "$1" in {query}*) {reason};; esac\ncase ', 1)
     )
     assert idle_gpus() == []
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
 
 
 def test_own_processes_are_allowed(nvidia_smi: Path) -> None:
     nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 900\n", encoding="utf-8")
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
 
 
 def test_gpus_are_allowed_if_nvidia_smi_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    refuse_busy_gpus(["cuda"])
+    assert busy_gpus(["cuda"]) == []
     program = tmp_path / "nvidia-smi"
     program.write_text(
         "#!/bin/sh\necho NVIDIA-SMI has failed, no driver\n", encoding="utf-8"
     )
     program.chmod(0o755)
-    refuse_busy_gpus(["cuda"])
-
-
-def test_a_run_checks_the_gpu_before_loading(nvidia_smi: Path, tmp_path: Path) -> None:
-    nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
-    manifest = film_folder(tmp_path / "films", 2)
-    path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = run_obygaze("extract", "run", path, "--device", "cuda")
-    assert (done.code, "in use by others" in done.stderr) == (1, True), done.stderr
-    assert not (tmp_path / "stores").exists()
-
-
-@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("reentrant call")])
-def test_a_stop_whose_note_cannot_be_written_is_a_stop(error: Exception) -> None:
-    """In `obygaze extract run ... 2>&1 | tee log`, Ctrl-C ends tee first."""
-
-    def note(text: str) -> None:
-        raise error
-
-    flag = StopFlag(note=note)
-    flag.handle(signal.SIGINT)
-    assert flag.signal_name == "SIGINT"
+    assert busy_gpus(["cuda"]) == []

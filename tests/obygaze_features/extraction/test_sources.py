@@ -245,7 +245,7 @@ def test_a_changed_clip_of_a_sealed_store_makes_a_version(world: World) -> None:
     done = world.run()
     assert done.code == 5
     assert "with --changed, which makes a new version of the store" in done.stderr
-    made = world.retry("--changed", "--reason", "corrected times", "--json")
+    made = world.retry("--changed", "--json")
     (version,) = made.ok().json()["versions"]
     assert (version["number"], version["numbers"]) == (2, {"rows": 1})
     assert version["reason"] == "corrected times"

@@ -131,7 +131,7 @@ def test_a_sweep_gives_what_each_window_alone_gives(
     if kind.startswith("mkv"):
         whole = made.path.rename(tmp_path / "whole.mkv")
         change_packets(whole, made.path, [30, 61], flip_bits)
-    views = View(8), View(3, "keyframes"), View(5, "fps"), View(8, resize=Resize(48))
+    views = View(8), View(5, "fps"), View(8, resize=Resize(48))
     grid = Grid(16, 8)
     _, results = swept(tmp_path, grid, views, pool)
     indexes = Workspace(tmp_path).folder("indexes")
@@ -291,19 +291,6 @@ def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
     film = sweeps._film("a", "a.mp4", index_of(times))
     assert (film.fps, film.n_frames) == (fps, 20)
     assert film.duration_s == pytest.approx(2.0)
-
-
-def test_key_frames_of_a_window_are_those_inside_it() -> None:
-    """Of pictures 0-3 the last is nearest to key frame 4, which is of the next window."""
-    index = index_of([0.1 * n for n in range(12)], keys=(0, 4, 8))
-    job = DecodeJob("a.mp4", ())
-    sweep = sweeps._Sweep(Grid(4, 4), index, None, job)
-    view = View(4, sampling="keyframes")
-    for number, key in enumerate((0, 4, 8)):
-        window = sweep._window(number, (view,))
-        assert window.samples[view].index.tolist() == [key] * 4
-        assert window.samples[view].asked.tolist() == [key, key + 1, key + 2, key + 3]
-        assert window.span_s == pytest.approx((0.1 * key, 0.1 * key + 0.4))
 
 
 def test_a_window_after_the_end_of_its_film_takes_no_time() -> None:

@@ -82,7 +82,6 @@ def workspace(tmp_path: Path) -> Path:
     "line",
     [
         "manifest show films --film",
-        "manifest stats films --film",
         "store subset films -o part --film",
         "store pull films -o part --film",
         "store withdraw films --reason x --film",

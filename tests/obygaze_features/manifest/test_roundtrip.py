@@ -71,7 +71,7 @@ def _moviegraphs(folder: Path) -> ImportedManifest:
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    return moviegraphs.read(folder, offsets={"a": 0.2})
+    return moviegraphs.read(folder)
 
 
 def _liris_accede(folder: Path) -> ImportedManifest:

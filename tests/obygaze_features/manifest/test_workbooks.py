@@ -137,7 +137,7 @@ def test_a_csv_file_has_no_sheets_and_a_spreadsheet_no_encoding(tmp_path: Path) 
     with pytest.raises(FixUsage, match="a text file has no sheets"):
         read_table(text, required=("a",), sheet="Clips")
     book = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a"], [1]]})
-    with pytest.raises(FixUsage, match="a spreadsheet has no encoding"):
+    with pytest.raises(FixUsage, match="a spreadsheet has none"):
         read_table(book, required=("a",), encoding="cp1252")
 
 

@@ -75,17 +75,6 @@ def test_parts_are_exact(made: Made) -> None:
         assert np.allclose(clip.time_s, times[wanted])
 
 
-def test_key_frames_are_pictures_near_those_asked_for(made: Made) -> None:
-    clip = decode_clip(made.path, View(8, "keyframes"))
-    assert read_numbers(clip.pictures) == [made.numbers[i] for i in clip.index]
-    keys = probe(made.path).index
-    if made.timed:
-        key_ranks = set(keys.ranks[keys.keys].tolist())
-        assert set(clip.index.tolist()) <= key_ranks
-    else:
-        assert np.array_equal(clip.time_s, clip.asked_s)
-
-
 def test_several_views_share_one_decode(made: Made) -> None:
     small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
     views = [

@@ -18,7 +18,7 @@ from obygaze_features.video.resize import Resize
 from obygaze_features.video.source import VideoSource
 
 PARTS = [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None), (None, 1.0), (None, None)]
-VIEWS = (View(8), View(5, "keyframes"), View(4, "fps", Resize(48)))
+VIEWS = (View(8), View(4, "fps", Resize(48)))
 
 
 @pytest.fixture(autouse=True)

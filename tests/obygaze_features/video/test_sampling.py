@@ -117,23 +117,6 @@ def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
         span_of(np.arange(100) / 25, start, end)
 
 
-def test_key_frames_snap_to_the_nearest() -> None:
-    index = index_of([i / 25 for i in range(100)], keys=[0, 30, 40, 90])
-    chosen = sample(index, (0, 100), 8, "keyframes")
-    assert chosen.asked.tolist() == [0, 12, 25, 37, 50, 62, 75, 87]
-    assert chosen.index.tolist() == [0, 0, 30, 40, 40, 40, 90, 90]
-    # As near on both sides: the earlier one.
-    assert sample(index, (35, 36), 1, "keyframes").index.tolist() == [35]
-    assert (
-        sample(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
-    )
-
-
-def test_key_frames_are_near_in_time_not_in_number() -> None:
-    index = index_of([0.0, 0.1, 0.2, 5.0, 5.1], keys=[0, 4])
-    assert sample(index, (0, 5), 5, "keyframes").index.tolist() == [0, 0, 0, 4, 4]
-
-
 def test_one_picture_a_second() -> None:
     index = index_of([i / 24 for i in range(100)], keys=[0], rate=23.976)
     chosen = sample(index, (0, 100), 12, "fps")

@@ -344,17 +344,6 @@ def test_metrics_of_decisions_have_no_interval(runs: tuple[Run, Run]) -> None:
             assert (difference.low, difference.p) == (None, None)
 
 
-def test_cells_are_sorted(runs: tuple[Run, Run]) -> None:
-    compared = compare_runs(runs, "auc")
-    by_value = compared.sorted("value").cells
-    best = [max(value.value for value in cell.values if value) for cell in by_value]
-    assert best == sorted(best, reverse=True)
-    by_difference = compared.sorted("difference").cells
-    sizes = [abs(c.differences[1].value) for c in by_difference if c.differences[1]]
-    assert sizes == sorted(sizes, reverse=True)
-    assert compared.sorted("cell").cells == compared.cells
-
-
 @pytest.mark.parametrize("n_runs", [0, 1])
 def test_a_comparison_needs_two_runs(runs: tuple[Run, Run], n_runs: int) -> None:
     with pytest.raises(FixUsage, match="two runs"):

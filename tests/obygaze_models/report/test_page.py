@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.cli import call_obygaze
-from support.experiments import films, store_of
 from support.runs import (
     analysis,
     baseline,
@@ -26,7 +21,6 @@ from support.runs import (
     usual,
     write_run,
 )
-from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
 from obygaze_models.report.page import write_report
@@ -284,60 +278,6 @@ def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
         and bars[0] == "group,clip,number of the clip,annotated,ridge (clip)"
     )
     assert bars[-1] == "tt3,tt3-004,4,S,0.03 wrong"
-
-
-def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
-    text = predictions().replace(
-        '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
-    )
-    folder = write_run(tmp_path / "runs" / "run", usual(), text)
-    manifest = films(1, 2)
-    ids = ("tt3-004", "tt1-002")  # an error, and a clip that is decided correctly
-    clips = tuple(replace(c, clip_id=i) for c, i in zip(manifest, ids, strict=True))
-    manifest, X = replace(manifest, clips=clips), np.zeros((2, 3, 4, 2, 2))
-    # Look in frame 3 at the lower left; Body in frame 1.
-    X[0, 0, 2, 1, 0], X[0, 1, 0, 0, 1] = (
-        4,
-        2,
-    )
-    recipe = a_recipe(maps={"directions": ["Look", "Body", "random 1"]})
-    store_of(tmp_path / "stores" / "looks", manifest, X, array="maps", recipe=recipe)
-    call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
-    assert [path.name for path in folder.glob("figures/maps-*.png")] == [
-        "maps-tt3-004.png"
-    ]
-    page = (folder / "report.html").read_text("utf-8")
-    assert "Maps of tt3-004 (tt3, S): ridge (clip) has a score of 0.03" in page
-    svg = (folder / "figures" / "maps-tt3-004.svg").read_text("utf-8")
-    data = re.search(r'href="data:image/png;base64,([^"]*)"', svg)
-    assert data is not None
-    stored = Image.open(io.BytesIO(base64.b64decode(data[1]))).convert("RGB")
-    # Matplotlib stores it upside down, and the SVG turns it.
-    picture = np.asarray(stored)[::-1]
-    height, width, _ = picture.shape
-    row, column = (
-        (np.arange(n) + 0.5) * size / n for n, size in ((6, height), (8, width))
-    )
-    places = picture[row.astype(int)][:, column.astype(int)].astype(int)
-    blue = places[0, 0, 2] - places[..., 2]  # orange is dark in blue
-    assert np.argwhere(blue > 0).tolist() == [[1, 4], [2, 1]]
-    assert blue[1, 4] == pytest.approx(2 * blue[2, 1], abs=3)  # one scale
-
-
-def test_a_store_without_maps_of_the_errors_is_named(tmp_path: Path) -> None:
-    text = predictions().replace(
-        '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
-    )
-    write_run(tmp_path / "runs" / "run", usual(), text)
-    recipe = a_recipe(maps={"directions": ["Look"]})
-    X = np.zeros((1, 1, 4, 2, 2))
-    store_of(tmp_path / "stores" / "looks", films(1, 1), X, array="maps", recipe=recipe)
-    done = call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
-    assert done.code == 1
-    assert (
-        "none of the surest errors has maps" in done.stderr
-        and "tt3-004 tt2-001" in done.stderr
-    )
 
 
 LAST = "tt3-004,tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,1,0.03125,0"

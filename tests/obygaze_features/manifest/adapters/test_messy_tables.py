@@ -26,6 +26,13 @@ def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
     return [line for line in lines if not line.startswith("Warning: movie_id")]
 
 
+def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
+    """The options that read a table with a mapping of this text."""
+    path = tmp_path / "chosen.toml"
+    path.write_text(f"{text}\n", encoding="utf-8")
+    return "--mapping", str(path)
+
+
 @pytest.mark.parametrize(
     ("encoding", "delimiter", "newline"),
     list(
@@ -36,7 +43,9 @@ def test_unicode_tables_are_read_whatever_separates_their_cells(
     tmp_path: Path, encoding: str, delimiter: str, newline: str
 ) -> None:
     text = TEXT.replace("|", "+").replace(",", delimiter).replace("\n", newline)
-    lines = imported(tmp_path, text.encode(encoding), "--separator", "+")
+    lines = imported(
+        tmp_path, text.encode(encoding), *mapping(tmp_path, 'separator = "+"')
+    )
     assert lines == ["manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"]
 
 
@@ -49,7 +58,7 @@ def test_another_encoding_is_refused_and_then_chosen(
     assert first.startswith("t.csv:2: the text is not UTF-8; save the file as UTF-8")
     assert error == "Error: the table cannot be imported: 1 violation"
     assert where == "  in: t.csv"
-    assert imported(tmp_path, data, "--encoding", encoding) == [
+    assert imported(tmp_path, data, *mapping(tmp_path, f"encoding = {encoding!r}")) == [
         "manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"
     ]
     rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
@@ -60,14 +69,13 @@ def test_bytes_that_are_no_text_and_unknown_encodings_are_refused(
     tmp_path: Path,
 ) -> None:
     assert "UTF-16 or not text" in imported(tmp_path, bytes(range(256)))[0]
-    error, cure = imported(tmp_path, b"a\n", "--encoding", "cp9999")
-    assert error == "Error: unknown encoding 'cp9999'"
-    assert (
-        "unknown encoding" in imported(tmp_path, b"a\n", "--encoding", "undefined")[0]
-    )
-    assert "unknown encoding" in imported(tmp_path, b"a\n", "--encoding", "hex")[0]
-    assert cure.startswith("  Try: utf-8, utf-16, cp1252")
-    lines = imported(tmp_path, TEXT.encode("cp1252"), "--encoding", "ascii")
+    for name in ("cp9999", "undefined", "hex"):
+        chosen = mapping(tmp_path, f"encoding = {name!r}")
+        error, cure = imported(tmp_path, b"a\n", *chosen)
+        assert error == f"Error: unknown encoding {name!r}"
+        assert cure.startswith("  Try: utf-8, utf-16, cp1252")
+    chosen = mapping(tmp_path, "encoding = 'ascii'")
+    lines = imported(tmp_path, TEXT.encode("cp1252"), *chosen)
     assert lines[0].startswith("t.csv:2: the text is not of the encoding 'ascii'")
 
 
@@ -113,7 +121,7 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         ("level", "oui", "unknown level 'oui'"),
         ("concepts", "sun", "unknown concept 'sun'"),
         ("concepts", '"Look, Body"', "'Look, Body'"),
-        ("start_s,end_s", "1:10,1:20", "write hours too: 0:1:10, or add --times m:ss"),
+        ("start_s,end_s", "1:10,1:20", "write hours too: 0:1:10, or times = 'm:ss'"),
         ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
@@ -238,8 +246,7 @@ PERSONAL = [
     ["Juno", 1, *seconds(3, 3723), "HN", "Body"],
 ]
 MAPPED = (
-    *("--header-row", "3", "--map", "movie_id=Film"),
-    *("--id", "{Film}-{n:03d}", "--separator", ","),
+    *("--map", "movie_id=Film", "--id", "{Film}-{n:03d}"),
     *("--map", "start_s=Start", "--map", "end_s=End"),
     *("--map", "level=Level", "--map", "concepts=Concepts"),
 )
@@ -249,7 +256,9 @@ def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
     tmp_path: Path,
 ) -> None:
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": PERSONAL})
-    lines = imported_workbook(tmp_path, path, *MAPPED, "--write-mapping", "m.toml")
+    chosen = mapping(tmp_path, "header_row = 3\nseparator = ','")
+    words = (*MAPPED, *chosen, "--write-mapping", "m.toml")
+    lines = imported_workbook(tmp_path, path, *words)
     assert lines == ["manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"]
     rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
     assert [row.split(",")[:8] for row in rows[1:]] == [
@@ -281,16 +290,13 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
         "t.xlsx:1: column 'movie_id': required column is missing",
     ]
     mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
-    chosen = ("--sheet", "Ben", "--header-row", "2")
+    chosen = ("--sheet", "Ben", *mapping(tmp_path, "header_row = 2"))
     assert imported_workbook(tmp_path, path, *chosen, *mapped) == [
         "manifests/t.toml: 1 clip of 1 film (S 1)"
     ]
-    moods = {"Moods": [["clip_id", "mood"], [1, "calm"]], "Notes": [["n"], ["x"]]}
+    moods = {"Moods": [["clip_id", "mood"], [1, "calm"]]}
     write_workbook(tmp_path / "moods.xlsx", moods)
-    joined = call_obygaze(
-        *("manifest", "join", "t", "moods.xlsx", "--sheet", "Moods", "--json"),
-        cwd=tmp_path,
-    )
+    joined = call_obygaze("manifest", "join", "t", "moods.xlsx", "--json", cwd=tmp_path)
     assert joined.ok().json()["columns"] == {"mood": 1}
 
 
@@ -323,7 +329,7 @@ def ends_of(
 def test_what_1_10_means_can_be_said(
     tmp_path: Path, form: str, times: list[str], expected: str
 ) -> None:
-    _, ends = ends_of(tmp_path, times, "--times", form)
+    _, ends = ends_of(tmp_path, times, *mapping(tmp_path, f"times = {form!r}"))
     assert ends == [float(seconds) for seconds in expected.split()]
 
 
@@ -332,23 +338,19 @@ def test_a_spreadsheet_has_taken_minutes_for_hours(tmp_path: Path) -> None:
     # What 1:10 becomes where it is typed into a cell that is not text.
     rows = [header, ["a", "m", 0, timedelta(hours=1, minutes=10)]]
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    refused = imported_workbook(tmp_path, path, "--times", "m:ss")
+    minutes = mapping(tmp_path, "times = 'm:ss'")
+    refused = imported_workbook(tmp_path, path, *minutes)
     assert refused[0].startswith("t.xlsx:2: column 'end_s': '1:10:00' has hours")
     rows = [header, ["a", "m", "0:00", "1:10"]]
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    imported_workbook(tmp_path, path, "--times", "m:ss")
+    imported_workbook(tmp_path, path, *minutes)
     (clip,) = read_manifest(tmp_path / "manifests" / "t.toml")
     assert (clip.start_s, clip.end_s) == (0, 70)
 
 
-def test_a_mapping_says_what_1_10_means(tmp_path: Path) -> None:
-    mapping = tmp_path / "m.toml"
-    mapping.write_text('times = "m:ss"\n', encoding="utf-8")
-    _, ends = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
-    assert ends == [70]
-    assert "--times" in ends_of(tmp_path, ["1:10"])[0][0]
-    mapping.write_text('times = "mm:ss"\n', encoding="utf-8")
-    lines, _ = ends_of(tmp_path, ["1:10"], "--mapping", str(mapping))
+def test_what_1_10_means_has_two_forms(tmp_path: Path) -> None:
+    assert "times = 'm:ss'" in ends_of(tmp_path, ["1:10"])[0][0]
+    lines, _ = ends_of(tmp_path, ["1:10"], *mapping(tmp_path, "times = 'mm:ss'"))
     assert "m:ss, h:mm" in "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.film import read_spans
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.moviegraphs import read
 from obygaze_features.manifest.io import write_manifest
 
@@ -64,44 +64,6 @@ def test_the_folder_above_is_found_too_and_films_stand_in_order(tmp_path: Path) 
     )
 
 
-def test_an_offset_moves_a_film_and_its_frames(tmp_path: Path) -> None:
-    write_film(tmp_path)
-    write_film(tmp_path, "tt02")
-    imported = read(tmp_path, offsets={"tt01": 2.0, "tt02": -0.2})
-    first, last = (
-        imported.manifest.by_id["tt01-001"],
-        imported.manifest.by_id["tt01-004"],
-    )
-    assert (first.start_s, first.end_s, last.start_s, last.end_s) == (
-        2.0,
-        2.4,
-        4.4,
-        6.0,
-    )
-    assert (first.extra["start_frame"], first.extra["end_frame"]) == ("50", "59")
-    late = imported.manifest.by_id["tt02-001"]
-    assert (late.start_s, late.end_s) == (0.0, 0.2)
-    assert (late.extra["start_frame"], late.extra["end_frame"]) == ("0", "4")
-    assert imported.warnings == (
-        "tt02: with an offset of -0.2 s 1 clip would start before the film",
-    )
-
-
-def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no film 'tt9'"):
-        read(write_film(tmp_path), offsets={"tt9": 1.0})
-    with pytest.raises(FixUsage):
-        read(tmp_path, offsets={"tt01": float("nan")})
-
-
-@pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
-def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
-    with pytest.raises(
-        FixUsage, match="the offset of tt01 must be at most 86400 seconds"
-    ):
-        read(write_film(tmp_path), offsets={"tt01": offset})
-
-
 def test_a_file_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "moviegraphs.pkl"
     path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
@@ -155,16 +117,6 @@ def test_missing_files_are_all_named(tmp_path: Path) -> None:
         read(tmp_path / "video_boundaries")
     with pytest.raises(NotFound):
         read(tmp_path / "none")
-
-
-def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
-    path = write_film(tmp_path)
-    with pytest.raises(FixInput) as caught:
-        read(path, offsets={"tt01": -0.4})
-    # The first clip ends at 0.4 s.
-    assert caught.value.details == (
-        f"{path}: tt01-001: nothing is left of it, from 0.0 to 0.0 s",
-    )
 
 
 def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:

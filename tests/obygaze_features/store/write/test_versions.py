@@ -58,7 +58,7 @@ from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.files import FolderFiles
 from obygaze_features.store.remote.versions import read_entry
 from obygaze_features.store.write import version as version_module
-from obygaze_features.store.write.edit import ManifestClips, copy_changed
+from obygaze_features.store.write.edit import ManifestClips
 from obygaze_features.store.write.publication import (
     NEXT,
     clean_versions,
@@ -620,37 +620,6 @@ def test_uses_lists_runs_models_and_tables_with_withdrawn_clips(tmp_path, monkey
         "made with features of this recipe: run clean, run used, model m",
         "no clip of this store is withdrawn",
     ]
-
-
-def test_uses_finds_stores_of_erased_features_and_what_was_made_with_them(tmp_path):
-    store = copy_of_sealed(tmp_path / "stores/films")
-    opened = open_store(store)
-    for name in ("erased", "erased-twice"):
-        source = {"store": opened.location, "fingerprint": opened.fingerprint}
-        fitted_on = {"manifest": "m", "n_clips": 2, "n_films": 1, "films": ["f"]}
-        erasing = {"concepts": ["Look"], "eraser": "mean", "array": "clip"}
-        recipe = opened.recipe.with_erased(
-            {**erasing, "source": source, "fitted_on": fitted_on}
-        )
-        copy_changed(
-            opened, tmp_path / "stores" / name, "clip", lambda values: values, recipe
-        )
-        opened = open_store(tmp_path / "stores" / name)
-    (tmp_path / "models/m").mkdir(parents=True)
-    (tmp_path / "models/m/model.json").write_text(f'["{opened.fingerprint}"]')
-    (tmp_path / "models/m/training-clips.csv").write_text(f"clip_id\n{CLIPS[0]}\n")
-    withdraw(store, films=[FIRST_FILM], reason=REASON)
-    uses = store_uses("films", workspace=tmp_path)
-    assert {(use.name, len(use.clips)) for use in uses.uses} == {
-        ("erased", 5),
-        ("erased-twice", 5),
-        ("m", 1),
-    }
-    assert uses.made_with == ("model m",)
-    # The features as they were are not made of the erased ones.
-    withdraw(tmp_path / "stores/erased", films=[FIRST_FILM], reason=REASON)
-    uses = store_uses("erased", workspace=tmp_path)
-    assert {use.name for use in uses.uses} == {"erased-twice", "m"}
 
 
 def test_uses_finds_copies_and_exports_anywhere_in_the_workspace(tmp_path, monkeypatch):
