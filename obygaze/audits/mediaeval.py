@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.mediaeval_runs import (
     AffectScore,
-    Precision,
     RankingScore,
     is_affect_run,
     read_affect_run,
@@ -61,7 +60,6 @@ class RunScore:
 class MediaEvalAudit(Audit):
     """The scores of the runs of one team, and the rules of the task that they break."""
 
-    precision: Precision
     broken: tuple[str, ...]
     runs: tuple[RunScore, ...]
 
@@ -134,7 +132,6 @@ def audit_mediaeval(
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
-    precision: Precision = "float32",
     workspace: str | Path | None = None,
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
@@ -148,7 +145,6 @@ def audit_mediaeval(
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
-        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -167,12 +163,12 @@ def audit_mediaeval(
     classes: Mapping[str, Mapping[str, int]] = {}
     if manifest is not None:
         classes = classes_of(read_manifest(manifest, workspace=workspace))
-    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
+    scores = [_score_run(path, grades, classes) for path in map(Path, runs)]
     violence = [run for run in scores if run.violence is not None]
     affect = [run for run in scores if run.violence is None]
     broken = [f"violence: {line}" for line in check_rules(violence)]
     broken += [f"affect: {line}" for line in check_rules(affect)]
-    return MediaEvalAudit(precision, tuple(broken), tuple(scores))
+    return MediaEvalAudit(tuple(broken), tuple(scores))
 
 
 def check_rules(runs: Sequence[RunScore]) -> list[str]:
@@ -246,7 +242,6 @@ def _score_run(
     path: Path,
     grades: Mapping[str, Mapping[str, int]] | None,
     classes: Mapping[str, Mapping[str, int]],
-    precision: Precision,
 ) -> RunScore:
     """Score a run against TREC judgements (violence), or the classes of each subtask."""
     external = _uses_external_data(path)
@@ -276,7 +271,7 @@ def _score_run(
             where=str(path),
         )
     _check_names(grades[topic], returned, path)
-    score = score_ranking(grades[topic], returned, precision)
+    score = score_ranking(grades[topic], returned)
     return RunScore(str(path), score, None, None, external, warnings)
 
 

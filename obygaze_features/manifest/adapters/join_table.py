@@ -53,8 +53,6 @@ def join_columns(
     ] = None,
     *,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
-    sheet: Annotated[str, Option(metavar="NAME")] = "",
-    header_row: Annotated[int | None, Option(least=1)] = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> JoinedColumns:
@@ -75,8 +73,6 @@ def join_columns(
         csv: The table: a CSV file, an .xlsx file, or graphs (.json).
         columns: Rename a column.
         form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
-        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
-        header_row: The row with the names of the columns. [default: the first]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -88,15 +84,7 @@ def join_columns(
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(
-        before,
-        Path(csv),
-        columns,
-        form=form,
-        sheet=sheet,
-        header_row=header_row,
-        force=force,
-    )
+    joined = join(before, Path(csv), columns, form=form, force=force)
     update_manifest(before, joined.manifest, path)
     return joined
 
@@ -107,8 +95,6 @@ def join(
     columns: Mapping[str, str] | None = None,
     *,
     form: str = "",
-    sheet: str = "",
-    header_row: int | None = None,
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
@@ -122,7 +108,7 @@ def join(
         read = _read_graphs(csv)
         key = CLIP
     else:
-        read, key = _read_table(csv, mapped, form, sheet=sheet, header_row=header_row)
+        read, key = _read_table(csv, mapped, form)
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
@@ -187,12 +173,7 @@ def _read_graphs(path: Path) -> CsvTable:
 
 
 def _read_table(
-    path: Path,
-    columns: Mapping[str, str],
-    form: str,
-    *,
-    sheet: str,
-    header_row: int | None,
+    path: Path, columns: Mapping[str, str], form: str
 ) -> tuple[CsvTable, str]:
     """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
     violations = Violations(path, columns)
@@ -203,8 +184,6 @@ def _read_table(
         delimiter=None,
         skip_blank=True,
         violations=violations,
-        sheet=sheet,
-        header_row=header_row,
     )
     if form:
         rows = tuple(_with_id(row, form, columns) for row in read.rows)
