@@ -171,7 +171,7 @@ def _with_timeout(
         from obygaze_features.core.function_commands import flags_of
 
         flags = flags_of(plan_extraction)
-        names = ", ".join(flags[name] for name in flags if name in fixed)
+        names = ", ".join(flags.get(name, f"--{name}") for name in fixed)
         raise FixUsage(
             f"{names} cannot be used with a plan file, which has its own settings",
             hint=f"write a new plan: obygaze extract plan MANIFEST ... -o {path}",

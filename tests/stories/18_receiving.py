@@ -201,7 +201,7 @@ def test_zarr_and_xarray_read_the_numbers(ws: Workspace) -> None:
     folder = ws.path("stores/films/data.zarr")
     group = zarr.open_group(folder, mode="r")
     assert [str(one) for one in np.asarray(group["clip_id"])] == ids
-    data = xarray.open_zarr(folder, consolidated=False)
+    data = xarray.open_zarr(folder, consolidated=False, chunks=None)
     assert data["movie_id"].values.tolist() == ["lake"] * 6 + ["night"] * 6
     for name, expected in values.items():
         np.testing.assert_array_equal(np.asarray(group[name]), expected)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -57,7 +58,7 @@ def backbones(folders: Any) -> Any:
 
 
 def with_attention(card: Card, attention: str) -> Card:
-    preset = replace(card.input, attention=attention)
+    preset = structs.replace(card.input, attention=attention)
     return replace(card, presets={**card.presets, card.preset: preset})
 
 

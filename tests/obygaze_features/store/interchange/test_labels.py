@@ -20,8 +20,10 @@ def lab(tmp_path: Path) -> Path:
         rows = [f"{clip.replace('lake', film)},{film},S" for clip in IDS]
         lines = ["clip_id,movie_id,level", *rows]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines), "utf-8")
-        terms = ("--licence", "ODbL-1.0", "--citation", CITATION)
-        words = ("manifest", "import", "csv", f"{name}.csv", "-o", name, *terms)
+        terms = f'licence = "ODbL-1.0"\ncitation = "{CITATION}"\n'
+        (tmp_path / "terms.toml").write_text(terms, "utf-8")
+        mapping = ("--mapping", "terms.toml")
+        words = ("manifest", "import", "csv", f"{name}.csv", "-o", name, *mapping)
         call_obygaze(*words, cwd=tmp_path).ok()
     X = np.arange(8, dtype=np.float32).reshape(4, 2)
     np.savez(tmp_path / "f.npz", clip_id=IDS, clip=X)
