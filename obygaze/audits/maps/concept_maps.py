@@ -112,7 +112,8 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
     if not directions_of_film:
         return []
     first, *others = directions_of_film.values()
-    return [name for name in first if all(name in of_film for of_film in others)]
+    in_all_films = set(first).intersection(*others)
+    return [name for name in first if name in in_all_films]
 
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:

@@ -192,7 +192,7 @@ def _read_table(
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
+    hint = f"--map clip_id=COLUMN; the columns of the table: {few(read.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, key
 

@@ -59,7 +59,7 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
         join(MANIFEST, path)
     assert (
         caught.value.hint
-        == "--map clip_id=COLUMN, or --id FORM; the columns of the table: Scene, mood"
+        == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
     )
     path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
     with pytest.raises(AlreadyThere, match="these columns already: annotator"):
