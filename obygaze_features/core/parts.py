@@ -188,9 +188,12 @@ def find_part(name: str) -> Part:
     source, _, attribute = name.rpartition(":")
     name_in_records = _name_in_records(name)
     if name_in_records not in _TRUSTED:
+        # A record has the name of a file without its folder.
+        is_elsewhere = source.endswith(".py") and not Path(source).is_file()
+        typed = f"FOLDER/{name}" if is_elsewhere else name
         raise FixUsage(
             f"{name} would run own code, and is not trusted",
-            hint=f"read the code, then --trust {name} (in Python trust=[{name!r}])",
+            hint=f"read the code, then --trust {typed} (in Python trust=[{typed!r}])",
         )
     path = _TRUSTED[name_in_records]
     if path is None:
@@ -203,7 +206,11 @@ def find_part(name: str) -> Part:
             f"{name} is not the file {path}, which is trusted", hint=f"--trust {name}"
         )
     if not path.is_file():
-        raise NotFound("no such file", where=str(path))
+        raise NotFound(
+            "no such file",
+            where=str(path),
+            hint="name the file with its path from this folder",
+        )
     package, files = _hashed(path, path.parent)
     return Part(name_in_records, package, path.stem, attribute, path.parent, files)
 

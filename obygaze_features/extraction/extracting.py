@@ -478,7 +478,7 @@ def _next_steps(
     elif any(WRONG_TIMES.intersection(state.reasons) for state in states):
         steps.append(
             "failed clips: some have times outside of their films; correct the table, import it "
-            f"with --force, then {again} and --changed"
+            f"with --force, {link}, then {again} and --changed"
         )
     elif any(state.failed for state in states):
         steps.append(f"failed clips: correct their files, then {again}{retry}")

@@ -47,8 +47,10 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
     header = returned.manifest.header
     noted = structs.replace(header, notes=(*header.notes, note))
     clips = returned.manifest.clips
-    columns = tuple(returned.manifest.columns)
-    manifest = Manifest(name, noted, clips, columns)
+    columns = dict.fromkeys(returned.manifest.columns)
+    for clip in clips:
+        columns.update(dict.fromkeys(clip.extra))
+    manifest = Manifest(name, noted, clips, tuple(columns))
     check_manifest(manifest)
     warnings: Any = returned.warnings
     if isinstance(warnings, str):

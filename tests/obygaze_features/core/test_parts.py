@@ -207,6 +207,10 @@ def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
         with pytest.raises(FixUsage, match="is not trusted") as refused:
             find_part(name)
         assert f"--trust {name}" in str(refused.value.hint)
+    # A record has no folder, and the file is not here.
+    with pytest.raises(FixUsage, match="is not trusted") as refused:
+        find_part("theirs.py:read")
+    assert "--trust FOLDER/theirs.py:read" in str(refused.value.hint)
     trust(["mine.py:other", "splits.kind=mine.py:another"])
     with pytest.raises(FixUsage):
         find_part("mine.py:read")
@@ -236,6 +240,15 @@ def read_mine(folder: Path, returned: str) -> Manifest:
     trust(["data.py:read"])
     part = find_part("data.py:read")
     return read_own(part, [folder / "x.csv"], "mine").manifest
+
+
+def test_columns_of_clips_that_a_data_set_does_not_name_are_kept(here: Path) -> None:
+    of_clip = "replace(clip, extra={'decade': '1960'})"
+    manifest = read_mine(
+        here, f"ImportedManifest(Manifest(name, header, ({of_clip},)))"
+    )
+    assert manifest.columns == ("decade",)
+    assert manifest["a-1"].extra == {"decade": "1960"}
 
 
 @pytest.mark.parametrize(
