@@ -79,17 +79,19 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
+    drop_missing: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
     texts = read_text_table(text)
     check_spaces(store, ARRAY, texts)
+    missing: Literal["drop", "error"] = "drop" if drop_missing else "error"
     groups: list[VectorGroup] = []
     for name, ids in select_groups((x, y), manifest):
         try:
-            found = store.matrix(ARRAY, clips=ids)
+            found = store.matrix(ARRAY, clips=ids, missing=missing)
         except NotFound as error:
-            error.hint = "extract them again, or select clips that have features"
+            error.hint = "--drop-missing to leave them out, or extract them again"
             raise
         if not len(found.rows):
             raise NotFound(
