@@ -105,12 +105,16 @@ def chosen_plan(
         name: value for name, value in given_settings.items() if is_given(value)
     }
     if isinstance(manifest, ExtractPlan):
-        return _with_timeout(manifest, given_settings, "PLAN")
-    if not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
-        path = Path(manifest)
-        plan = read_plan_of(path, workspace)
-        return _with_timeout(plan, given_settings, str(path))
-    return _new_plan(manifest, given_settings, Workspace.of(workspace))
+        plan = manifest
+        path = "PLAN"
+    elif not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
+        plan = read_plan_of(Path(manifest), workspace)
+        path = fspath(manifest)
+    else:
+        return _new_plan(manifest, given_settings, Workspace.of(workspace))
+    for target in plan.targets:
+        _refuse_other_code(plan, target, path)
+    return _with_timeout(plan, given_settings, path)
 
 
 def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
@@ -122,7 +126,7 @@ def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
     plan = read_plan_file(path)
     folder = Path(plan.workspace)
     chosen = Workspace.of(workspace).root
-    again = f"extract plan {plan.manifest} -b BACKBONE -o {path} --force"
+    again = _again(plan, str(path))
     if not folder.is_dir():
         raise NotFound(
             f"the workspace of the plan does not exist: {folder}",
@@ -136,12 +140,15 @@ def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
             where=str(path),
             hint=f"write a plan for the other one: obygaze -C {chosen} {again}",
         )
-    for target in plan.targets:
-        _refuse_other_code(target, path, again)
     return plan
 
 
-def _refuse_other_code(target: Target, path: Path, again: str) -> None:
+def _again(plan: ExtractPlan, path: str) -> str:
+    """Return the command that writes a plan again."""
+    return f"extract plan {plan.manifest} -b BACKBONE -o {path} --force"
+
+
+def _refuse_other_code(plan: ExtractPlan, target: Target, path: str) -> None:
     """Raise an error unless a backbone of one's own has the code that it had in the plan."""
     from obygaze_features.extraction.recipes import version_of_code
 
@@ -150,8 +157,8 @@ def _refuse_other_code(target: Target, path: Path, again: str) -> None:
         raise Mismatch(
             f"the code of the backbone {target.backbone} is not the code of the plan:"
             f" {target.code or 'none'} in the plan, {code or 'none'} now",
-            where=str(path),
-            hint=f"read the code, then write the plan again: obygaze {again}",
+            where=path,
+            hint=f"read the code, then write the plan again: obygaze {_again(plan, path)}",
         )
 
 

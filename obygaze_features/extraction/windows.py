@@ -340,13 +340,14 @@ class _Sweep:
             rows = np.arange(len(pictures))
         times_s = self.index.times_s
         mask = sampled.mask
+        shown_s = np.where(mask, times_s[sampled.index], np.nan)
         clip = DecodedClip(
             path=Path(self.job.path),
             shared_pictures=pictures,
             rows=rows[inverse],
             index=np.where(mask, sampled.index, -1),
-            time_s=np.where(mask, times_s[sampled.index], np.nan),
-            asked_s=np.where(mask, times_s[sampled.asked], np.nan),
+            time_s=shown_s,
+            asked_s=shown_s,
             substituted=np.zeros(len(mask), dtype=np.bool_),
             mask=mask,
             total=len(window.ranks),

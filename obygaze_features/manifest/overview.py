@@ -251,8 +251,7 @@ def show_manifest(
     if where is not None:
         tests.append(where)
     if film is not None:
-        mark = "'" if '"' in film else '"'
-        tests.append(f"movie_id == {mark}{film}{mark}")
+        tests.append(f'movie_id == "{film}"')
     selection = whole
     for test in tests:
         selection = selection.where(test)

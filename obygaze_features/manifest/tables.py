@@ -173,11 +173,9 @@ def read_table(
             lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
-        named = None
-        if delimiter is None:
-            named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
+        named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
         if named is not None:
-            delimiter = named["separator"]
+            delimiter = delimiter or named["separator"]
             first = next(lines, "")
             first_line = 2
         while first and header_row is not None and first_line < header_row:

@@ -167,7 +167,7 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint="--sheet NAME, or save one sheet as CSV",
+        hint="save one sheet as CSV; manifest import csv has --sheet NAME",
     )
 
 

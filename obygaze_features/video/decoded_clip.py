@@ -83,7 +83,7 @@ class DecodedClip:
 
     `shared_pictures` are those of all views that resize alike, `rows` those of this view. `index`
     is the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s`
-    when the one asked for is shown (key frames and substitutes differ). `substituted` marks
+    when the one asked for is shown (a substitute differs). `substituted` marks
     pictures that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule
     found too few, the other rows are black with index -1. `missing` is the share of pictures that
     is missing from a broken file. `span_s` is the time of a window in its film.
@@ -262,7 +262,7 @@ class Canvas:
             rows=np.array([self.rows[resize].get(rank, 0) for rank in ranks], np.int64),
             index=drawn,
             time_s=np.where(sampled.mask, index.times_s[drawn], np.nan),
-            asked_s=np.where(sampled.mask, index.times_s[sampled.asked], np.nan),
+            asked_s=np.where(sampled.mask, index.times_s[sampled.index], np.nan),
             substituted=sampled.mask & (np.array(affected) | (drawn != sampled.index)),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],

@@ -299,10 +299,9 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
 
 @dataclass(frozen=True)
 class SampledRanks:
-    """The ranks of the sampled pictures, the ranks the even rule asks for, and which are real."""
+    """The ranks of the sampled pictures, and which are real."""
 
     index: Ints
-    asked: Ints
     mask: Bools
 
 
@@ -387,7 +386,7 @@ def sample(
         mask = np.arange(count) < len(seconds)
         ranks = np.full(count, seconds[0], dtype=np.int64)
         ranks[: len(seconds)] = seconds
-        return SampledRanks(ranks, ranks, mask)
+        return SampledRanks(ranks, mask)
     pictures = np.arange(first, stop) if listed is None else listed
-    asked = pictures[sample_indices(len(pictures), count)]
-    return SampledRanks(asked, asked, np.ones(count, dtype=np.bool_))
+    ranks = pictures[sample_indices(len(pictures), count)]
+    return SampledRanks(ranks, np.ones(count, dtype=np.bool_))

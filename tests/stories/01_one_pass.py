@@ -39,7 +39,6 @@ from stories.workspace import Workspace
 CLIP = "-b tiny-clip --weights tiny-clip=weights"
 BOTH = f"-b descriptors {CLIP}"
 STORES = ("films.descriptors", "films.tiny-clip")
-READABLE = [film for film in FILMS if film != "lake"]
 SIZES = {"kB": 10**3, "MB": 10**6}
 
 

@@ -149,7 +149,9 @@ def join(
         joined = joined.with_column(name, cells)
     left_out = [name for name in plan if name in COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
-    hidden = set(read.columns) & set(mapped) - set(mapped.values())
+    replaced = {*mapped, CLIP} if form else {*mapped}
+    used_columns = {*mapped.values(), *columns_of_form(form)}
+    hidden = (replaced & {*read.columns}) - used_columns
     if hidden:
         names = ", ".join(sorted(hidden))
         warnings.append(f"left out, something else is mapped to them: {names}")
@@ -187,12 +189,14 @@ def _read_table(
     )
     if form:
         rows = tuple(_with_id(row, form, columns) for row in read.rows)
-        read = replace(read, columns=(CLIP, *read.columns), rows=rows)
+        read = replace(read, rows=rows)
     named = {*columns, *read.columns}
+    if form:
+        named.add(CLIP)
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    hint = f"--map clip_id=COLUMN; the columns of the table: {few(read.columns)}"
+    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, key
 

@@ -17,13 +17,14 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.extraction.extracting import extraction_status
 from obygaze_features.extraction.plan import (
     Target,
     make_plan,
     read_plan_file,
     write_plan,
 )
-from obygaze_features.extraction.planning import read_plan_of
+from obygaze_features.extraction.planning import chosen_plan
 from obygaze_features.extraction.recipes import version_of_code
 from obygaze_features.extraction.run import load_targets
 from obygaze_features.manifest.io import write_manifest
@@ -224,7 +225,7 @@ def test_a_plan_that_is_not_there_is_named_with_its_folder(
     assert caught.value.where == str(tmp_path / "plans" / "plan.json")
 
 
-def test_a_plan_file_runs_only_the_code_that_it_was_made_with(
+def test_a_plan_runs_only_the_code_that_it_was_made_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,12 +234,15 @@ def test_a_plan_file_runs_only_the_code_that_it_was_made_with(
     target = Target("s", f"{code}:net", code=version_of_code(f"{code}:net"))
     plan = make_plan(films(), [target], workspace=tmp_path)
     write_plan(plan, tmp_path / "plan.json")
-    assert read_plan_of(tmp_path / "plan.json") == plan
+    assert chosen_plan(tmp_path / "plan.json") == chosen_plan(plan) == plan
     code.write_text("open('it-ran', 'w')\n", "utf-8")
-    with pytest.raises(Mismatch, match="is not the code of the plan"):
-        read_plan_of(tmp_path / "plan.json")
+    for source in (plan, tmp_path / "plan.json"):
+        with pytest.raises(Mismatch, match="is not the code of the plan"):
+            chosen_plan(source)
+    # The status of its stores needs no code.
+    assert extraction_status(["plan.json"]).parts[0].ok == 0
     without = replace(plan, targets=(replace(target, code=""),))
     write_plan(without, tmp_path / "plan.json", force=True)
     with pytest.raises(Mismatch, match="none in the plan"):
-        read_plan_of(tmp_path / "plan.json")
+        chosen_plan(tmp_path / "plan.json")
     assert not (tmp_path / "it-ran").exists()

@@ -76,7 +76,9 @@ def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="2 sheets have data") as caught:
         read_table(path, required=("a", "b"), sheet="")
     assert caught.value.message == "2 sheets have data: 'Ada', 'Ben'"
-    assert caught.value.hint == "--sheet NAME, or save one sheet as CSV"
+    assert caught.value.hint == (
+        "save one sheet as CSV; manifest import csv has --sheet NAME"
+    )
     for chosen in ("Ben", "3"):
         table = read_table(path, required=("a", "b"), sheet=chosen)
         assert [row["a"] for row in table.rows] == ["3", "5"]

@@ -57,9 +57,8 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
     path = table(tmp_path, "Scene;mood\ntt1 002;calm\n")
     with pytest.raises(FixInput, match="the table cannot be joined") as caught:
         join(MANIFEST, path)
-    assert (
-        caught.value.hint
-        == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
+    assert caught.value.hint == (
+        "--map clip_id=COLUMN, or --id FORM; the columns of the table: Scene, mood"
     )
     path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
     with pytest.raises(AlreadyThere, match="these columns already: annotator"):
@@ -155,6 +154,25 @@ def test_ids_are_made_as_an_import_makes_them(tmp_path: Path) -> None:
     assert joined.columns == {"mood": 2}
     moods = [clip.extra["mood"] for clip in joined.manifest]
     assert moods == ["", "calm", "wild"]
+
+
+@pytest.mark.parametrize(
+    ("header", "mapped", "form", "hidden"),
+    [
+        ("film,clip_id,mood,n", {}, "{film}-{clip_id}", []),
+        ("film,shot,mood,n", {"clip_id": "shot"}, "{film}-{clip_id}", []),
+        ("film,shot,mood,clip_id", {}, "{film}-{shot}", ["clip_id"]),
+    ],
+)
+def test_ids_of_a_table_that_the_form_does_not_name_are_said_to_be_left_out(
+    tmp_path: Path, header: str, mapped: dict[str, str], form: str, hidden: list[str]
+) -> None:
+    path = table(tmp_path, f"{header}\ntt1,002,calm,9\ntt2,001,wild,8\n")
+    joined = join(MANIFEST, path, mapped, form=form)
+    moods = [clip.extra["mood"] for clip in joined.manifest]
+    assert moods == ["", "calm", "wild"]
+    said = [warning for warning in joined.warnings if "mapped to them" in warning]
+    assert [warning.rpartition(": ")[2] for warning in said] == hidden
 
 
 def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(

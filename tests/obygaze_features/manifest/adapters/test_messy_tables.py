@@ -211,8 +211,11 @@ def test_the_line_that_names_the_separator_is_no_header(
     tmp_path: Path, separator: str
 ) -> None:
     text = "clip_id,movie_id,level\na,m,S\nb,m,oops\n".replace(",", separator)
-    lines = imported(tmp_path, f"sep={separator}\r\n{text}".encode())
-    assert lines[0].startswith("t.csv:4: column 'level': unknown level 'oops'")
+    data = f"sep={separator}\r\n{text}".encode()
+    toml = separator.replace("\t", "\\t")
+    for words in ((), mapping(tmp_path, f'delimiter = "{toml}"')):
+        lines = imported(tmp_path, data, *words)
+        assert lines[0].startswith("t.csv:4: column 'level': unknown level 'oops'")
 
 
 def test_many_kinds_of_problems_fill_no_screen(tmp_path: Path) -> None:
@@ -282,7 +285,7 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     assert lines[-3:] == [
         "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: --sheet NAME, or save one sheet as CSV",
+        "  Try: save one sheet as CSV; manifest import csv has --sheet NAME",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
     assert lines[:2] == [
