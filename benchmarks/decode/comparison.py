@@ -29,7 +29,6 @@ from obygaze_features.video.container import av
 from obygaze_features.video.index import sample_indices
 
 REFERENCE = "obygaze"
-KEY_FRAMES = "obygaze, key frames"
 RIVALS = ("decord", "torchcodec")
 # Of a short clip nearly all pictures are decoded: what decodes them in order is a rival too.
 CLIP_READERS = (REFERENCE, *RIVALS, "torchcodec, approximate", "pyav in order")
@@ -61,7 +60,7 @@ def measure(quick: bool) -> str:
     folder.
     """
     films = character_films(seconds=4 if quick else 150)
-    readers = (REFERENCE, KEY_FRAMES, *RIVALS)
+    readers = (REFERENCE, *RIVALS)
     readings = read_films(films, readers, rounds=1 if quick else 2)
     odd = read_films(odd_films(), tuple(READERS), rounds=1)
     return f"{times_text(readings)}\n\n{exactness_text([*readings, *odd])}"
@@ -164,9 +163,6 @@ def _reading(
     if "failed" in last:
         return Reading(spec.name, timing, 0, count, last["failed"])
     ranks = sample_indices(len(spec.shown), count).tolist()
-    # Of key frames, the pictures that they claim to be.
-    if name == KEY_FRAMES:
-        ranks = last["index"]
     pairs = zip(last["numbers"], ranks, strict=False)
     n_correct = sum(number == spec.shown[rank] for number, rank in pairs)
     return Reading(spec.name, timing, n_correct, count)

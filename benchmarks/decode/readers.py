@@ -21,20 +21,18 @@ from benchmarks.decode.films import read_stamp
 from obygaze_features.video.index import sample_indices
 from obygaze_features.video.resize import Pixels
 
-Found = tuple[Sequence[Pixels], Sequence[int]]
-Read = Callable[[str, int], Found]
+Read = Callable[[str, int], Sequence[Pixels]]
 
 
-def _obygaze(sampling: Any) -> Read:
+def _obygaze() -> Read:
     from obygaze_features.video.container import av
     from obygaze_features.video.decode import decode_clip
     from obygaze_features.video.decoded_clip import View
 
     av()
 
-    def read(path: str, count: int) -> Found:
-        clip = decode_clip(path, View(count, sampling))
-        return list(clip.pictures), clip.index.tolist()
+    def read(path: str, count: int) -> Sequence[Pixels]:
+        return list(decode_clip(path, View(count)).pictures)
 
     return read
 
@@ -42,10 +40,10 @@ def _obygaze(sampling: Any) -> Read:
 def _decord() -> Read:
     import decord
 
-    def read(path: str, count: int) -> Found:
+    def read(path: str, count: int) -> Sequence[Pixels]:
         reader = decord.VideoReader(path, num_threads=1)
         index = sample_indices(len(reader), count).tolist()
-        return list(reader.get_batch(index).asnumpy()), index
+        return list(reader.get_batch(index).asnumpy())
 
     return read
 
@@ -56,13 +54,13 @@ def _torchcodec(seek_mode: Any) -> Read:
 
     torch.set_num_threads(1)
 
-    def read(path: str, count: int) -> Found:
+    def read(path: str, count: int) -> Sequence[Pixels]:
         # The other readers return NHWC.
         decoder = VideoDecoder(
             path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode=seek_mode
         )
         index = sample_indices(len(decoder), count).tolist()
-        return list(decoder.get_frames_at(index).data.numpy()), index
+        return list(decoder.get_frames_at(index).data.numpy())
 
     return read
 
@@ -72,7 +70,7 @@ def _opencv() -> Read:
 
     cv2.setNumThreads(1)
 
-    def read(path: str, count: int) -> Found:
+    def read(path: str, count: int) -> Sequence[Pixels]:
         reader = cv2.VideoCapture(path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
         index = sample_indices(
             int(reader.get(cv2.CAP_PROP_FRAME_COUNT)), count
@@ -84,7 +82,7 @@ def _opencv() -> Read:
             if not read_it:
                 raise ValueError(f"frame {number} cannot be read")
             pictures.append(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
-        return pictures, index
+        return pictures
 
     return read
 
@@ -92,7 +90,7 @@ def _opencv() -> Read:
 def _in_order() -> Read:
     import av
 
-    def read(path: str, count: int) -> Found:
+    def read(path: str, count: int) -> Sequence[Pixels]:
         with av.open(path) as container:
             total = sum(1 for packet in container.demux(video=0) if packet.size)
         index = sample_indices(total, count).tolist()
@@ -103,13 +101,13 @@ def _in_order() -> Read:
             for number, frame in enumerate(container.decode(video=0)):
                 if number in wanted:
                     pictures += [frame.to_ndarray(format="rgb24")] * index.count(number)
-        return pictures, index
+        return pictures
 
     return read
 
 
 READERS: dict[str, Callable[[], Read]] = {
-    "obygaze": lambda: _obygaze("even"),
+    "obygaze": _obygaze,
     "decord": _decord,
     "torchcodec": lambda: _torchcodec("exact"),
     # It reads no packets first, and trusts the rate and the number of frames in the header.
@@ -129,7 +127,7 @@ def main(reader: str, path: str, count: int) -> None:
     cpu = time.process_time()
     wall = time.perf_counter()
     try:
-        pictures, index = read(path, count)
+        pictures = read(path, count)
     except Exception as error:  # noqa: BLE001 - that a reader fails on a file is a result
         sys.stdout.write(json.dumps({"failed": _first_line(error)}))
         return
@@ -138,7 +136,6 @@ def main(reader: str, path: str, count: int) -> None:
         "wall_s": time.perf_counter() - wall,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "numbers": [read_stamp(np.asarray(picture)) for picture in pictures],
-        "index": [int(number) for number in index],
     }
     sys.stdout.write(json.dumps(taken))
 
