@@ -45,7 +45,7 @@ FOLLOWED = followed_together()
 
 # Pages do not speak of these: they go with the rewrite of the store.
 NOT_ON_A_PAGE = {
-    *("erase", "store derive", "store diff", "store licence", "store log"),
+    *("store derive", "store diff", "store licence", "store log"),
     *("store pack", "store publish", "store purge", "store unpack", "store upgrade"),
     *("store uses", "store withdraw"),
 }
