@@ -34,7 +34,7 @@ def write_demo(folder: PathLike = "demo") -> None:
     """Run all steps on made-up films as `obygaze demo` does, and print them.
 
     Args:
-        folder: The folder to write; it may hold an earlier demo, and nothing else.
+        folder: The folder to write; it must be new or empty.
     """
     from obygaze.cli import root
 

@@ -65,11 +65,6 @@ def frames_between(
     return first, max(first, round(end_s * fps) - 1)
 
 
-def frames_in_ms(start_ms: int, end_ms: int, fps: Fraction) -> tuple[int, int]:
-    """Return the first and the last frame between two times in milliseconds."""
-    return frames_between(Fraction(start_ms, 1000), Fraction(end_ms, 1000), fps)
-
-
 def plain(text: str) -> str:
     """Return text on one line, without characters that cannot be printed."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

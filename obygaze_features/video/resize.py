@@ -33,7 +33,6 @@ _REACH = {"bilinear": 1.0, "bicubic": 2.0}
 PILLOW_11 = "pillow-11"
 PILLOW_13 = "pillow-13"
 TORCHVISION = "torchvision"
-RESIZERS = (PILLOW_11, PILLOW_13, TORCHVISION)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.tables import CsvTable, TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
-MAX_OFFSET_S = 86_400.0
 SCENES = "scene_boundaries"
 VIDEO = "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
