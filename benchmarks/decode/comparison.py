@@ -60,7 +60,8 @@ def measure(quick: bool) -> str:
     folder.
     """
     films = character_films(seconds=4 if quick else 150)
-    readings = read_films(films, (REFERENCE, *RIVALS), rounds=1 if quick else 2)
+    readers = (REFERENCE, *RIVALS)
+    readings = read_films(films, readers, rounds=1 if quick else 2)
     odd = read_films(odd_films(), tuple(READERS), rounds=1)
     return f"{times_text(readings)}\n\n{exactness_text([*readings, *odd])}"
 

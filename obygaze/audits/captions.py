@@ -276,6 +276,14 @@ def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str
     for caption in captions:
         if labels_of.setdefault(caption.cluster, caption.labels) != caption.labels:
             return "a cluster has captions of two groups, so it cannot be exchanged"
+    cells = list(groups.cells_of.values())
+    for i, column in enumerate(groups.columns):
+        others = [cell[:i] + cell[i + 1 :] for cell in cells]
+        has_two_values = len({cell[i] for cell in cells}) > 1
+        if has_two_values and len(set(others)) == len(cells):
+            return (
+                f"no two groups differ in {column!r} alone, so nothing can be exchanged"
+            )
     return ""
 
 

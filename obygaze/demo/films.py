@@ -16,6 +16,7 @@ import numpy.typing as npt
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.lazy import need
 
+SEED = 17
 FPS = 24
 WIDTH = 128
 HEIGHT = 72
@@ -62,9 +63,9 @@ class DemoScene:
         return f"{self.movie_id}-{self.number:03d}"
 
 
-def make_films(seed: int = 17) -> list[DemoScene]:
+def make_films() -> list[DemoScene]:
     """Return the scenes of all films in order."""
-    random = Random(seed)
+    random = Random(SEED)
     scenes = []
     for movie_id in TITLES:
         concepts_of_scenes = list(SCENES_OF_A_FILM)
@@ -83,9 +84,7 @@ def make_films(seed: int = 17) -> list[DemoScene]:
     return scenes
 
 
-def annotate(
-    scenes: Sequence[DemoScene], seed: int = 17
-) -> list[tuple[str | int, ...]]:
+def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
     """Return the segments each annotator marks, as rows of SEGMENT_COLUMNS.
 
     The first one marks every scene with a concept; the second one overlooks some. Their segments
@@ -97,7 +96,7 @@ def annotate(
         for annotator in ANNOTATORS:
             rows.append((movie_id, annotator, 0, last_frame, "watched", ""))
     for number, annotator in enumerate(ANNOTATORS):
-        random = Random(seed * 100 + number)
+        random = Random(SEED * 100 + number)
         for scene in scenes:
             overlooked = number > 0 and random.random() < 0.1
             if overlooked or not scene.concepts:

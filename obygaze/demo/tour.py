@@ -34,7 +34,7 @@ def write_demo(folder: PathLike = "demo") -> None:
     """Run all steps on made-up films as `obygaze demo` does, and print them.
 
     Args:
-        folder: The folder to write; it may hold an earlier demo, and nothing else.
+        folder: The folder to write; it must be new or empty.
     """
     from obygaze.cli import root
 
@@ -101,7 +101,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
 def save_tiny_xclip(workspace: Path) -> None:
     """Write a tiny X-CLIP with random weights and its card, where torch is installed.
 
-    The demo does not extract with it; the guide does, to show how maps are made.
+    The demo does not extract with it; it is there to try maps without weights from the hub.
     """
     if find_spec("torch") is None or find_spec("transformers") is None:
         return

@@ -203,7 +203,7 @@ def _require_licence_of_labels(labels: Manifest) -> None:
             f"the manifest {labels.name} states no licence for its labels; without one nobody"
             " knows what they may do with them",
             where=labels.name,
-            hint='licence = "..." in its .toml, or --licence where it is imported;'
+            hint='licence = "..." in its .toml;'
             " --no-licence publishes them as they are",
         )
 

@@ -356,6 +356,17 @@ def test_crossed_groups_against_all_exchanges(seed: int) -> None:
     assert "clusters were exchanged within race and class." in str(audit)
 
 
+def test_columns_that_always_change_together_are_not_tested() -> None:
+    cells = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
+    rows = []
+    for number, (race, gender) in enumerate(cells):
+        row = {"race": race, "gender": gender, "image": str(number)}
+        rows.append({"caption": "a sad man", **row})
+    audit = audit_captions(rows, group="race,gender", cluster="image")
+    assert audit.contrasts == ()
+    assert "no two groups differ in 'race' alone" in str(audit)
+
+
 def test_images_of_several_crossed_groups_are_not_tested() -> None:
     rows = crossed_captions(0)
     rows.append({**rows[0], "race": "other"})
