@@ -108,7 +108,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def fill(self) -> Any:
         """The value of rows that are not there."""
-        return np.nan if np.dtype(self.dtype).kind == "f" else 0
+        return np.nan if self.is_float else 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a row that is not there is NaN."""
+        return np.dtype(self.dtype).kind == "f"
 
     def n_files(self, n_rows: int) -> int:
         """Return the number of files that hold so many rows."""
