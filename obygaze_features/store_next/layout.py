@@ -39,6 +39,9 @@ CHECKS = "checks"
 ZARR = "data.zarr"
 CARD = "README.md"
 
+NEXT = ".next"
+BEFORE = ".before-"
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -131,6 +134,22 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def zarr_json(self) -> str:
         """The name of the document that describes this array to readers of Zarr."""
         return f"{ZARR}/{self.name}/zarr.json"
+
+
+def check_store_name(name: str, where: str) -> None:
+    """Raise an error unless a store may have this name."""
+    if name.endswith(NEXT) or BEFORE in name or name.startswith("."):
+        raise FixInput(
+            f"{name!r} cannot be the name of a store: names do not end with {NEXT},"
+            f" do not contain {BEFORE} and do not begin with a dot",
+            where=where,
+            hint="choose another name",
+        )
+
+
+def before_name(name: str, seal: str) -> str:
+    """Return what the store of a name and a seal is called after another took its place."""
+    return f"{name}{BEFORE}{seal[:8]}"
 
 
 def power_of_two(limit: int, *, most: int) -> int:
