@@ -161,6 +161,8 @@ def _copy_rows(values: npt.NDArray[Any], rows: Rows, out: npt.NDArray[Any]) -> N
 
 def pieces_of(rows: Rows, size: int) -> Sequence[slice]:
     """Return the slices of ascending rows that are in the same group of `size` rows."""
+    if not len(rows):
+        return []
     ends = np.flatnonzero(np.diff(rows // size, append=-2)) + 1
     starts = [0, *ends[:-1].tolist()]
     return [
