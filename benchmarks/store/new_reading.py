@@ -32,7 +32,7 @@ from obygaze_features.store_next.rows import Row
 
 NEW = "new"
 SMALL = ArraySpec("pooled", (128,), dtype="float16")
-ROUNDS = 15
+ROUNDS = 9
 # What is timed in a new process: the import, opening, one matrix.
 FIRST = {
     NEW: "from obygaze_features.store_next.reading import open_store\n"

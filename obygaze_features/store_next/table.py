@@ -20,7 +20,7 @@ from obygaze_features.store_next.decoding import (
     Rows,
     cells_of,
     check_header,
-    check_id,
+    check_ids,
     codes_of,
     find_sorted,
     hashes_of,
@@ -225,8 +225,7 @@ class RowTable:
 
     def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
         try:
-            for name in ids:
-                check_id(name)
+            check_ids(ids)
         except ValueError as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
         n_bytes = 4 * len(ids) * max(map(len, ids), default=0)
@@ -273,7 +272,7 @@ class RowTable:
         """
         places = np.full(len(wanted), -1, np.int64)
         open_places = list(range(len(wanted)))
-        half = 2 * math.isqrt(self.n_rows)
+        half = math.isqrt(self.n_rows)
         while open_places:
             windows = []
             for place in open_places:
