@@ -278,14 +278,15 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     """
     here = Workspace.of(workspace)
     location = here.store(name)
-    if location == name:
-        return location
-    if BEFORE in name or name.endswith(NEXT):
+    is_path = is_url(name) or "/" in name
+    if not is_path and (BEFORE in name or name.endswith(NEXT)):
         raise NotFound(
             f"{name} is not the name of a store",
             where=location,
-            hint=f"{location}, its path",
+            hint=f"./{name}, or its whole path",
         )
+    if is_path or location == name:
+        return location
     if _exists(Path(location)):
         return location
     return here.existing_store(name)
