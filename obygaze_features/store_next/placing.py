@@ -139,12 +139,14 @@ def remove_tree(folder: Path) -> None:
 def _remove_read_only(
     remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
 ) -> None:
-    """Try again where Windows does not remove a file that is read-only."""
-    if isinstance(reason[1], FileNotFoundError):
-        return
-    with suppress(OSError):
-        Path(path).chmod(stat.S_IWRITE)
-    remove(path)
+    """Try again where Windows does not remove a file that is read-only.
+
+    What cannot be removed, because a program has it open, stays in the hidden folder.
+    """
+    if not isinstance(reason[1], FileNotFoundError):
+        with suppress(OSError):
+            Path(path).chmod(stat.S_IWRITE)
+            remove(path)
 
 
 # --- A store in the place of another one ---
