@@ -55,7 +55,15 @@ CLIP_ID = ROW_COLUMNS.index("clip_id")
 STATUS = ROW_COLUMNS.index("status")
 REASON = ROW_COLUMNS.index("reason")
 # What decoders raise over bytes that are not what they should be.
-DAMAGE = (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError, csv.Error)
+DAMAGE = (
+    ValueError,
+    RuntimeError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    csv.Error,
+    struct.error,
+)
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # Versions of the format and of the codec, flags, bytes of an item, bytes before compression, bytes
@@ -292,7 +300,7 @@ def row_of(cells: Sequence[str], number: int) -> Row:
 
 def check_id(name: str) -> None:
     """Raise ValueError for the id of a clip or film that is empty or cannot be printed."""
-    if not name or not name.isprintable():
+    if not name.isprintable() or not name.strip():
         raise ValueError(f"an id is empty or cannot be printed: {name[:100]!r}")
 
 
@@ -395,6 +403,26 @@ def find_sorted(hashes: Hashes, wanted: Hashes) -> Rows:
     places = np.searchsorted(hashes, wanted).astype(np.int64)
     inside = np.minimum(places, len(hashes) - 1)
     return np.where(hashes[inside] == wanted, inside, -1)
+
+
+# The columns of data.zarr.
+
+
+def decode_texts(chunk: Bytes, n_rows: int) -> list[str]:
+    """Return the texts of a column of data.zarr."""
+    content = chunk[:-CRC_BYTES].tobytes()
+    if struct.unpack_from("<I", content)[0] != n_rows:
+        raise ValueError("it does not have one text for each row")
+    texts = []
+    place = 4
+    for _ in range(n_rows):
+        (n_bytes,) = struct.unpack_from("<I", content, place)
+        place += 4
+        if place + n_bytes > len(content):
+            raise ValueError("a text is longer than its file")
+        texts.append(content[place : place + n_bytes].decode("utf-8"))
+        place += n_bytes
+    return texts
 
 
 def codes_of(cells: Iterable[Sequence[str]]) -> npt.NDArray[np.uint8]:

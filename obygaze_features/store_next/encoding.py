@@ -291,10 +291,8 @@ def check_rows(rows: Sequence[Row], where: str) -> None:
                     f"{text!r} cannot be an id: it has characters that are not printed",
                     where=where,
                 )
-    if not all(map(str.strip, clip_ids)):
-        raise FixInput("a clip has an empty id", where=where)
-    if not all(map(str.strip, movie_ids)):
-        raise FixInput("a clip has a film with an empty id", where=where)
+    if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
+        raise FixInput("a clip or a film has an empty id", where=where)
     if len(set(clip_ids)) < len(clip_ids):
         raise FixInput(
             f"the clip {_first_repeated(clip_ids)!r} is there twice", where=where

@@ -57,6 +57,12 @@ class Files(Protocol):
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
         """Yield parts of files in this order. A part beyond the end of its file is shorter."""
 
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+
+    def names(self) -> list[str] | None:
+        """Return the names of all files that are there; None where a place cannot list them."""
+
 
 class FolderFiles:
     """The files of a folder on this machine. Symbolic links in it are refused."""
@@ -83,6 +89,21 @@ class FolderFiles:
             with self._open(name) as stream:
                 for _, start, stop in parts:
                     yield _read_at(stream, start, stop - start)
+
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        with self._open(name) as stream:
+            return os.fstat(stream.fileno()).st_size
+
+    def names(self) -> list[str] | None:
+        """Return the names of all files and links that are there."""
+        names = []
+        for folder, folders, files in os.walk(self.root):
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for name in (*files, *links):
+                relative = Path(folder, name).relative_to(self.root)
+                names.append(relative.as_posix())
+        return sorted(names)
 
     @contextmanager
     def _open(self, name: str) -> Iterator[io.FileIO]:

@@ -23,7 +23,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core import system
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -57,6 +56,7 @@ from obygaze_features.store_next.layout import (
 from obygaze_features.store_next.making import not_finite, rows_not_finite
 from obygaze_features.store_next.placing import (
     before_of,
+    catch_up,
     finish_waiting,
     make_hidden,
     new_file,
@@ -158,7 +158,10 @@ def plan_filling(
         replaces=replaces,
     )
     _write_plan(target, encode(plan), planned_rows(rows, wanted))
-    filling = Filling.open(target)
+    try:
+        filling = Filling.open(target)
+    except NotFound as error:
+        raise _just_finished(target) from error
     if not replaces and is_listed(target):
         # Another process planned, filled and sealed the store meanwhile.
         remove_leftover(target)
@@ -171,6 +174,12 @@ def _is_there(target: Path) -> AlreadyThere:
         "a store is final, and this one is there",
         where=str(target),
         hint="choose another name, or change the store",
+    )
+
+
+def _just_finished(target: Path) -> AlreadyThere:
+    return AlreadyThere(
+        "another process has just finished this store", where=str(target)
     )
 
 
@@ -219,20 +228,19 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
     try:
         write_file(hidden / PLAN_JSON, plan_json)
         write_file(hidden / CLIPS_CSV, clips_csv)
-        (hidden / BLOCKS).mkdir()
+        (hidden / BLOCKS).mkdir(exist_ok=True)
         sync_tree(hidden)
         is_first = take_name(hidden, folder)
-    finally:
-        remove_tree(hidden)
-    if is_first:
-        return
-    try:
+        if is_first:
+            return
+        catch_up(folder)
         other_plan = (folder / PLAN_JSON).read_bytes()
         other_clips = (folder / CLIPS_CSV).read_bytes()
     except FileNotFoundError as error:
-        raise AlreadyThere(
-            "another process has just finished this store", where=str(target)
-        ) from error
+        # Who has finished the store removes what has the same plan.
+        raise _just_finished(target) from error
+    finally:
+        remove_tree(hidden)
     if other_plan != plan_json:
         _raise_difference(plan_json, other_plan, folder)
     if other_clips != clips_csv:
@@ -316,6 +324,7 @@ class Filling:
     def open(cls, target: Path) -> Self:
         """Open the filling of a store; an error if it is not being filled."""
         folder = next_of(target)
+        catch_up(folder)
         try:
             plan_json = (folder / PLAN_JSON).read_bytes()
             clips_csv = (folder / CLIPS_CSV).read_bytes()
@@ -441,7 +450,7 @@ class Filling:
             return None
         hidden = self.folder / BLOCKS / f".{block:05d}.{secrets.token_hex(4)}"
         try:
-            hidden.mkdir()
+            hidden.mkdir(exist_ok=True)
             return BlockWriter(self, block, maker, hidden)
         except FileNotFoundError:
             # The store is finished. Nobody makes the parent folder, which would bring it back.
@@ -453,6 +462,7 @@ class Filling:
         A damaged block is renamed away, and counts as not done.
         """
         folder = self.folder_of(block)
+        catch_up(folder)
         try:
             data = (folder / ROWS_JSON).read_bytes()
         except FileNotFoundError:
@@ -694,6 +704,7 @@ def store_before(target: Path, seal: str) -> Store:
 def is_sealed(filling: Filling) -> bool:
     """Return whether the store of a filling is there already."""
     path = filling.target / STORE_JSON
+    catch_up(filling.target)
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -723,7 +734,7 @@ def remove_filling(filling: Filling) -> None:
     )
     if _digest_at(filling.folder) == filling.digest:
         try:
-            system.rename_folder(filling.folder, hidden)
+            take_name(filling.folder, hidden)
         except FileNotFoundError:
             return
         if _digest_at(hidden) != filling.digest:
@@ -738,6 +749,7 @@ def remove_filling(filling: Filling) -> None:
 
 def _digest_at(folder: Path) -> str:
     """Return what identifies the plan in a folder; "" if there is none."""
+    catch_up(folder)
     try:
         return _digest(
             (folder / PLAN_JSON).read_bytes(), (folder / CLIPS_CSV).read_bytes()

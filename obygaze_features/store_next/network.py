@@ -209,6 +209,20 @@ class ObjectFiles:
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             yield from _in_order(pool, self._range, ranges)
 
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        where = f"{self.location}/{name}"
+        try:
+            # Not a HEAD: some servers do not answer it.
+            answer = self.obstore.get(self.store, name, options={"range": (0, 1)})
+        except network_error() as error:
+            raise explained(error, where) from error
+        return int(answer.meta["size"])
+
+    def names(self) -> list[str] | None:
+        """Return None: web servers cannot list their files."""
+        return None
+
     def _range(self, wanted: Range) -> Bytes:
         n_bytes = wanted.stop - wanted.start
         options = {"range": (wanted.start, wanted.stop)}

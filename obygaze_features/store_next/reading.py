@@ -44,8 +44,15 @@ from obygaze_features.store_next.files import (
     FolderFiles,
     ListedFiles,
 )
-from obygaze_features.store_next.layout import ROW_DIMENSION, STORE_JSON, Array
+from obygaze_features.store_next.layout import (
+    BEFORE,
+    NEXT,
+    ROW_DIMENSION,
+    STORE_JSON,
+    Array,
+)
 from obygaze_features.store_next.network import open_remote
+from obygaze_features.store_next.placing import finish_change, next_of
 from obygaze_features.store_next.recipe import Recipe
 from obygaze_features.store_next.records import PlanRecord, StoreRecord, decode, seal_of
 from obygaze_features.store_next.rows import STATUSES, WITHDRAWN, Row
@@ -58,8 +65,6 @@ PLAN_JSON = "plan.json"
 CLIPS_CSV = "clips.csv"
 BLOCKS = "blocks"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-NEXT = ".next"
-BEFORE = ".before-"
 # Arrays that go with features: times of frames, which frames are real, times of windows.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
 MASK = "mask"
@@ -288,7 +293,7 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
 
 def _exists(path: Path) -> bool:
     """Return whether a store is there, or waits for its name, or is being filled."""
-    return path.exists() or path.with_name(f"{path.name}{NEXT}").exists()
+    return path.exists() or next_of(path).exists()
 
 
 def open_files(location: str) -> Files:
@@ -296,8 +301,7 @@ def open_files(location: str) -> Files:
     if is_url(location):
         return open_remote(location)
     path = Path(location)
-    if not path.exists():
-        take_name(path)
+    finish_change(path)
     if path.is_dir():
         return FolderFiles(path)
     if path.exists():
@@ -310,15 +314,6 @@ def open_files(location: str) -> Files:
     if being_filled is not None:
         raise being_filled
     raise NotFound("no such folder", where=location, hint="check the name")
-
-
-def take_name(path: Path) -> None:
-    """Give a finished store that waits as NAME.next its name, which is free."""
-    waiting = path.with_name(f"{path.name}{NEXT}")
-    if (waiting / STORE_JSON).is_file():
-        # Another process may have been first.
-        with suppress(OSError):
-            waiting.rename(path)
 
 
 def _no_store(files: Files) -> ObygazeError:
@@ -338,7 +333,7 @@ def being_filled_at(path: Path) -> BeingFilled | None:
     Args:
         path: NAME, or NAME.next.
     """
-    for folder in (path, path.with_name(f"{path.name}{NEXT}")):
+    for folder in (path, next_of(path)):
         if (folder / PLAN_JSON).is_file():
             return BeingFilled(
                 f"this store is being filled, {_progress_of(folder)}",

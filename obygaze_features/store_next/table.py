@@ -85,7 +85,7 @@ class RowTable:
         if self.all_ok:
             return np.zeros(self.n_rows, np.uint8)
         if self.n_rows <= SMALL_ROWS:
-            return codes_of(self._cells(self._whole_lines()))
+            return self._codes(self._cells(self._whole_lines()))
         # It is a copy for other readers, and is bound to store.json as everything else.
         data = self.listed.whole(STATUS_FILE)[:-CRC_BYTES]
         if len(data) != self.n_rows or data.max() >= len(STATUSES):
@@ -98,8 +98,14 @@ class RowTable:
             return np.zeros(len(rows), np.uint8)
         is_few = len(rows) * 16 < self.n_rows
         if is_few and "codes" not in vars(self):
-            return codes_of(self.cells(rows))
+            return self._codes(self.cells(rows))
         return self.codes[rows]
+
+    def _codes(self, cells: Sequence[Sequence[str]]) -> npt.NDArray[np.uint8]:
+        try:
+            return codes_of(cells)
+        except DAMAGE as error:
+            raise self.listed.damaged(ROWS_CSV, error) from error
 
     def rows(self) -> list[Row]:
         """Return all rows."""

@@ -25,7 +25,9 @@ MANIFEST = Manifest("films", "0" * 64)
 def a_recipe(name: str = "clip-b16") -> Recipe:
     """A recipe with all its sections."""
     sections = ("weights", "sampling", "decoder", "preprocessing", "compute")
-    return Recipe.from_json({"backbone": {"name": name}} | {key: {} for key in sections})
+    return Recipe.from_json(
+        {"backbone": {"name": name}} | {key: {} for key in sections}
+    )
 
 
 def some_rows(n_rows: int, of_a_film: int = 3) -> list[Row]:
@@ -102,9 +104,7 @@ def check_store(
         read = group[name][:]
         fill = np.nan if array["dtype"].startswith("float") else 0
         np.testing.assert_array_equal(read[is_ok], values[name][is_ok])
-        np.testing.assert_array_equal(
-            read[~is_ok], np.full_like(read[~is_ok], fill)
-        )
+        np.testing.assert_array_equal(read[~is_ok], np.full_like(read[~is_ok], fill))
         checks += _checks(files, array, len(rows))
     assert files["checks"] == checks
     return document
