@@ -58,6 +58,7 @@ class Imported:
     """The result of an import: the new store, and what did not come into it."""
 
     path: Path
+    seal: str
     n_clips: int
     arrays: Mapping[str, tuple[int, ...]]
     failed: Mapping[str, str]
@@ -155,6 +156,7 @@ def import_features(
     failed = {row.clip_id: row.reason for row in rows if not row.is_ok}
     return Imported(
         path=target,
+        seal=written.seal,
         n_clips=len(rows),
         arrays={array.name: array.shape for array in imported.arrays},
         failed=failed,

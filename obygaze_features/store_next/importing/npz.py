@@ -151,7 +151,7 @@ class Member:
 
     def _unpacked(self) -> Any:
         """Return a temporary file with the unpacked member; it has no name."""
-        free = shutil.disk_usage(tempfile.gettempdir()).free
+        free = _free_bytes()
         if self.info.file_size > free:
             raise FixInput(
                 f"{self.member} has {human(self.info.file_size)} unpacked, and"
@@ -164,6 +164,11 @@ class Member:
             shutil.copyfileobj(stream, file, PIECE_BYTES)
         file.flush()
         return file
+
+
+def _free_bytes() -> int:
+    """Return how many bytes the folder of temporary files can take."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 def _header(stream: BinaryIO | Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

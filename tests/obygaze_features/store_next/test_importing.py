@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store_next.card import read_terms
-from obygaze_features.store_next.importing import features, reader
+from obygaze_features.store_next.importing import features, npz, reader
 from obygaze_features.store_next.importing.features import (
     film_of,
     import_features,
@@ -95,6 +95,8 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
     assert done.not_in_manifest == ["tt02-010", "tt01-001"]
     assert "2 clips of the files are not in the manifest" in done.notes
     store = open_store(tmp_path / "s")
+    assert done.seal == store.seal
+    assert str(done) == f"{tmp_path}/s: 1 of 2 clips, clip [3]"
     assert [row.status for row in store.rows] == ["ok", "failed"]
     assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
     assert store.record.manifest.name == "films"
@@ -310,6 +312,19 @@ def test_an_array_that_lies_about_its_size_takes_no_memory(
     file = with_array(tmp_path / "f.npz", npy(shape, bytes(100)))
     with pytest.raises(Corrupt, match="shorter than its shape"):
         open_features("npz", file)
+
+
+def test_what_does_not_fit_on_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = npy((3, 10**6), bytes(12 * 10**6))
+    file = with_array(tmp_path / "f.npz", array, zipfile.ZIP_DEFLATED)
+    assert file.stat().st_size < 20_000
+    monkeypatch.setattr(npz, "_free_bytes", lambda: 10**7)
+    with pytest.raises(
+        FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
+    ):
+        import_features("npz", file, tmp_path / "s")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

@@ -571,8 +571,10 @@ def test_errors_of_parquet(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="'clip_id' has no value"):
         open_features("parquet", without_id)
     (tmp_path / "c.parquet").write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(Corrupt, match="not a complete Parquet file"):
-        open_features("parquet", tmp_path / "c.parquet")
+    (tmp_path / "d.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
+    for name in ("c", "d"):
+        with pytest.raises(Corrupt, match="not a complete Parquet file"):
+            open_features("parquet", tmp_path / f"{name}.parquet")
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
