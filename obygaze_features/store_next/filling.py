@@ -136,7 +136,12 @@ def plan_filling(
             raise FixInput(
                 "an array of the store is not in the plan", where=str(target)
             )
-        _check_change(before, rows, wanted, names, recipe)
+        try:
+            _check_change(before, rows, wanted, names, recipe)
+        except Corrupt:
+            # Another store may have taken its place while it was read.
+            store_before(target, replaces)
+            raise
     elif is_listed(target):
         raise _is_there(target)
     else:

@@ -33,6 +33,7 @@ from obygaze_features.store_next.records import (
 )
 
 _COPY_BYTES = 2**22
+_NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 # Network disks remember absent names for 30 s, unless they are told another time.
 _MOST_WAIT_S = 90.0
 _PAUSE_S = 0.1
@@ -120,10 +121,11 @@ def take_name(finished: Path, target: Path) -> bool:
     """Rename a finished folder; return False, and change nothing, if the name is taken."""
     try:
         system.rename_folder(finished, target)
-    except OSError:
+    except OSError as error:
         is_there = is_listed(target)
         if is_listed(finished):
-            if is_there:
+            # The name may have been taken, and be free again.
+            if is_there or error.errno in _NAME_IS_TAKEN:
                 return False
             raise
         if not is_there:
