@@ -43,7 +43,13 @@ CHECKS = "checks"
 ZARR = "data.zarr"
 CARD = "README.md"
 
+# While a store is filled.
 NEXT = ".next"
+PLAN_JSON = "plan.json"
+CLIPS_CSV = "clips.csv"
+BLOCKS = "blocks"
+ROWS_JSON = "rows.json"
+# A store that another one has taken the place of.
 BEFORE = ".before-"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,10 @@ from obygaze_features.store_next.records import (
 )
 
 _COPY_BYTES = 2**22
+_NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+# Network disks remember absent names for 30 s, unless they are told another time.
+_MOST_WAIT_S = 90.0
+_PAUSE_S = 0.1
 # The disk has no links, or the two files are on two disks.
 _NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
 
@@ -67,6 +72,9 @@ def link_file(source: Path, path: Path, mark: FileMark) -> None:
         raise _damaged(source)
     try:
         os.link(source, path)
+    except FileExistsError:
+        if not path.samefile(source):
+            raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -94,7 +102,8 @@ def make_hidden(target: Path, tag: str = "") -> Path:
     word = f"{tag}{secrets.token_hex(4)}"
     hidden = target.with_name(f".{target.name}.{word}")
     try:
-        hidden.mkdir()
+        # A network disk may repeat the request and say that the folder exists.
+        hidden.mkdir(exist_ok=True)
     except FileNotFoundError as error:
         raise NotFound(
             "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
@@ -112,10 +121,11 @@ def take_name(finished: Path, target: Path) -> bool:
     """Rename a finished folder; return False, and change nothing, if the name is taken."""
     try:
         system.rename_folder(finished, target)
-    except OSError:
+    except OSError as error:
         is_there = is_listed(target)
         if is_listed(finished):
-            if is_there:
+            # The name may have been taken, and be free again.
+            if is_there or error.errno in _NAME_IS_TAKEN:
                 return False
             raise
         if not is_there:
@@ -130,7 +140,7 @@ def remove_tree(folder: Path) -> None:
     if not folder.name.startswith("."):
         hidden = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         try:
-            system.rename_folder(folder, hidden)
+            take_name(folder, hidden)
         except FileNotFoundError:
             return
     shutil.rmtree(hidden, onerror=_remove_read_only)
@@ -139,19 +149,34 @@ def remove_tree(folder: Path) -> None:
 def _remove_read_only(
     remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
 ) -> None:
-    """Try again where Windows does not remove a file that is read-only."""
-    if isinstance(reason[1], FileNotFoundError):
-        return
-    with suppress(OSError):
-        Path(path).chmod(stat.S_IWRITE)
-    remove(path)
+    """Try again where Windows does not remove a file that is read-only.
+
+    What cannot be removed, because a program has it open, stays in the hidden folder.
+    """
+    if not isinstance(reason[1], FileNotFoundError):
+        with suppress(OSError):
+            Path(path).chmod(stat.S_IWRITE)
+            remove(path)
 
 
 # --- A store in the place of another one ---
 
 
+def catch_up(path: Path) -> None:
+    """Wait while a network disk says that a name is not there, although its folder lists it.
+
+    Such a disk remembers for some time that a name was not there.
+    """
+    give_up = time.monotonic() + _MOST_WAIT_S
+    while not os.path.lexists(path) and is_listed(path):
+        if time.monotonic() > give_up:
+            return
+        time.sleep(_PAUSE_S)
+
+
 def seal_at(folder: Path) -> str:
     """Return the seal of the store in a folder; "" if no store is there."""
+    catch_up(folder)
     try:
         return seal_of((folder / STORE_JSON).read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -135,6 +135,37 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     replaces: str = ""
 
 
+class BlockRow(Record, frozen=True, array_like=True):
+    """A computed row of a block: its number, its status, and the video that was read."""
+
+    row: int
+    status: str
+    reason: str = ""
+    video_bytes: int | None = None
+    video_hash: str = ""
+    pictures: int | None = None
+
+
+class BlockFile(Record, frozen=True, array_like=True):
+    """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits.
+
+    Of raw rows, the CRC32C is that of the whole file.
+    """
+
+    n_bytes: int
+    sha256: str
+    checks: str
+
+
+class BlockRecord(Record, frozen=True, kw_only=True):
+    """rows.json of a finished block. `plan` is the plan to which it belongs: see `Filling`."""
+
+    plan: str
+    maker: Maker
+    rows: tuple[BlockRow, ...]
+    files: dict[str, BlockFile]
+
+
 Document = TypeVar("Document", StoreRecord, PlanRecord)
 
 
@@ -147,7 +178,7 @@ _NOT_A_DOCUMENT = (
 )
 
 
-def encode(document: StoreRecord | PlanRecord) -> bytes:
+def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     """Return the bytes of a document: indented JSON with one final newline."""
     compact = msgspec.json.encode(document)
     return msgspec.json.format(compact, indent=1) + b"\n"
