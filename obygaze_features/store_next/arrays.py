@@ -54,12 +54,14 @@ class Arrays:
 
     def read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of rows, in their order; a row may be there twice."""
-        if (rows[1:] <= rows[:-1]).any():
-            unique, inverse = np.unique(rows, return_inverse=True)
-            return self.read(array, unique)[inverse]
         out = self.reserve(array, len(rows))
         if not len(rows):
             return out
+        # Chunks are read in the order of their file, whatever the order of the result.
+        order = None
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
         if rows[0] < 0 or rows[-1] >= self.record.rows.total:
             raise FixInput(
                 f"rows must be from 0 to {self.record.rows.total - 1}",
@@ -70,8 +72,9 @@ class Arrays:
         is_first[1:] = chunk_of_row[1:] != chunk_of_row[:-1]
         first_places = np.flatnonzero(is_first)
         chunks = chunk_of_row[first_places]
-        # In the result, the rows of wanted chunk i are places[i] to places[i + 1].
+        # The wanted rows of chunk i are rows[places[i]] to rows[places[i + 1]].
         places = [*first_places.tolist(), len(rows)]
+        checks = self.checks[array.name]
         pieces = self._pieces(array, chunks)
         parts = self.listed.parts([piece.range for piece in pieces])
         for piece, data in zip(pieces, parts, strict=True):
@@ -80,14 +83,14 @@ class Arrays:
                 number = int(chunks[place])
                 start = starts[place - piece.first]
                 stop = starts[place - piece.first + 1]
-                expected = int(self.checks[array.name][number])
                 try:
-                    values = decode_chunk(array, data[start:stop], expected)
+                    values = decode_chunk(array, data[start:stop], int(checks[number]))
                 except DAMAGE as error:
                     raise self.listed.damaged(piece.name, error) from error
                 wanted = slice(places[place], places[place + 1])
                 rows_in_chunk = rows[wanted] - number * array.chunk_rows
-                _copy_rows(values, rows_in_chunk, out[wanted])
+                target = wanted if order is None else order[wanted]
+                _copy_rows(values, rows_in_chunk, out, target)
         return out
 
     def reserve(self, array: Array, n_rows: int) -> npt.NDArray[Any]:
@@ -149,18 +152,27 @@ class Arrays:
         return starts
 
 
-def _copy_rows(values: npt.NDArray[Any], rows: Rows, out: npt.NDArray[Any]) -> None:
-    """Copy ascending rows of a chunk."""
+def _copy_rows(
+    values: npt.NDArray[Any],
+    rows: Rows,
+    out: npt.NDArray[Any],
+    target: slice | Rows,
+) -> None:
+    """Copy ascending rows of a chunk to their places in the result."""
     first = int(rows[0])
     after = int(rows[-1]) + 1
-    if after - first == len(rows):  # a slice is copied faster
-        out[:] = values[first:after]
+    # A slice is copied faster. A row that is asked for twice makes as many rows as a gap.
+    is_slice = after - first == len(rows) and bool((rows[1:] > rows[:-1]).all())
+    if is_slice:
+        out[target] = values[first:after]
     else:
-        out[:] = values[rows]
+        out[target] = values[rows]
 
 
 def pieces_of(rows: Rows, size: int) -> Sequence[slice]:
     """Return the slices of ascending rows that are in the same group of `size` rows."""
+    if not len(rows):
+        return []
     ends = np.flatnonzero(np.diff(rows // size, append=-2)) + 1
     starts = [0, *ends[:-1].tolist()]
     return [

@@ -214,6 +214,15 @@ class ListedFiles:
                 raise self.damaged(wanted.name, "it is shorter than store.json says")
             yield data
 
+    def check_length(self, name: str) -> None:
+        """Raise an error unless a file has the listed length."""
+        try:
+            n_bytes = self.files.length(name)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        if n_bytes != self.marks[name].n_bytes:
+            raise self.damaged(name, f"it has {n_bytes} bytes")
+
     def _missing(self, name: str) -> Corrupt:
         return Corrupt(f"{name} is missing", where=self.location, hint=COPY_AGAIN)
 

@@ -425,12 +425,18 @@ class Store:
     @cached_property
     def recipe(self) -> Recipe:
         """How the features were made."""
-        return Recipe.from_json(self.record.recipe)
+        recipe = Recipe.from_json(self.record.recipe)
+        if recipe.fingerprint != self.record.fingerprint:
+            raise Corrupt(
+                "the fingerprint in store.json is not that of its recipe",
+                where=self.location,
+            )
+        return recipe
 
     @property
     def fingerprint(self) -> str:
         """The sha256 of the recipe: stores with the same one can be compared."""
-        return self.record.fingerprint
+        return self.recipe.fingerprint
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:
@@ -510,6 +516,7 @@ class Store:
 
         With several conditions, the rows that meet all of them. Films are named by their ids.
         """
+        self.table.check_rows()
         rows = None
         if films is not None:
             rows = self.table.films.rows_of(self._checked_films(films))

@@ -20,7 +20,7 @@ from obygaze_features.store_next.decoding import (
     Rows,
     cells_of,
     check_header,
-    check_id,
+    check_ids,
     codes_of,
     find_sorted,
     hashes_of,
@@ -34,6 +34,8 @@ from obygaze_features.store_next.rows import STATUSES, Row
 
 # Tables of so many rows are read whole, and kept.
 SMALL_ROWS = 2**16
+# What a store of more rows needs in memory is only taken after a look at the table of ids.
+MANY_ROWS = 2**22
 # Runs of lines that are kept between two requests.
 KEPT_RUNS = 4096
 # Gaps between wanted lines that are shorter than this are read too: it is less than a request.
@@ -53,6 +55,16 @@ class RowTable:
         self._lines_of_run: dict[int, list[str]] = {}
         self._lines: list[str] | None = None
         self._ids: Bytes | None = None
+        self._has_checked_rows = False
+
+    def check_rows(self) -> None:
+        """Raise an error if a store that lists very many rows does not have their ids.
+
+        So that a few bytes of a stranger cannot ask for the memory of a billion rows.
+        """
+        if self.n_rows > MANY_ROWS and not self._has_checked_rows:
+            self.listed.check_length(IDS)
+            self._has_checked_rows = True
 
     @cached_property
     def films(self) -> Films:
@@ -82,6 +94,7 @@ class RowTable:
     @cached_property
     def codes(self) -> npt.NDArray[np.uint8]:
         """The number of the status of each row."""
+        self.check_rows()
         if self.all_ok:
             return np.zeros(self.n_rows, np.uint8)
         if self.n_rows <= SMALL_ROWS:
@@ -212,8 +225,7 @@ class RowTable:
 
     def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
         try:
-            for name in ids:
-                check_id(name)
+            check_ids(ids)
         except ValueError as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
         n_bytes = 4 * len(ids) * max(map(len, ids), default=0)
@@ -237,11 +249,8 @@ class RowTable:
     def _whole_ids(self) -> Bytes:
         if self._ids is not None:
             return self._ids
-        data = self.listed.whole(IDS)
-        if len(data) != self.n_rows * (HASH_BYTES + NUMBER_BYTES):
-            raise self.listed.damaged(IDS, "it is not one entry for each row")
-        self._ids = data
-        return data
+        self._ids = self.listed.whole(IDS)
+        return self._ids
 
     def _find_hashes(self, wanted: Hashes) -> Rows:
         """Return the row of each hash; -1 where the table does not have it."""
@@ -263,7 +272,7 @@ class RowTable:
         """
         places = np.full(len(wanted), -1, np.int64)
         open_places = list(range(len(wanted)))
-        half = 2 * math.isqrt(self.n_rows)
+        half = math.isqrt(self.n_rows)
         while open_places:
             windows = []
             for place in open_places:
