@@ -67,7 +67,7 @@ class Files(Protocol):
 class FolderFiles:
     """The files of a folder on this machine. Symbolic links in it are refused."""
 
-    piece_bytes = 2**20
+    piece_bytes = 2**19
 
     def __init__(self, root: Path) -> None:
         # Where the program is now decides what a relative path means, not where it will be.

@@ -278,14 +278,15 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     """
     here = Workspace.of(workspace)
     location = here.store(name)
-    if location == name:
-        return location
-    if BEFORE in name or name.endswith(NEXT):
+    is_path = is_url(name) or "/" in name
+    if not is_path and (BEFORE in name or name.endswith(NEXT)):
         raise NotFound(
             f"{name} is not the name of a store",
             where=location,
-            hint=f"{location}, its path",
+            hint=f"./{name}, or its whole path",
         )
+    if is_path or location == name:
+        return location
     if _exists(Path(location)):
         return location
     return here.existing_store(name)
@@ -354,7 +355,7 @@ def _progress_of(folder: Path) -> str:
         row // plan.block_rows for row, line in enumerate(lines) if line.endswith(",1")
     }
     names = [entry.name for entry in (folder / BLOCKS).iterdir()]
-    n_done = sum(not name.startswith(".") for name in names)
+    n_done = sum(name.isdigit() for name in names)
     return f"{n_done} of {count(len(blocks), 'block')}"
 
 
@@ -362,11 +363,15 @@ def find_seal(
     workspace: str | os.PathLike[str] | None, name: str, seal: str
 ) -> Store | None:
     """Return the store of a name that has a seal, or the one before it; None if both are gone."""
-    path = Path(location_of(name, workspace))
-    pattern = f"{glob.escape(path.name)}{BEFORE}*"
-    for folder in (path, *sorted(path.parent.glob(pattern))):
+    location = Workspace.of(workspace).store(name)
+    places: list[str | Path] = [location]
+    if not is_url(location):
+        path = Path(location)
+        pattern = f"{glob.escape(path.name)}{BEFORE}*"
+        places = [path, *sorted(path.parent.glob(pattern))]
+    for place in places:
         with suppress(ObygazeError):
-            store = open_store(folder)
+            store = open_store(place)
             if store.seal == seal:
                 return store
     return None

@@ -344,6 +344,7 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
     found = find_seal(tmp_path, "one", seal)
     assert found is not None and found.location == str(stores / "one")
     assert find_seal(tmp_path, "one", "0" * 64) is None
+    assert find_seal(tmp_path, "two", seal) is None
 
 
 def test_a_finished_store_that_waits_gets_its_name(tmp_path: Path) -> None:

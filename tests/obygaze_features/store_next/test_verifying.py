@@ -50,6 +50,7 @@ def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
     assert "8 with features, 1 without a video" in text
     assert text.endswith(f"the expected store: its seal is {seal}")
     assert report.to_json()["whole"] is True
+    assert verify(f"{tmp_path}/s#sha256={seal}").is_expected
     with pytest.raises(Mismatch):
         verify(tmp_path / "s", expect="0" * 64)
 
