@@ -46,7 +46,10 @@ from obygaze_features.store_next.files import (
 )
 from obygaze_features.store_next.layout import (
     BEFORE,
+    BLOCKS,
+    CLIPS_CSV,
     NEXT,
+    PLAN_JSON,
     ROW_DIMENSION,
     STORE_JSON,
     Array,
@@ -61,9 +64,6 @@ from obygaze_features.store_next.table import RowTable
 
 Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
-PLAN_JSON = "plan.json"
-CLIPS_CSV = "clips.csv"
-BLOCKS = "blocks"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Arrays that go with features: times of frames, which frames are real, times of windows.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
