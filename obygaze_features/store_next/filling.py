@@ -48,6 +48,7 @@ from obygaze_features.store_next.layout import (
     PLAN_JSON,
     ROWS_JSON,
     STORE_JSON,
+    TIMES,
     Array,
     block_rows_of,
     check_arrays,
@@ -394,7 +395,7 @@ class Filling:
 
     def done(self) -> set[int]:
         """Return the numbers of the finished blocks."""
-        return self._listed()[0]
+        return self.listed()[0]
 
     def missing(self) -> list[int]:
         """Return the numbers of the blocks that are not finished."""
@@ -414,12 +415,12 @@ class Filling:
         Args:
             start: The block from which this process looks on; each process has another one.
         """
-        done, begun = self._listed()
+        done, begun = self.listed()
         if not done and not self.folder.exists():
             return None
         return choose_block(self.needed, done, begun, start)
 
-    def _listed(self) -> tuple[set[int], Counter[int]]:
+    def listed(self) -> tuple[set[int], Counter[int]]:
         """Return the finished blocks, and how often each other block was begun."""
         try:
             names = [path.name for path in (self.folder / BLOCKS).iterdir()]
@@ -648,7 +649,7 @@ class BlockWriter:
                 f"{array.name} of clip {row.clip_id!r} is {one_row.dtype}"
                 f" {one_row.shape[1:]}, expected {array.dtype} {array.shape}"
             )
-        if rows_not_finite(one_row):
+        if array.name not in TIMES and rows_not_finite(one_row):
             raise not_finite(array, row.clip_id)
         return one_row
 

@@ -34,6 +34,8 @@ COMPRESSORS = ("", "zstd", "blosc")
 ROW_DIMENSION = "row"
 # Columns of rows.csv that data.zarr has too, for other readers.
 COLUMNS = ("clip_id", "movie_id", "status")
+# Arrays with times of frames and windows; a frame that does not exist has no time.
+TIMES = ("time_s", "asked_s", "start_s", "end_s")
 
 STORE_JSON = "store.json"
 ROWS_CSV = "rows.csv"

@@ -52,6 +52,7 @@ from obygaze_features.store_next.layout import (
     PLAN_JSON,
     ROW_DIMENSION,
     STORE_JSON,
+    TIMES,
     Array,
 )
 from obygaze_features.store_next.network import open_remote
@@ -66,7 +67,6 @@ Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Arrays that go with features: times of frames, which frames are real, times of windows.
-TIMES = ("time_s", "asked_s", "start_s", "end_s")
 MASK = "mask"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"

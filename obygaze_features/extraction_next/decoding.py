@@ -1,0 +1,221 @@
+"""Decode the rows of a store ahead, in their order; a row that fails has its reason."""
+
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core import system
+from obygaze_features.core.files import STILL_SUFFIXES
+from obygaze_features.extraction_next.clips import PlannedClip, films_of_parts
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store_next.rows import FAILED, NO_VIDEO
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, DecodedClip, View
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+
+# The pictures of a clip whose size is not known before it is decoded.
+_SIZE_OF_ANY = (1080, 1920)
+# The share of the memory of the machine that decoded clips may take until they are computed.
+_SHARE_OF_MEMORY = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """The pictures of one view of a clip.
+
+    Args:
+        pictures: The pictures [n, h, w, 3] that this view may share with others.
+        rows: For each frame of this view, its row in `pictures`.
+        mask: Which frames are real; the others do not exist, and are black.
+        time_s: When each frame is shown; NaN where there is none.
+        asked_s: When the frame that was asked for is shown.
+        total: How many pictures of the video the clip has.
+        remark: What a reader of the store should know of the frames.
+        is_clean: Whether no picture of the clip is damaged or missing.
+        span_s: The start and the end of a window in its film.
+    """
+
+    pictures: npt.NDArray[np.uint8]
+    rows: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.bool_]
+    time_s: npt.NDArray[np.float64]
+    asked_s: npt.NDArray[np.float64]
+    total: int = 0
+    remark: str = ""
+    is_clean: bool = True
+    span_s: tuple[float, float] | None = None
+
+    def frames(self) -> npt.NDArray[np.uint8]:
+        """Return the frames of this view: a new array, unless they are the pictures in order."""
+        in_order = np.arange(len(self.pictures))
+        if self.mask.all() and np.array_equal(self.rows, in_order):
+            return self.pictures
+        frames = self.pictures[self.rows]
+        frames[~self.mask] = 0
+        return frames
+
+
+class Failure(NamedTuple):
+    """Why there are no pictures: the status of the row, and one sentence."""
+
+    status: str
+    reason: str
+
+
+NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")
+
+
+class Source(NamedTuple):
+    """The video that was read: its length and its quick hash; unknown where it was not read."""
+
+    n_bytes: int | None = None
+    quick_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A row: the video that was read, the seconds it took, and what each view sees of the clip."""
+
+    row: int
+    source: Source
+    seconds: float
+    views: Mapping[View, Clip | Failure] = field(repr=False)
+
+
+class RowJob(NamedTuple):
+    """A row to decode, and what its stores need of it."""
+
+    row: int
+    views: tuple[View, ...]
+
+
+class _Waiting(NamedTuple):
+    """A row that is being decoded; without a future, it has no video."""
+
+    job: RowJob
+    n_bytes: int
+    future: Future[DecodeResult] | None
+
+
+def most_bytes_ahead() -> int:
+    """Return the bytes of decoded clips that may wait."""
+    return int(system.memory_bytes()) // _SHARE_OF_MEMORY
+
+
+def decode_ahead(
+    jobs: Iterable[RowJob],
+    clips: Sequence[PlannedClip],
+    pool: DecodePool,
+    *,
+    most_clips: int,
+    most_bytes: int,
+    indexes: str,
+    accept_damaged: bool = False,
+    grid: Grid | None = None,
+) -> Generator[Decoded, None, None]:
+    """Decode rows and yield them in order.
+
+    Args:
+        jobs: The rows; each is asked for shortly before it is decoded.
+        clips: All clips, by their rows.
+        pool: The processes that decode.
+        most_clips: How many clips may be decoded or wait to be taken.
+        most_bytes: How many bytes of pictures they may have; one clip may have more.
+        indexes: The folder that keeps the indexes of films with several clips.
+        accept_damaged: Take what the decoder gives of a damaged film.
+        grid: How the films are cut, if the rows are windows.
+    """
+    waiting: deque[_Waiting] = deque()
+    films = films_of_parts(clips)
+    try:
+        for job in jobs:
+            n_bytes = sum(map(bytes_of_view, job.views))
+            while waiting and (
+                len(waiting) >= most_clips
+                or sum(one.n_bytes for one in waiting) + n_bytes > most_bytes
+            ):
+                yield _result(waiting.popleft(), accept_damaged)
+            clip = clips[job.row]
+            future = None
+            if clip.video:
+                folder = indexes if clip.video in films else None
+                times = (clip.start_s, clip.end_s)
+                decode_job = DecodeJob(clip.video, job.views, *times, indexes=folder)
+                future = pool.submit(decode_job)
+            waiting.append(_Waiting(job, n_bytes, future))
+        while waiting:
+            yield _result(waiting.popleft(), accept_damaged)
+    finally:
+        # Nobody waits for these clips.
+        for one in waiting:
+            if one.future is not None:
+                one.future.cancel()
+
+
+def bytes_of_view(view: View) -> int:
+    """Return the bytes of the pictures of a view."""
+    height, width = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
+    return view.count * prod((height, width, 3))
+
+
+def _result(waiting: _Waiting, accept_damaged: bool) -> Decoded:
+    if waiting.future is None:
+        failures = dict.fromkeys(waiting.job.views, NO_VIDEO_NAMED)
+        return Decoded(waiting.job.row, Source(), 0.0, failures)
+    return decoded_row(waiting.job, waiting.future.result(), accept_damaged)
+
+
+def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
+    """Return a row as the pool decoded it."""
+    views: dict[View, Clip | Failure] = {}
+    if result.error is not None or result.clips is None:
+        failure = _failed(result.error)
+        # The file is not read again: that may be what failed or blocked.
+        views.update(dict.fromkeys(job.views, failure))
+        return Decoded(job.row, Source(), result.seconds, views)
+    source = Source()
+    if result.file_facts is not None:
+        n_bytes, quick_hash = result.file_facts
+        source = Source(n_bytes, quick_hash[:16])
+    for view, decoded in result.clips.items():
+        try:
+            checked = decoded if accept_damaged else decoded.check(MAX_SUBSTITUTED)
+        except BadVideo as error:
+            views[view] = _failed(error)
+        else:
+            views[view] = _clip_of(checked)
+    return Decoded(job.row, source, result.seconds, views)
+
+
+def _failed(error: BadVideo | None) -> Failure:
+    if error is None:
+        return Failure(FAILED, "the decoder gave no pictures")
+    return Failure(FAILED, f"{error.reason}: {error.message}")
+
+
+def _clip_of(decoded: DecodedClip) -> Clip:
+    facts: dict[str, Any] = {
+        name: getattr(decoded, name)
+        for name in ("rows", "mask", "time_s", "asked_s", "total", "span_s")
+    }
+    is_clean = not (decoded.damaged or decoded.missing)
+    remark = remark_of(decoded)
+    return Clip(decoded.shared_pictures, remark=remark, is_clean=is_clean, **facts)
+
+
+def remark_of(clip: DecodedClip) -> str:
+    """Return what a reader should know of frames that are not those that were asked for."""
+    remarks = []
+    n_substituted = int(clip.substituted.sum())
+    if n_substituted:
+        remarks.append(f"{n_substituted} of {int(clip.mask.sum())} frames substituted")
+    is_still = clip.path.suffix.lower() in STILL_SUFFIXES
+    if clip.total < len(clip.index) and clip.mask.all() and not is_still:
+        remarks.append(f"{clip.total} frames repeated to {len(clip.index)}")
+    return "; ".join(remarks)
