@@ -1,9 +1,10 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ import numpy.typing as npt
 from obygaze_features.core import system
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction_next.clips import PlannedClip, films_of_parts
+from obygaze_features.extraction_next.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.windows import Grid
+from obygaze_features.store_next.layout import WINDOWS_OF_A_BLOCK
 from obygaze_features.store_next.rows import FAILED, NO_VIDEO
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, DecodedClip, View
@@ -131,6 +134,9 @@ def decode_ahead(
         accept_damaged: Take what the decoder gives of a damaged film.
         grid: How the films are cut, if the rows are windows.
     """
+    if grid is not None:
+        yield from _decode_windows(jobs, clips, grid, pool, indexes, accept_damaged)
+        return
     waiting: deque[_Waiting] = deque()
     films = films_of_parts(clips)
     try:
@@ -156,6 +162,33 @@ def decode_ahead(
         for one in waiting:
             if one.future is not None:
                 one.future.cancel()
+
+
+def _decode_windows(
+    jobs: Iterable[RowJob],
+    clips: Sequence[PlannedClip],
+    grid: Grid,
+    pool: DecodePool,
+    indexes: str,
+    accept_damaged: bool,
+) -> Iterator[Decoded]:
+    """Decode rows that are windows, those of one film and one block in one sweep."""
+
+    def sweep_of(job: RowJob) -> tuple[str, str, int]:
+        clip = clips[job.row]
+        return clip.movie_id, clip.video, job.row // WINDOWS_OF_A_BLOCK
+
+    for (_, video, _), group in groupby(jobs, sweep_of):
+        rows = list(group)
+        if not video:
+            for job in rows:
+                failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
+                yield Decoded(job.row, Source(), 0.0, failures)
+            continue
+        windows = [WantedWindow(clips[job.row].window or 0, job.views) for job in rows]
+        results = decode_windows(video, grid, windows, pool, indexes)
+        for job, result in zip(rows, results, strict=True):
+            yield decoded_row(job, result, accept_damaged)
 
 
 def bytes_of_view(view: View) -> int:

@@ -382,6 +382,7 @@ class _Repeats:
         self._array = array
         is_vector = math.prod(array.shape) >= _VECTOR_VALUES
         self._rows_left = 0
+        is_vector = is_vector and array.name not in TIMES
         if is_vector and np.dtype(array.dtype).kind == "f":
             most = _LOOKED_AT_BYTES // array.row_bytes
             self._rows_left = min(_LOOKED_AT_ROWS, max(most, 1))

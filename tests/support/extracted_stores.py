@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from obygaze_features.extraction_next.extracting import Extraction, extract
 from obygaze_features.manifest.model import Manifest
-from support.extraction import film_folder, keep_manifest
+from support.extraction import film_folder
 from support.written_stores import lasting_bytes
 
 N_CLIPS = 36
@@ -39,18 +37,49 @@ def run(
     return extract(manifest, backbones, workspace=workspace, **options)
 
 
-def data_bytes(store: Path) -> dict[str, object]:
-    """The bytes of all numbers of a store, and its tables."""
-    return {
-        name: data for name, data in lasting_bytes(store).items() if name != "README.md"
-    }
+OWN_MODEL = """
+import torch
+from obygaze_features.backbones import module_card
+from obygaze_features.backbones.base import Preset
 
 
-__all__ = [
-    "data_bytes",
-    "film_folder",
-    "films_with_failures",
-    "keep_manifest",
-    "np",
-    "run",
-]
+def prepare(pictures):
+    small = torch.from_numpy(pictures[:, ::2, ::2].copy())
+    return small.permute(0, 3, 1, 2).float()
+
+
+def load():
+    return torch.nn.Identity(), prepare
+
+
+def run(model, pixels):
+    return {"clip": pixels.mean((3, 4)).flatten(1)}
+
+
+def model():
+    return module_card(
+        "own", load, run, arrays={"clip": [12]}, frames=4, height=24, width=32,
+        files=[], licence="CC0-1.0", preset=Preset(sampling="SAMPLING"),
+    )
+"""
+
+
+def own_model(folder: Path, sampling: str = "even") -> str:
+    """Write a model of the user that takes no mask; return how it is named."""
+    path = folder / "own.py"
+    path.write_text(OWN_MODEL.replace("SAMPLING", sampling), encoding="utf-8")
+    return f"{path}:model"
+
+
+def bytes_of(store: Path) -> dict[str, object]:
+    """The bytes of all numbers and tables of a store, without the time of the seal."""
+    files = lasting_bytes(store)
+    del files["README.md"]
+    return files
+
+
+def no_work_is_left(store: Path) -> bool:
+    """Whether the folder of a store has neither a filling nor hidden folders beside it."""
+    return [
+        path.name for path in store.parent.iterdir() if store.name in path.name
+    ] == [store.name]
