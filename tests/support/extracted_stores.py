@@ -73,9 +73,7 @@ def own_model(folder: Path, sampling: str = "even") -> str:
 
 def bytes_of(store: Path) -> dict[str, object]:
     """The bytes of all numbers and tables of a store, without the time of the seal."""
-    files = lasting_bytes(store)
-    del files["README.md"]
-    return files
+    return lasting_bytes(store)
 
 
 def no_work_is_left(store: Path) -> bool:
