@@ -139,7 +139,7 @@ def test_clips_that_fail_are_rows_with_their_reason(undisturbed: Path) -> None:
     assert "not a video" in status.reasons[BROKEN].sentence
     assert "empty" in status.reasons[EMPTY].sentence
     assert status.reasons[WITHOUT].sentence == "the manifest names no video"
-    assert verify(store).is_whole
+    assert verify(store).problems == []
     assert no_work_is_left(undisturbed)
     row = store.rows[0]
     assert row.pictures == 18
@@ -150,7 +150,7 @@ def test_the_numbers_are_those_of_the_present_extraction(
     films: Manifest, undisturbed: Path, world: Path
 ) -> None:
     before = extract_as_before("films", "descriptors", workspace=world)
-    old = open_store_as_before(before.stores[0].store)
+    old = open_store_as_before(before[0].store)
     new = open_store(undisturbed)
     assert new.clip_ids.tolist() == old.clip_ids.tolist()
     for array in ("clip", "pooled", "frames", "time_s", "asked_s"):
@@ -186,11 +186,11 @@ def test_one_decoding_serves_several_backbones(
     old = extract_as_before(
         "films",
         str(card),
-        weights=[f"{card}={weights}"],
-        stores=[f"{card}=old"],
+        weights={str(card): weights},
+        stores={str(card): "old"},
         workspace=world,
     )
-    expected = open_store_as_before(old.stores[0].store)
+    expected = open_store_as_before(old[0].store)
     store = open_store(world / "stores" / "tiny")
     rows = np.flatnonzero(store.status().is_ok)
     for array in store.feature_arrays:
@@ -208,11 +208,11 @@ def test_windows_are_those_of_the_present_extraction(tmp_path: Path) -> None:
             options={"g": "12"},
         )
     write_windows(
-        tmp_path / "videos", window=16, stride=8, out="films", workspace=tmp_path
+        tmp_path / "videos", name="films", window=16, stride=8, workspace=tmp_path
     )
     manifest = read_manifest(tmp_path / "manifests" / "films.toml")
     old = extract_as_before("films", "descriptors", workspace=tmp_path)
-    expected = open_store_as_before(old.stores[0].store)
+    expected = open_store_as_before(old[0].store)
     run(manifest, tmp_path, stores={"descriptors": "new"}, workers=2)
     store = open_store(tmp_path / "stores" / "new")
     rows = np.arange(len(store))
