@@ -295,7 +295,7 @@ class _Comparison:
         if clip is None:
             self.note_planned(f"{row.clip_id}: not in the manifest")
             return
-        times = _other_times(row, clip)
+        times = other_times(row, clip)
         if times:
             self.note_planned(f"{row.clip_id}: {times}")
         elif is_missing:
@@ -315,7 +315,7 @@ class _Comparison:
             self.note(NOT_IN_MANIFEST, row.clip_id)
         elif row.is_ok:
             self._add(row, False)
-            times = _other_times(row, clip)
+            times = other_times(row, clip)
             if times and self.stored.is_filling:
                 self.note_planned(f"{row.clip_id}: {times}")
             elif times:
@@ -339,7 +339,7 @@ class _Comparison:
         return RETRIED if self.wanted.retry_failed else FAILED_BEFORE
 
     def _compare_video(self, row: Row, clip: PlannedClip) -> None:
-        video = _other_video(row, clip, self.wanted.facts)
+        video = other_video(row, clip, self.wanted.facts)
         if video:
             self.note(VIDEO_REPLACED, f"{row.clip_id}: {video}")
         else:
@@ -397,7 +397,7 @@ def words_of(kind: Kind) -> str:
     return f"{program}, {kind.precision}" if kind.precision else program
 
 
-def _other_times(row: Row, clip: PlannedClip) -> str:
+def other_times(row: Row, clip: PlannedClip) -> str:
     """Return how the times or the film of a clip differ from those of its row, or ""."""
     differences = []
     if row.movie_id != clip.movie_id:
@@ -409,7 +409,7 @@ def _other_times(row: Row, clip: PlannedClip) -> str:
     return ", ".join(differences)
 
 
-def _other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
+def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     """Return how a video differs from the one that was read; "" if not, or if it is not there."""
     facts_now = facts.get(clip.video)
     if facts_now is None or row.video_bytes is None:

@@ -26,7 +26,7 @@ from obygaze_features.backbones.load import as_arrays, blank_padding
 from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
-from obygaze_features.extraction_next.decoding import Clip
+from obygaze_features.extraction_next.decoded import Clip
 from obygaze_features.extraction_next.gpu import free_gpu_memory
 from obygaze_features.store_next.layout import Array
 

@@ -1,109 +1,48 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core import system
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction_next.clips import PlannedClip, films_of_parts
+from obygaze_features.extraction_next.decoded import (
+    NO_VIDEO_NAMED,
+    Clip,
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+)
+from obygaze_features.extraction_next.kept import KeptViews, is_kept, read_kept
 from obygaze_features.extraction_next.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store_next.layout import WINDOWS_OF_A_BLOCK
-from obygaze_features.store_next.rows import FAILED, NO_VIDEO
+from obygaze_features.store_next.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 
+# Threads that read kept frames.
+READERS = 2
+NOTHING_KEPT: KeptViews = MappingProxyType({})
 # The pictures of a clip whose size is not known before it is decoded.
 _SIZE_OF_ANY = (1080, 1920)
 # The share of the memory of the machine that decoded clips may take until they are computed.
 _SHARE_OF_MEMORY = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Clip:
-    """The pictures of one view of a clip.
-
-    Args:
-        pictures: The pictures [n, h, w, 3] that this view may share with others.
-        rows: For each frame of this view, its row in `pictures`.
-        mask: Which frames are real; the others do not exist, and are black.
-        time_s: When each frame is shown; NaN where there is none.
-        asked_s: When the frame that was asked for is shown.
-        total: How many pictures of the video the clip has.
-        remark: What a reader of the store should know of the frames.
-        is_clean: Whether no picture of the clip is damaged or missing.
-        span_s: The start and the end of a window in its film.
-    """
-
-    pictures: npt.NDArray[np.uint8]
-    rows: npt.NDArray[np.int64]
-    mask: npt.NDArray[np.bool_]
-    time_s: npt.NDArray[np.float64]
-    asked_s: npt.NDArray[np.float64]
-    total: int = 0
-    remark: str = ""
-    is_clean: bool = True
-    span_s: tuple[float, float] | None = None
-
-    def frames(self) -> npt.NDArray[np.uint8]:
-        """Return the frames of this view: a new array, unless they are the pictures in order."""
-        in_order = np.arange(len(self.pictures))
-        if self.mask.all() and np.array_equal(self.rows, in_order):
-            return self.pictures
-        frames = self.pictures[self.rows]
-        frames[~self.mask] = 0
-        return frames
-
-
-class Failure(NamedTuple):
-    """Why there are no pictures: the status of the row, and one sentence."""
-
-    status: str
-    reason: str
-
-
-NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")
-
-
-class Source(NamedTuple):
-    """The video that was read: its length and its quick hash; unknown where it was not read."""
-
-    n_bytes: int | None = None
-    quick_hash: str = ""
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """A row: the video that was read, the seconds it took, and what each view sees of the clip."""
-
-    row: int
-    source: Source
-    seconds: float
-    views: Mapping[View, Clip | Failure] = field(repr=False)
-
-
-class RowJob(NamedTuple):
-    """A row to decode, and what its stores need of it."""
-
-    row: int
-    views: tuple[View, ...]
-
-
 class _Waiting(NamedTuple):
-    """A row that is being decoded; without a future, it has no video."""
+    """A row that is being decoded or read; without a future, it has no video."""
 
     job: RowJob
     n_bytes: int
-    future: Future[DecodeResult] | None
+    future: Future[DecodeResult] | Future[Decoded] | None
 
 
 def most_bytes_ahead() -> int:
@@ -121,6 +60,7 @@ def decode_ahead(
     indexes: str,
     accept_damaged: bool = False,
     grid: Grid | None = None,
+    kept: KeptViews = NOTHING_KEPT,
 ) -> Generator[Decoded, None, None]:
     """Decode rows and yield them in order.
 
@@ -133,12 +73,16 @@ def decode_ahead(
         indexes: The folder that keeps the indexes of films with several clips.
         accept_damaged: Take what the decoder gives of a damaged film.
         grid: How the films are cut, if the rows are windows.
+        kept: Frames that were kept: rows that have all their frames there are not decoded.
     """
     if grid is not None:
-        yield from _decode_windows(jobs, clips, grid, pool, indexes, accept_damaged)
+        yield from _decode_windows(
+            jobs, clips, grid, pool, indexes, accept_damaged, kept
+        )
         return
     waiting: deque[_Waiting] = deque()
     films = films_of_parts(clips)
+    readers = ThreadPoolExecutor(READERS, thread_name_prefix="kept")
     try:
         for job in jobs:
             n_bytes = sum(map(bytes_of_view, job.views))
@@ -148,8 +92,10 @@ def decode_ahead(
             ):
                 yield _result(waiting.popleft(), accept_damaged)
             clip = clips[job.row]
-            future = None
-            if clip.video:
+            future: Future[DecodeResult] | Future[Decoded] | None = None
+            if is_kept(job, clip, kept):
+                future = readers.submit(read_kept, job, clip, kept)
+            elif clip.video:
                 folder = indexes if clip.video in films else None
                 times = (clip.start_s, clip.end_s)
                 decode_job = DecodeJob(clip.video, job.views, *times, indexes=folder)
@@ -162,6 +108,7 @@ def decode_ahead(
         for one in waiting:
             if one.future is not None:
                 one.future.cancel()
+        readers.shutdown()
 
 
 def _decode_windows(
@@ -171,14 +118,20 @@ def _decode_windows(
     pool: DecodePool,
     indexes: str,
     accept_damaged: bool,
+    kept: KeptViews,
 ) -> Iterator[Decoded]:
     """Decode rows that are windows, those of one film and one block in one sweep."""
 
-    def sweep_of(job: RowJob) -> tuple[str, str, int]:
+    def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
         clip = clips[job.row]
-        return clip.movie_id, clip.video, job.row // WINDOWS_OF_A_BLOCK
+        block = job.row // WINDOWS_OF_A_BLOCK
+        return clip.movie_id, clip.video, block, is_kept(job, clip, kept)
 
-    for (_, video, _), group in groupby(jobs, sweep_of):
+    for (_, video, _, are_kept), group in groupby(jobs, sweep_of):
+        if are_kept:
+            for job in group:
+                yield read_kept(job, clips[job.row], kept)
+            continue
         rows = list(group)
         if not video:
             for job in rows:
@@ -201,7 +154,10 @@ def _result(waiting: _Waiting, accept_damaged: bool) -> Decoded:
     if waiting.future is None:
         failures = dict.fromkeys(waiting.job.views, NO_VIDEO_NAMED)
         return Decoded(waiting.job.row, Source(), 0.0, failures)
-    return decoded_row(waiting.job, waiting.future.result(), accept_damaged)
+    result = waiting.future.result()
+    if isinstance(result, Decoded):
+        return result
+    return decoded_row(waiting.job, result, accept_damaged)
 
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:

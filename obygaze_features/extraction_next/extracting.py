@@ -155,6 +155,8 @@ def _extract(
 ) -> Extraction:
     require_decode_workers()
     plan, fillings = _planned(manifest, targets, workspace, settings)
+    for location in sorted({kept.store.location for kept in plan.kept.values()}):
+        note(f"kept frames are read from {location}")
     if not settings.seal_now:
         for works in _with_the_same_rows(plan.stores, fillings):
             if not stop:
@@ -237,6 +239,7 @@ def _fill(
             indexes=str(workspace.folder("indexes")),
             accept_damaged=settings.accept_damaged,
             grid=plan.grid,
+            kept=plan.kept,
         )
         fill(fillers, clips, pool, ahead, stop, watch)
 

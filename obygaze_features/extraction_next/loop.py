@@ -20,14 +20,16 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
 from obygaze_features.extraction_next.clips import PlannedClip
 from obygaze_features.extraction_next.compute import Computed, Computer
-from obygaze_features.extraction_next.decoding import (
+from obygaze_features.extraction_next.decoded import (
     Clip,
     Decoded,
     Failure,
     RowJob,
     Source,
-    decode_ahead,
 )
+from obygaze_features.extraction_next.decoding import decode_ahead
+from obygaze_features.extraction_next.kept import KeptViews
+from obygaze_features.extraction_next.recipes import CLEAN, MASK
 from obygaze_features.extraction_next.stopping import StopFlag
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store_next.filling import BlockWriter, Filling, choose_block
@@ -40,8 +42,6 @@ from obygaze_features.video.pool import DecodePool
 BROKEN_AFTER = 8
 # Steps of writing that may wait: what is computed waits for a slow disk, and not in memory.
 _MOST_WRITES = 64
-MASK = "mask"
-CLEAN = "clean"
 
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], None]
@@ -56,6 +56,7 @@ class Ahead:
     indexes: str
     accept_damaged: bool = False
     grid: Grid | None = None
+    kept: KeptViews = field(default_factory=dict)
 
 
 def fill(

@@ -33,7 +33,7 @@ from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.extracting import extract as extract_as_before
-from obygaze_features.extraction_next import planning
+from obygaze_features.extraction_next import recipes
 from obygaze_features.extraction_next.compute import ThreadComputer
 from obygaze_features.extraction_next.planning import Target, cost_of, plan_stores
 from obygaze_features.manifest.io import read_manifest
@@ -379,6 +379,39 @@ def test_a_backbone_without_a_mask_needs_all_its_frames(tmp_path: Path) -> None:
     assert np.isfinite(store.read("time_s", [1])).all()
 
 
+# --- Frames that were kept ---
+
+
+def test_kept_frames_serve_without_the_films(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clip more is in the manifest since: it alone is decoded."""
+    without_one = some_clips(films, [n for n in range(N_CLIPS) if n != 35])
+    run(without_one, world, "frames:descriptors")
+    jobs = []
+    submit = DecodePool.submit
+    monkeypatch.setattr(
+        DecodePool,
+        "submit",
+        lambda pool, job: jobs.append(Path(job.path).name) or submit(pool, job),
+    )
+    notes: list[str] = []
+    run(films, world, note=notes.append)
+    failed = [films.clips[number].video for number in (BROKEN, EMPTY, 35)]
+    assert sorted(jobs) == sorted(Path(str(video)).name for video in failed)
+    assert "kept frames are read from" in notes[0]
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+
+
+def test_kept_frames_of_other_times_are_refused(films: Manifest, world: Path) -> None:
+    run(films, world, "frames:descriptors")
+    before = everything_in(world / "stores")
+    with pytest.raises(Mismatch, match="since their frames were kept") as error:
+        run(moved(films, 3, ""), world)
+    assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
+    assert everything_in(world / "stores") == before
+
+
 # --- Only what is missing ---
 
 
@@ -526,7 +559,7 @@ def test_another_version_does_not_fill_a_store(
     films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(films, world, watch=at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT)))
-    monkeypatch.setattr(planning.obygaze_features, "__version__", "99")
+    monkeypatch.setattr(recipes.obygaze_features, "__version__", "99")
     with pytest.raises(Mismatch, match="not what computed") as error:
         run(films, world)
     assert "obygaze 99 on cpu" in error.value.details[0]
