@@ -1,9 +1,9 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,9 +25,11 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store_next.layout import WINDOWS_OF_A_BLOCK
 from obygaze_features.store_next.rows import FAILED
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 
+# A clip is exact or refused: the share of its pictures that may be damaged or missing.
+NO_DAMAGE = 0.0
 # Threads that read kept frames.
 READERS = 2
 NOTHING_KEPT: KeptViews = MappingProxyType({})
@@ -82,6 +84,7 @@ def decode_ahead(
         return
     waiting: deque[_Waiting] = deque()
     films = films_of_parts(clips)
+    next_film = films_that_follow(clips, films)
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="kept")
     try:
         for job in jobs:
@@ -96,6 +99,10 @@ def decode_ahead(
             if is_kept(job, clip, kept):
                 future = readers.submit(read_kept, job, clip, kept)
             elif clip.video:
+                if clip.video in next_film:
+                    # The index of the next film is made while this one is decoded.
+                    following = next_film.pop(clip.video)
+                    pool.submit(DecodeJob(following, (), indexes=indexes))
                 folder = indexes if clip.video in films else None
                 times = (clip.start_s, clip.end_s)
                 decode_job = DecodeJob(clip.video, job.views, *times, indexes=folder)
@@ -109,6 +116,14 @@ def decode_ahead(
             if one.future is not None:
                 one.future.cancel()
         readers.shutdown()
+
+
+def films_that_follow(
+    clips: Sequence[PlannedClip], films: Collection[str]
+) -> dict[str, str]:
+    """Return for each of these films the one that comes after it in the order of the clips."""
+    in_order = list(dict.fromkeys(clip.video for clip in clips if clip.video in films))
+    return dict(pairwise(in_order))
 
 
 def _decode_windows(
@@ -174,7 +189,7 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
         source = Source(n_bytes, quick_hash[:16])
     for view, decoded in result.clips.items():
         try:
-            checked = decoded if accept_damaged else decoded.check(MAX_SUBSTITUTED)
+            checked = decoded if accept_damaged else decoded.check(NO_DAMAGE)
         except BadVideo as error:
             views[view] = _failed(error)
         else:

@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stories.films import import_films
+from stories.workspace import Workspace as StoryWorkspace
 from support.checkpoints import save_tiny, write_tiny_card
+from support.damage import change_packets, flip_bits
 from support.extracted_stores import (
     BROKEN,
     EMPTY,
@@ -198,6 +201,25 @@ def test_one_decoding_serves_several_backbones(
         assert store.read(array, rows).tobytes() == values.tobytes(), array
 
 
+def test_clips_of_shared_films_are_those_of_the_present_extraction(
+    tmp_path: Path,
+) -> None:
+    """Parts of films, with times; the index of the next film is made ahead."""
+    ws = StoryWorkspace(tmp_path)
+    import_films(ws, per_film=5)
+    manifest = read_manifest(tmp_path / "manifests" / "films.toml")
+    old = extract_as_before("films", "descriptors", workspace=tmp_path)
+    expected = open_store_as_before(old[0].store)
+    run(manifest, tmp_path, stores={"descriptors": "new"}, workers=2)
+    store = open_store(tmp_path / "stores" / "new")
+    rows = np.arange(20)
+    assert store.clip_ids.tolist() == expected.clip_ids.tolist()
+    for array in ("clip", "frames", "time_s", "asked_s"):
+        values = expected.arrays.read(expected.plan.array(array), rows)
+        assert store.read(array, rows).tobytes() == values.tobytes(), array
+    assert store.rows[1].start_s == 2.0
+
+
 def test_windows_are_those_of_the_present_extraction(tmp_path: Path) -> None:
     for film, first in (("one", 0), ("two", 200)):
         (tmp_path / "videos").mkdir(exist_ok=True)
@@ -359,6 +381,37 @@ def test_one_clip_without_finite_numbers_is_a_row_with_a_reason(
     status = open_store(world / "stores" / STORE).status()
     assert status.counts["failed"] == 3
     assert any("not finite" in str(reason) for reason in status.reasons.values())
+
+
+def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
+
+    monkeypatch.setattr(ThreadComputer, "forward", failed)
+    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an illegal"):
+        run(films, world)
+    assert Filling.open(world / "stores" / STORE).listed() == (set(), {})
+
+
+# --- Damage ---
+
+
+def test_a_clip_that_needs_a_damaged_picture_is_refused(tmp_path: Path) -> None:
+    manifest = film_folder(tmp_path, 3)
+    film = tmp_path / "videos" / str(manifest.clips[1].video)
+    whole = write_video(tmp_path / "whole.mp4", numbers=range(60), size=(64, 48))
+    change_packets(whole, film, {30, 31}, flip_bits)
+    run(manifest, tmp_path)
+    status = open_store(tmp_path / "stores" / STORE).status()
+    assert status.is_ok.tolist() == [True, False, True]
+    assert status.reasons[1].sentence.startswith("damaged: ")
+    taken = {"descriptors": "taken"}
+    run(manifest, tmp_path, stores=taken, accept_damaged=True)
+    store = open_store(tmp_path / "stores" / "taken")
+    assert store.status().is_ok.all()
+    assert "frames substituted" in store.rows[1].reason
 
 
 # --- Frames that do not exist ---
