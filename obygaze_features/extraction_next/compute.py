@@ -7,7 +7,6 @@ computed alone in one thread, and several clips at once, so that its features de
 from __future__ import annotations
 
 import sys
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -41,31 +40,12 @@ SIGNALS_S = 1.0
 MAX_BATCH = 16
 
 
-class Clock(dict[str, float]):
-    """Seconds by stage."""
-
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Add seconds that were measured elsewhere."""
-        for stage, more in seconds.items():
-            self[stage] = self.get(stage, 0.0) + more
-
-    @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        """Add the seconds of a block of code."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add({stage: time.monotonic() - started})
-
-
 @dataclass(frozen=True)
 class Computed:
-    """The arrays of some clips as stored [B, ...], which are finite [B], and seconds by stage."""
+    """The arrays of some clips as stored [B, ...], and which of them are finite [B]."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
-    seconds: Mapping[str, float]
 
 
 class Computer(ABC):
@@ -96,20 +76,16 @@ class Computer(ABC):
         pictures = clip.frames()
         return pictures.copy() if self.backbone.card.code else pictures
 
-    def forward(
-        self, pictures: Sequence[Any], masks: Sequence[Any], clock: Clock
-    ) -> dict[str, Any]:
+    def forward(self, pictures: Sequence[Any], masks: Sequence[Any]) -> dict[str, Any]:
         """Return the arrays of clips, given the pictures and the mask of each."""
         mask = None
-        with clock.of("preprocess"):
-            pixels = [self.backbone.normalise(each) for each in pictures]
-            if self.backbone.takes_mask:
-                pixels = [
-                    blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
-                ]
-                mask = np.stack(masks)
-        with clock.of("forward"):
-            return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
+        pixels = [self.backbone.normalise(each) for each in pictures]
+        if self.backbone.takes_mask:
+            pixels = [
+                blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
+            ]
+            mask = np.stack(masks)
+        return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -142,8 +118,7 @@ class ThreadComputer(Computer):
         return 1, 1 if self.backbone.card.code else at_once
 
     def _compute(self, clip: Clip) -> Computed:
-        clock = Clock()
-        computed = self.forward([self._pictures(clip)], [clip.mask], clock)
+        computed = self.forward([self._pictures(clip)], [clip.mask])
         with np.errstate(over="ignore"):  # what overflows is not finite
             exact = as_arrays({name: computed[name] for name in self.dtypes})
             arrays = {
@@ -152,7 +127,7 @@ class ThreadComputer(Computer):
         finite = {
             name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
         }
-        return Computed(arrays, finite, clock)
+        return Computed(arrays, finite)
 
 
 class Uploads:
@@ -247,14 +222,13 @@ class BatchComputer(Computer):
         """Start to compute a batch."""
         import torch
 
-        clock = Clock()
         masks = [clip.mask for clip in clips]
         if self.backbone.resize is None or self.backbone.card.code:
             computed = self.forward(
-                [self._pictures_of_clip(clip) for clip in clips], masks, clock
+                [self._pictures_of_clip(clip) for clip in clips], masks
             )
         else:
-            computed = self._forward_together(clips, masks, clock)
+            computed = self._forward_together(clips, masks)
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
@@ -265,11 +239,10 @@ class BatchComputer(Computer):
         downloads = self._download([*arrays.values(), *finite.values()])
 
         def result() -> Computed:
-            with clock.of("forward"):
-                numbers = downloads()
+            numbers = downloads()
             features = dict(zip(arrays, numbers[: len(arrays)], strict=True))
             flags = dict(zip(finite, numbers[len(arrays) :], strict=True))
-            return Computed(features, flags, clock)
+            return Computed(features, flags)
 
         return result
 
@@ -287,19 +260,16 @@ class BatchComputer(Computer):
         self,
         clips: Sequence[Clip],
         masks: Sequence[npt.NDArray[np.bool_]],
-        clock: Clock,
     ) -> dict[str, Any]:
         """Return the arrays of clips whose pictures are looked up in one go, to the same bits."""
         mask = None
-        with clock.of("preprocess"):
-            pictures = self.uploads.pictures(clips)
-            pixels = self.backbone.normalise(pictures)
-            pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
-            if self.backbone.takes_mask:
-                mask = np.stack(masks)
-                pixels = blank_padding(pixels, mask)
-        with clock.of("forward"):
-            return self.backbone.forward(pixels, mask, only=set(self.dtypes))
+        pictures = self.uploads.pictures(clips)
+        pixels = self.backbone.normalise(pictures)
+        pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
+        if self.backbone.takes_mask:
+            mask = np.stack(masks)
+            pixels = blank_padding(pixels, mask)
+        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
 
     def _download(
         self, tensors: Sequence[Tensor]
@@ -340,7 +310,7 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     cuda = computer.cuda
     device = computer.device
     backbone = computer.backbone
-    clip = clip_of_levels(backbone, np.zeros)
+    clip = black_clip(backbone)
     try:
         # Tables and the workspaces of libraries are made once.
         computer.compute_all([clip])
@@ -358,16 +328,13 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     return measured or backbone.activation_bytes
 
 
-def clip_of_levels(
-    backbone: Backbone,
-    draw: Callable[[tuple[int, ...], type[np.uint8]], npt.NDArray[np.uint8]],
-) -> Clip:
-    """Return a clip of a backbone's size whose levels are drawn by a function of shape and type."""
+def black_clip(backbone: Backbone) -> Clip:
+    """Return a clip of a backbone's size whose pictures are black."""
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
-    pictures = draw((n_frames, height, width, 3), np.uint8)
+    pictures = np.zeros((n_frames, height, width, 3), np.uint8)
     if backbone.resize is not None:
         pictures = backbone.resize(pictures)
     places = np.arange(n_frames)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.cards import find_card, split_preset
 from obygaze_features.backbones.load import load_backbone
@@ -20,7 +18,7 @@ from obygaze_features.extraction_next.clips import (
     facts_of,
 )
 from obygaze_features.extraction_next.compute import (
-    clip_of_levels,
+    black_clip,
     clip_threads,
     computer_for,
 )
@@ -389,7 +387,7 @@ def seconds_of_a_clip(store: StorePlan) -> float:
         for array in store.arrays
         if array.name in store.work.computes and array.name in store.backbone.arrays
     ]
-    clip = clip_of_levels(store.backbone, np.zeros)
+    clip = black_clip(store.backbone)
     with clip_threads(1) as threads:
         computer = computer_for(store.backbone, computes, threads)
         # What is loaded or compiled once does not count.

@@ -42,6 +42,7 @@ from obygaze_features.extraction_next.planning import Target, cost_of, plan_stor
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store as open_store_as_before
+from obygaze_features.store_next import layout
 from obygaze_features.store_next.filling import Filling
 from obygaze_features.store_next.reading import Store, open_store
 from obygaze_features.store_next.verifying import verify
@@ -268,6 +269,21 @@ def test_a_run_that_was_killed_goes_on(world: Path, undisturbed: Path, at: int) 
     run("films", world)
     assert bytes_of(store) == bytes_of(undisturbed)
     assert no_work_is_left(store)
+
+
+def test_stores_with_blocks_of_two_sizes_are_filled_together(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with monkeypatch.context() as small:
+        small.setattr(layout, "CLIPS_OF_A_BLOCK", 4)
+        run(films, world, watch=stop)
+    store = world / "stores" / STORE
+    assert Filling.open(store).plan.block_rows == 4
+    targets = [Target("descriptors"), Target("descriptors", store="other")]
+    run(films, world, targets)
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert bytes_of(world / "stores" / "other") == bytes_of(undisturbed)
 
 
 @pytest.mark.check("twenty kills of three processes each")
