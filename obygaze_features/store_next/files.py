@@ -67,7 +67,7 @@ class Files(Protocol):
 class FolderFiles:
     """The files of a folder on this machine. Symbolic links in it are refused."""
 
-    piece_bytes = 2**20
+    piece_bytes = 2**19
 
     def __init__(self, root: Path) -> None:
         # Where the program is now decides what a relative path means, not where it will be.
@@ -213,6 +213,15 @@ class ListedFiles:
             if len(data) != wanted.stop - wanted.start:
                 raise self.damaged(wanted.name, "it is shorter than store.json says")
             yield data
+
+    def check_length(self, name: str) -> None:
+        """Raise an error unless a file has the listed length."""
+        try:
+            n_bytes = self.files.length(name)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        if n_bytes != self.marks[name].n_bytes:
+            raise self.damaged(name, f"it has {n_bytes} bytes")
 
     def _missing(self, name: str) -> Corrupt:
         return Corrupt(f"{name} is missing", where=self.location, hint=COPY_AGAIN)

@@ -24,6 +24,10 @@ CLIPS_OF_A_BLOCK = 16
 WINDOWS_OF_A_BLOCK = 256
 # An upper bound; a larger number means a corrupt file.
 MOST_ROW_BYTES = 2**40
+# The table of ids has numbers of rows of 4 bytes, after a hash of 8.
+MOST_ROWS = 2**32
+ID_BYTES = 12
+CHECK_BYTES = 4
 
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 COMPRESSORS = ("", "zstd", "blosc")
@@ -242,6 +246,11 @@ def _problem_of(array: Array) -> str:
         return f"one row of {name} has more than {MOST_ROW_BYTES} bytes"
     if not _is_power_of_two(array.chunk_rows) or not _is_power_of_two(array.file_rows):
         return f"chunk_rows and file_rows of {name} must be powers of two"
+    most_bytes = max(CHUNK_BYTES, array.row_bytes)
+    if array.chunk_rows > CHUNK_ROWS or array.chunk_bytes > most_bytes:
+        return (
+            f"a chunk of {name} has more than {CHUNK_ROWS} rows or {CHUNK_BYTES} bytes"
+        )
     if array.chunk_rows > array.file_rows:
         return f"a chunk of {name} is longer than a file"
     return ""

@@ -354,7 +354,7 @@ def _progress_of(folder: Path) -> str:
         row // plan.block_rows for row, line in enumerate(lines) if line.endswith(",1")
     }
     names = [entry.name for entry in (folder / BLOCKS).iterdir()]
-    n_done = sum(not name.startswith(".") for name in names)
+    n_done = sum(name.isdigit() for name in names)
     return f"{n_done} of {count(len(blocks), 'block')}"
 
 
@@ -362,11 +362,15 @@ def find_seal(
     workspace: str | os.PathLike[str] | None, name: str, seal: str
 ) -> Store | None:
     """Return the store of a name that has a seal, or the one before it; None if both are gone."""
-    path = Path(location_of(name, workspace))
-    pattern = f"{glob.escape(path.name)}{BEFORE}*"
-    for folder in (path, *sorted(path.parent.glob(pattern))):
+    location = Workspace.of(workspace).store(name)
+    places: list[str | Path] = [location]
+    if not is_url(location):
+        path = Path(location)
+        pattern = f"{glob.escape(path.name)}{BEFORE}*"
+        places = [path, *sorted(path.parent.glob(pattern))]
+    for place in places:
         with suppress(ObygazeError):
-            store = open_store(folder)
+            store = open_store(place)
             if store.seal == seal:
                 return store
     return None
@@ -425,12 +429,18 @@ class Store:
     @cached_property
     def recipe(self) -> Recipe:
         """How the features were made."""
-        return Recipe.from_json(self.record.recipe)
+        recipe = Recipe.from_json(self.record.recipe)
+        if recipe.fingerprint != self.record.fingerprint:
+            raise Corrupt(
+                "the fingerprint in store.json is not that of its recipe",
+                where=self.location,
+            )
+        return recipe
 
     @property
     def fingerprint(self) -> str:
         """The sha256 of the recipe: stores with the same one can be compared."""
-        return self.record.fingerprint
+        return self.recipe.fingerprint
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:
@@ -510,6 +520,7 @@ class Store:
 
         With several conditions, the rows that meet all of them. Films are named by their ids.
         """
+        self.table.check_rows()
         rows = None
         if films is not None:
             rows = self.table.films.rows_of(self._checked_films(films))

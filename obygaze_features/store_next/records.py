@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.store_next.layout import Array, check_arrays, names_of_files
+from obygaze_features.store_next.layout import (
+    CHECK_BYTES,
+    CHECKS,
+    ID_BYTES,
+    IDS,
+    MOST_ROWS,
+    Array,
+    check_arrays,
+    names_of_files,
+)
 
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
@@ -160,6 +169,15 @@ class BlockRecord(Record, frozen=True, kw_only=True):
 Document = TypeVar("Document", StoreRecord, PlanRecord)
 
 
+# What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
+_NOT_A_DOCUMENT = (
+    msgspec.ValidationError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+)
+
+
 def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     """Return the bytes of a document: indented JSON with one final newline."""
     compact = msgspec.json.encode(document)
@@ -172,7 +190,7 @@ def decode(data: bytes, kind: type[Document], where: str) -> Document:
     _check_version(data, expected, where)
     try:
         document = msgspec.json.decode(data, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+    except _NOT_A_DOCUMENT as error:
         raise _damaged(str(error), where) from error
     check_arrays(document.arrays, where)
     if isinstance(document, StoreRecord):
@@ -190,7 +208,7 @@ class _Head(msgspec.Struct):
 def _check_version(data: bytes, expected: str, where: str) -> None:
     try:
         head = msgspec.json.decode(data, type=_Head)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+    except _NOT_A_DOCUMENT as error:
         raise _damaged(str(error), where) from error
     if head.format != expected:
         raise _damaged(f"format must be {expected!r}", where)
@@ -206,6 +224,8 @@ def _check_store(store: StoreRecord, where: str) -> None:
     """Raise an error unless the counts and the list of files belong to the arrays."""
     rows = store.rows
     counts = (rows.ok, rows.failed, rows.no_video, rows.withdrawn)
+    if rows.total > MOST_ROWS:
+        raise _damaged(f"a store has at most {MOST_ROWS} rows", where)
     if rows.total < 1 or min(counts) < 0 or sum(counts) != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)
     # A stranger's number of rows must not decide how long a list becomes.
@@ -222,6 +242,11 @@ def _check_store(store: StoreRecord, where: str) -> None:
             raise _damaged(f"`files` has no {name}", where)
         if mark.n_bytes < 0 or len(mark.sha256) != 64:
             raise _damaged(f"`files.{name}` is not a length and a SHA-256", where)
+    n_chunks = sum(array.n_chunks(rows.total) for array in store.arrays)
+    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CHECK_BYTES * n_chunks}
+    for name, n_bytes in n_bytes_of.items():
+        if store.files[name].n_bytes != n_bytes:
+            raise _damaged(f"`files.{name}` does not have {n_bytes} bytes", where)
 
 
 def _damaged(message: str, where: str) -> Corrupt:

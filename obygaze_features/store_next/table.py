@@ -1,7 +1,7 @@
 """The rows of a store: by number, by clip, by film; a few of them without reading all."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,18 +14,19 @@ from obygaze_features.store_next.decoding import (
     HASH_BYTES,
     NUMBER_BYTES,
     ROW_COLUMNS,
+    STATUS,
     Bytes,
     Films,
     Hashes,
     Rows,
-    cells_of,
     check_header,
-    check_id,
+    check_ids,
     codes_of,
+    columns_of,
     find_sorted,
     hashes_of,
     lines_of,
-    row_of,
+    rows_of,
 )
 from obygaze_features.store_next.files import ListedFiles, Range, check_memory
 from obygaze_features.store_next.layout import FILMS_CSV, IDS, ROWS_CSV, ZARR
@@ -34,6 +35,8 @@ from obygaze_features.store_next.rows import STATUSES, Row
 
 # Tables of so many rows are read whole, and kept.
 SMALL_ROWS = 2**16
+# What a store of more rows needs in memory is only taken after a look at the table of ids.
+MANY_ROWS = 2**22
 # Runs of lines that are kept between two requests.
 KEPT_RUNS = 4096
 # Gaps between wanted lines that are shorter than this are read too: it is less than a request.
@@ -53,6 +56,16 @@ class RowTable:
         self._lines_of_run: dict[int, list[str]] = {}
         self._lines: list[str] | None = None
         self._ids: Bytes | None = None
+        self._has_checked_rows = False
+
+    def check_rows(self) -> None:
+        """Raise an error if a store that lists very many rows does not have their ids.
+
+        So that a few bytes of a stranger cannot ask for the memory of a billion rows.
+        """
+        if self.n_rows > MANY_ROWS and not self._has_checked_rows:
+            self.listed.check_length(IDS)
+            self._has_checked_rows = True
 
     @cached_property
     def films(self) -> Films:
@@ -67,9 +80,9 @@ class RowTable:
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clip of each row."""
-        clip_ids = []
-        for cells in self._cells(self._whole_lines()):
-            clip_ids.append(cells[CLIP_ID])
+        clip_ids: list[str] = []
+        for columns in self._all_columns():
+            clip_ids += columns[CLIP_ID]
         return self._id_array(clip_ids)
 
     @cached_property
@@ -82,10 +95,14 @@ class RowTable:
     @cached_property
     def codes(self) -> npt.NDArray[np.uint8]:
         """The number of the status of each row."""
+        self.check_rows()
         if self.all_ok:
             return np.zeros(self.n_rows, np.uint8)
         if self.n_rows <= SMALL_ROWS:
-            return self._codes(self._cells(self._whole_lines()))
+            statuses: list[str] = []
+            for columns in self._all_columns():
+                statuses += columns[STATUS]
+            return self._codes(statuses)
         # It is a copy for other readers, and is bound to store.json as everything else.
         data = self.listed.whole(STATUS_FILE)[:-CRC_BYTES]
         if len(data) != self.n_rows or data.max() >= len(STATUSES):
@@ -98,30 +115,30 @@ class RowTable:
             return np.zeros(len(rows), np.uint8)
         is_few = len(rows) * 16 < self.n_rows
         if is_few and "codes" not in vars(self):
-            return self._codes(self.cells(rows))
+            return self._codes(self.columns(rows)[STATUS])
         return self.codes[rows]
 
-    def _codes(self, cells: Sequence[Sequence[str]]) -> npt.NDArray[np.uint8]:
+    def _codes(self, statuses: Sequence[str]) -> npt.NDArray[np.uint8]:
         try:
-            return codes_of(cells)
+            return codes_of(statuses)
         except DAMAGE as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
 
     def rows(self) -> list[Row]:
         """Return all rows."""
-        try:
-            return [
-                row_of(cells, number)
-                for number, cells in enumerate(self._cells(self._whole_lines()))
-            ]
-        except DAMAGE as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
+        rows: list[Row] = []
+        for columns in self._all_columns():
+            numbers = range(len(rows), len(rows) + len(columns[0]))
+            rows += self._rows(columns, numbers)
+        return rows
 
     def some(self, rows: Rows) -> list[Row]:
         """Return some rows."""
+        return self._rows(self.columns(rows), rows.tolist())
+
+    def _rows(self, columns: Sequence[list[str]], numbers: Iterable[int]) -> list[Row]:
         try:
-            pairs = zip(self.cells(rows), rows.tolist(), strict=True)
-            return [row_of(cells, number) for cells, number in pairs]
+            return rows_of(columns, numbers)
         except DAMAGE as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
 
@@ -129,19 +146,19 @@ class RowTable:
         """Return the clips of some rows."""
         if "clip_ids" in vars(self) or len(rows) * 2 >= self.n_rows:
             return self.clip_ids[rows]
-        return self._id_array([cells[CLIP_ID] for cells in self.cells(rows)])
+        return self._id_array(self.columns(rows)[CLIP_ID])
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the films of some rows."""
         runs = self.films.runs_of(rows)
         return self._id_array([self.films.movie_ids[run] for run in runs.tolist()])
 
-    def cells(self, rows: Rows) -> list[list[str]]:
-        """Return the cells of the lines of some rows, in any order."""
+    def columns(self, rows: Rows) -> list[list[str]]:
+        """Return the columns of the lines of some rows, in any order."""
         if self._lines is None and self._is_most(rows):
             self._whole_lines()
         if self._lines is not None:
-            return self._cells([self._lines[row] for row in rows.tolist()])
+            return self._columns([self._lines[row] for row in rows.tolist()])
         runs = self.films.runs_of(rows)
         if len(self._lines_of_run) > KEPT_RUNS:
             self._lines_of_run = {}
@@ -150,7 +167,7 @@ class RowTable:
         self._read_runs(missing, lines_of_run)
         places = rows - self.films.first_rows[runs]
         pairs = zip(runs.tolist(), places.tolist(), strict=True)
-        return self._cells([lines_of_run[run][place] for run, place in pairs])
+        return self._columns([lines_of_run[run][place] for run, place in pairs])
 
     def _is_most(self, rows: Rows) -> bool:
         return self.n_rows <= SMALL_ROWS and len(rows) * 2 >= self.n_rows
@@ -204,16 +221,22 @@ class RowTable:
             self._lines = lines
         return lines
 
-    def _cells(self, lines: Sequence[str]) -> list[list[str]]:
+    def _all_columns(self) -> Iterator[list[list[str]]]:
+        """Yield the columns of all rows, in parts."""
+        lines = self._whole_lines()
+        # The cells of a million lines take ten times the memory of the lines.
+        for first in range(0, len(lines), LINES_AT_ONCE):
+            yield self._columns(lines[first : first + LINES_AT_ONCE])
+
+    def _columns(self, lines: Sequence[str]) -> list[list[str]]:
         try:
-            return cells_of(lines, len(ROW_COLUMNS))
+            return columns_of(lines, len(ROW_COLUMNS))
         except DAMAGE as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
 
     def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
         try:
-            for name in ids:
-                check_id(name)
+            check_ids(ids)
         except ValueError as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
         n_bytes = 4 * len(ids) * max(map(len, ids), default=0)
@@ -226,8 +249,9 @@ class RowTable:
         known = np.flatnonzero(rows >= 0)
         if rows.max(initial=-1) >= self.n_rows:
             raise self.listed.damaged(IDS, "it has a row that is not in the store")
-        for place, cells in zip(known.tolist(), self.cells(rows[known]), strict=True):
-            if cells[CLIP_ID] != clip_ids[place]:
+        found_ids = self.columns(rows[known])[CLIP_ID]
+        for place, clip_id in zip(known.tolist(), found_ids, strict=True):
+            if clip_id != clip_ids[place]:
                 rows[place] = -1
         if (rows < 0).any():
             # Only the whole table proves that a clip is absent.
@@ -237,11 +261,8 @@ class RowTable:
     def _whole_ids(self) -> Bytes:
         if self._ids is not None:
             return self._ids
-        data = self.listed.whole(IDS)
-        if len(data) != self.n_rows * (HASH_BYTES + NUMBER_BYTES):
-            raise self.listed.damaged(IDS, "it is not one entry for each row")
-        self._ids = data
-        return data
+        self._ids = self.listed.whole(IDS)
+        return self._ids
 
     def _find_hashes(self, wanted: Hashes) -> Rows:
         """Return the row of each hash; -1 where the table does not have it."""
@@ -263,7 +284,7 @@ class RowTable:
         """
         places = np.full(len(wanted), -1, np.int64)
         open_places = list(range(len(wanted)))
-        half = 2 * math.isqrt(self.n_rows)
+        half = math.isqrt(self.n_rows)
         while open_places:
             windows = []
             for place in open_places:

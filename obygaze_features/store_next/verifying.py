@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
+from obygaze_features.core.workspace import EXPECTED
 from obygaze_features.store_next.decoding import (
     DAMAGE,
     HASH_BYTES,
@@ -173,11 +174,12 @@ def verify(
     """
     opened = open_store(store, workspace=workspace, expect=expect)
     files = opened.record.files
+    is_in_address = isinstance(store, str) and EXPECTED in store
     report = VerifyReport(
         location=opened.location,
         seal=opened.seal,
         how=HASHES if hashes else LENGTHS,
-        is_expected=expect is not None,
+        is_expected=expect is not None or is_in_address,
         decoded=decode,
         n_files=len(files) + 1,
         n_bytes=sum(mark.n_bytes for mark in files.values()),

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +288,22 @@ def seal_plain(
 def _canonical_sha256(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def reseal(path: Path, change: Callable[[dict[str, Any]], object] | None = None) -> str:
+    """Write store.json anew for files that were changed, and return the seal.
+
+    Lengths and hashes of the listed files that are there are made right. Then `change` gets the
+    document.
+    """
+    file = path / "store.json"
+    document = json.loads(file.read_bytes())
+    for name in document["files"]:
+        if (path / name).is_file():
+            data = (path / name).read_bytes()
+            document["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
+    if change is not None:
+        change(document)
+    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8")
+    file.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
