@@ -401,4 +401,7 @@ def ids_table(clip_ids: Sequence[str]) -> bytes:
     digests = [hashlib.sha256(clip_id.encode()).digest()[:8] for clip_id in clip_ids]
     hashes = np.frombuffer(b"".join(digests), dtype="<u8")
     rows = np.argsort(hashes, kind="stable")
-    return hashes[rows].tobytes() + rows.astype("<u4").tobytes()
+    sorted_hashes = hashes[rows]
+    if (sorted_hashes[1:] == sorted_hashes[:-1]).any():
+        raise FixInput("two clip ids have one hash", hint="change one of the ids")
+    return sorted_hashes.tobytes() + rows.astype("<u4").tobytes()

@@ -31,7 +31,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import is_listed, sync_dir
-from obygaze_features.store_next.decoding import cells_of, lines_of
+from obygaze_features.store_next.decoding import columns_of, lines_of
 from obygaze_features.store_next.encoding import (
     HashedStream,
     ShardWriter,
@@ -339,14 +339,13 @@ class Filling:
             ) from error
         plan = decode(plan_json, PlanRecord, str(folder / PLAN_JSON))
         lines = lines_of(np.frombuffer(clips_csv, dtype=np.uint8))
-        cells = cells_of(lines[1:], 6)
-        if len(cells) != plan.rows:
+        _, clip_ids, movie_ids, starts, ends, flags = columns_of(lines[1:], 6)
+        if len(clip_ids) != plan.rows:
             raise Corrupt("clips.csv and plan.json differ", where=str(folder))
-        rows = [
-            Row(clip_id, movie_id, _time_of(start), _time_of(end))
-            for _, clip_id, movie_id, start, end, _ in cells
-        ]
-        computed = np.array([line[-1] == "1" for line in cells], dtype=bool)
+        starts_s = map(_time_of, starts)
+        ends_s = map(_time_of, ends)
+        rows = list(map(Row, clip_ids, movie_ids, starts_s, ends_s))
+        computed = np.array([flag == "1" for flag in flags], dtype=bool)
         return cls(target, plan, rows, computed, _digest(plan_json, clips_csv))
 
     @property

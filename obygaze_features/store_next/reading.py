@@ -46,7 +46,10 @@ from obygaze_features.store_next.files import (
 )
 from obygaze_features.store_next.layout import (
     BEFORE,
+    BLOCKS,
+    CLIPS_CSV,
     NEXT,
+    PLAN_JSON,
     ROW_DIMENSION,
     STORE_JSON,
     Array,
@@ -61,9 +64,6 @@ from obygaze_features.store_next.table import RowTable
 
 Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
-PLAN_JSON = "plan.json"
-CLIPS_CSV = "clips.csv"
-BLOCKS = "blocks"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Arrays that go with features: times of frames, which frames are real, times of windows.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
@@ -278,14 +278,15 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     """
     here = Workspace.of(workspace)
     location = here.store(name)
-    if location == name:
-        return location
-    if BEFORE in name or name.endswith(NEXT):
+    is_path = is_url(name) or "/" in name
+    if not is_path and (BEFORE in name or name.endswith(NEXT)):
         raise NotFound(
             f"{name} is not the name of a store",
             where=location,
-            hint=f"{location}, its path",
+            hint=f"./{name}, or its whole path",
         )
+    if is_path or location == name:
+        return location
     if _exists(Path(location)):
         return location
     return here.existing_store(name)

@@ -49,8 +49,9 @@ def first_life(target: Path, start: int = 0) -> None:
 
 def change_life(target: Path, start: int = 0) -> None:
     """Compute the failed rows again and add clips; typed again, it ends with one sentence."""
-    is_changed = bool(list(target.parent.glob(f"{target.name}.before-*")))
+    # The seal first: who sees the seal of a changed store sees the store before, too.
     replaces = seal_at(target)
+    is_changed = bool(list(target.parent.glob(f"{target.name}.before-*")))
     if replaces and is_changed:
         # What a killed process has left is removed.
         seal(target)

@@ -39,7 +39,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFo
 from obygaze_features.store_next.filling import Filling, choose_block, plan_filling
 from obygaze_features.store_next.layout import Array
 from obygaze_features.store_next.making import write_store
-from obygaze_features.store_next.records import Maker, Replaced
+from obygaze_features.store_next.records import Maker, Origin, Replaced
 from obygaze_features.store_next.rows import FAILED
 from obygaze_features.store_next.sealing import NOT_EXTRACTED, seal
 
@@ -416,6 +416,7 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
         recipe=a_recipe(),
         manifest=MANIFEST,
         makers=[MAKER],
+        origins=[Origin("elsewhere", "2" * 64)],
     )
     shutil.rmtree(tmp_path / "s")
     (tmp_path / "other").rename(tmp_path / "s")
