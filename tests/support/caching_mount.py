@@ -15,6 +15,8 @@ import unicodedata
 from typing import Any
 
 sys.path.insert(0, "/usr/lib/python3/dist-packages")
+import pathlib
+
 from fusepy import FUSE, FuseOSError, Operations
 
 STAT = ("mode", "nlink", "size", "uid", "gid", "ino", "atime", "mtime", "ctime")
@@ -87,7 +89,7 @@ class Passthrough(Operations):
         os.truncate(self._at(path), length)
 
     def chmod(self, path: str, mode: int) -> None:
-        os.chmod(self._at(path), mode)
+        pathlib.Path(self._at(path)).chmod(mode)
 
     def release(self, path: str, handle: int) -> None:
         os.close(handle)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
 from obygaze_features.store_next.filling import Filling, plan_filling
 from obygaze_features.store_next.layout import Array
 from obygaze_features.store_next.records import Kind, Maker
 from obygaze_features.store_next.rows import FAILED, Row
+from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
 KIND = Kind("obygaze 1", "cpu", "float32")
 MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
@@ -49,7 +49,9 @@ def values_of(seed: int = 0, n_rows: int = N_ROWS) -> dict[str, np.ndarray]:
     return {array.name: some_values(array, n_rows, seed) for array in ARRAYS}
 
 
-def expected_rows(n_rows: int = N_ROWS, fails=fails_at_first, maker: int = 0) -> list[Row]:
+def expected_rows(
+    n_rows: int = N_ROWS, fails=fails_at_first, maker: int = 0
+) -> list[Row]:
     """The rows of the sealed store."""
     return [
         computed_row(row, number, fails(number))._replace(maker=maker)
@@ -69,7 +71,11 @@ def plan(target: Path, n_rows: int = N_ROWS, **more) -> Filling:
 
 
 def compute(
-    filling: Filling, block: int, values: dict, fails=fails_at_first, maker: Maker = MAKER
+    filling: Filling,
+    block: int,
+    values: dict,
+    fails=fails_at_first,
+    maker: Maker = MAKER,
 ) -> bool | None:
     """Compute a block, as a worker does; None if that was not needed any more."""
     writer = filling.begin(block, maker)

@@ -18,6 +18,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.store_next.filling import Filling
+from obygaze_features.store_next.placing import before_of, seal_at
+from obygaze_features.store_next.sealing import seal
 from support.filled_stores import (
     N_ROWS,
     expected_rows,
@@ -29,11 +33,6 @@ from support.filled_stores import (
 from support.servers import wait_until
 from support.written_stores import check_store
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.store_next.filling import Filling
-from obygaze_features.store_next.placing import before_of, seal_at
-from obygaze_features.store_next.sealing import seal
-
 TESTS = Path(__file__).resolve().parents[1]
 N_MORE = 120
 VALUES = values_of(n_rows=N_MORE)
@@ -41,7 +40,7 @@ FIRST_VALUES = {name: values[:N_ROWS] for name, values in VALUES.items()}
 
 
 def first_life(target: Path, start: int = 0) -> None:
-    """Plan, fill and seal a store, as a command does; one sentence ends it if the store is there."""
+    """Plan, fill and seal a store, as a command does; a store that is there ends it."""
     with suppress(AlreadyThere):
         filling = plan(target)
         fill_and_seal(filling, start, fails_at_first)
@@ -153,9 +152,7 @@ def mounted(backing: Path, place: Path, *words: str) -> Iterator[str]:
         text=True,
     )
     try:
-        wait_until(
-            lambda: place.is_mount() or process.poll() is not None, "a mount"
-        )
+        wait_until(lambda: place.is_mount() or process.poll() is not None, "a mount")
         assert process.stderr
         ended = process.poll() is not None
         yield (process.stderr.read().splitlines() or ["?"])[-1] if ended else ""
