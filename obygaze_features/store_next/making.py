@@ -158,7 +158,7 @@ def write_store(
     check_store_name(target.name, str(target))
     if changes:
         finish_waiting(target)
-        _check_before(target, changes)
+        check_before(target, changes)
     elif is_listed(target):
         raise _taken(target)
     contents = Contents(arrays, recipe, manifest, makers, replaces, origins, card)
@@ -166,7 +166,7 @@ def write_store(
     try:
         seal, warnings = build_store(hidden, source, contents)
         if changes:
-            _take_place(hidden, target, changes)
+            take_place(hidden, target, changes)
         elif not take_name(hidden, target):
             raise _taken(target)
     except (Corrupt, OSError):
@@ -191,7 +191,7 @@ def _was_first(target: Path) -> Mismatch:
     return Mismatch("another change of this store was first", where=str(target))
 
 
-def _check_before(target: Path, seal: str) -> None:
+def check_before(target: Path, seal: str) -> None:
     """Raise an error unless the target is the store of this seal and nothing else changes it."""
     if is_listed(next_of(target)):
         raise AlreadyThere(
@@ -203,11 +203,11 @@ def _check_before(target: Path, seal: str) -> None:
         raise _was_first(target)
 
 
-def _take_place(hidden: Path, target: Path, seal: str) -> None:
+def take_place(hidden: Path, target: Path, seal: str) -> None:
     """Give a finished store the place of another one, under the name NAME.next in between."""
     waiting = next_of(target)
     if not take_name(hidden, waiting):
-        _check_before(target, seal)
+        check_before(target, seal)
         raise _was_first(target)
     if not replace_store(waiting, target, seal):
         remove_tree(waiting)

@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 from support.filled_stores import ARRAYS, plan
 from support.store_servers import web_server
+from support.withdrawn_stores import (
+    FILM,
+    KIND,
+    MAKER,
+    N_ROWS,
+    PLANTED,
+    PLANTED_ROWS,
+    has_planted,
+    rows_of,
+    values_of,
+    write,
+)
 from support.written_stores import (
     MANIFEST,
-    ArraySource,
     a_recipe,
     check_store,
-    files_of,
     some_rows,
-    some_values,
 )
 
 from obygaze_features.core.errors import (
@@ -32,44 +41,10 @@ from obygaze_features.store_next import making
 from obygaze_features.store_next.changing import merge, subset
 from obygaze_features.store_next.exporting import export_features
 from obygaze_features.store_next.filling import plan_filling
-from obygaze_features.store_next.making import write_store
 from obygaze_features.store_next.reading import open_store
-from obygaze_features.store_next.records import Kind, Maker
-from obygaze_features.store_next.rows import FAILED, WITHDRAWN
+from obygaze_features.store_next.records import Maker
+from obygaze_features.store_next.rows import WITHDRAWN
 from obygaze_features.store_next.verifying import verify
-
-N_ROWS = 94
-KIND = Kind("p 1", "cpu", "float32")
-MAKER = Maker("p 1", "cpu", "a cpu", "float32")
-PLANTED = 1234.5
-FILM = "film-3"
-PLANTED_ROWS = [9, 10, 11]
-
-
-def rows_of(n_rows: int = N_ROWS, first: int = 0):
-    rows = [row._replace(maker=0) for row in some_rows(first + n_rows)]
-    rows[4] = rows[4]._replace(status=FAILED, reason="no picture, at all")
-    return rows[first:]
-
-
-def values_of(n_rows: int = N_ROWS, seed: int = 0) -> dict[str, np.ndarray]:
-    values = {array.name: some_values(array, n_rows, seed) for array in ARRAYS}
-    for rows in values.values():
-        rows[PLANTED_ROWS] = PLANTED
-    return values
-
-
-def write(target: Path, rows=None, values=None, **more) -> Path:
-    rows = rows_of() if rows is None else rows
-    values = values_of(N_ROWS) if values is None else values
-    given = {
-        "arrays": ARRAYS,
-        "recipe": a_recipe(),
-        "manifest": MANIFEST,
-        "makers": [MAKER],
-    }
-    write_store(target, ArraySource(rows, values), **(given | more))
-    return target
 
 
 @pytest.fixture
@@ -81,23 +56,6 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def store(workspace: Workspace) -> Path:
     return write(workspace.root / "stores" / "films")
-
-
-def has_planted(folder: Path) -> bool:
-    """Whether the planted numbers are in any store of a folder, read by zarr, or in raw bytes."""
-    raw = [np.full(16, PLANTED, dtype).tobytes() for dtype in ("float32", "float16")]
-    for name, data in files_of(folder).items():
-        if "frames" in name:
-            continue
-        if any(pattern in data for pattern in raw):
-            return True
-    import zarr
-
-    for path in folder.rglob("data.zarr"):
-        group = zarr.open_group(path, mode="r", zarr_format=3)
-        if (group["frames"][:] == PLANTED).any():
-            return True
-    return False
 
 
 # Subsets.
