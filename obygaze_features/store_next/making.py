@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import is_listed
 from obygaze_features.store_next.encoding import (
     ShardWriter,
@@ -159,7 +159,7 @@ def write_store(
     check_store_name(target.name, str(target))
     if changes:
         finish_waiting(target)
-        _check_before(target, changes)
+        check_before(target, changes)
     elif is_listed(target):
         raise _taken(target)
     contents = Contents(arrays, recipe, manifest, makers, replaces, origins, card)
@@ -167,9 +167,14 @@ def write_store(
     try:
         seal, warnings = build_store(hidden, source, contents)
         if changes:
-            _take_place(hidden, target, changes)
+            take_place(hidden, target, changes)
         elif not take_name(hidden, target):
             raise _taken(target)
+    except (Corrupt, OSError):
+        # Another store may have taken its place while it was read.
+        if changes and seal_at(target) != changes:
+            raise _was_first(target) from None
+        raise
     finally:
         remove_tree(hidden)
     return Written(target, seal, warnings)
@@ -183,7 +188,11 @@ def _taken(target: Path) -> AlreadyThere:
     )
 
 
-def _check_before(target: Path, seal: str) -> None:
+def _was_first(target: Path) -> Mismatch:
+    return Mismatch("another change of this store was first", where=str(target))
+
+
+def check_before(target: Path, seal: str) -> None:
     """Raise an error unless the target is the store of this seal and nothing else changes it."""
     if is_listed(next_of(target)):
         raise AlreadyThere(
@@ -192,18 +201,18 @@ def _check_before(target: Path, seal: str) -> None:
             hint="finish that first, or remove the folder to give it up",
         )
     if seal_at(target) != seal:
-        raise Mismatch("another change of this store was first", where=str(target))
+        raise _was_first(target)
 
 
-def _take_place(hidden: Path, target: Path, seal: str) -> None:
+def take_place(hidden: Path, target: Path, seal: str) -> None:
     """Give a finished store the place of another one, under the name NAME.next in between."""
     waiting = next_of(target)
     if not take_name(hidden, waiting):
-        _check_before(target, seal)
-        raise Mismatch("another change of this store was first", where=str(target))
+        check_before(target, seal)
+        raise _was_first(target)
     if not replace_store(waiting, target, seal):
         remove_tree(waiting)
-        raise Mismatch("another change of this store was first", where=str(target))
+        raise _was_first(target)
 
 
 def build_store(

@@ -93,7 +93,7 @@ def _seal(
         makers=source.makers,
         replaces=replacement.history(before),
         origins=before.record.origins if before else (),
-        card=card or _card_of(before),
+        card=card or card_of(before),
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -127,7 +127,7 @@ class Replacement(NamedTuple):
         return (*before.record.replaces, change)
 
 
-def _card_of(before: Store | None) -> str:
+def card_of(before: Store | None) -> str:
     """Return the card of the store that is changed."""
     if before is None:
         return ""
@@ -175,7 +175,7 @@ class _Blocks:
         self.rows = self._new_rows()
         self._is_ok_before = np.array([row.is_ok for row in self._rows_before], bool)
         self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
-        self._checks_before = _checks_of(before) if before else {}
+        self._checks_before = checks_of(before) if before else {}
         # The raw rows that were read last: a step of a file may be shorter than a block.
         self._last: tuple[str, int] = ("", -1)
         self._last_rows = np.empty(0)
@@ -292,18 +292,21 @@ class _Blocks:
         was_ok = self._is_ok_before[first:after]
         if not np.array_equal(was_ok, self._is_ok[first:after]):
             return None
-        name = array.file_name(number)
-        checks = self._checks_before[array.name]
-        first_chunk = number * array.chunks_of_a_file
-        n_chunks = array.n_chunks(after - first)
-        own = checks[first_chunk : first_chunk + n_chunks]
-        path = Path(before.files.address) / name
-        return FinishedFile(
-            path, before.record.files[name], own.astype("<u4").tobytes()
-        )
+        return file_of_store(before, self._checks_before, array, number)
 
 
-def _checks_of(store: Store) -> dict[str, Values]:
+def file_of_store(
+    store: Store, checks: dict[str, Values], array: Array, number: int
+) -> FinishedFile:
+    """Return a file of a store in a folder, for a link; `checks` are those of `checks_of`."""
+    name = array.file_name(number)
+    first_chunk = number * array.chunks_of_a_file
+    own = checks[array.name][first_chunk : first_chunk + array.chunks_of_a_file]
+    path = Path(store.files.address) / name
+    return FinishedFile(path, store.record.files[name], own.astype("<u4").tobytes())
+
+
+def checks_of(store: Store) -> dict[str, Values]:
     """Return the CRC32C of each chunk of each array of a store."""
     data = store.listed.whole(CHECKS)
     return dict(split_checks(data, store.record.arrays, len(store)))

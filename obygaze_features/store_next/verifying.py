@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -204,8 +204,9 @@ def verify(
     if decode and not report.problems:
         _check_values(opened, report)
     if source is not None:
-        compared = open_store(source, workspace=workspace)
-        report.source = _compare_with_source(opened, compared, report)
+        comparison = compare_with_source(opened, source, workspace=workspace)
+        report.source = comparison.sentence
+        report.warnings += comparison.changes
     return report
 
 
@@ -383,32 +384,56 @@ def _is_fill(array: Array, values: npt.NDArray[Any]) -> bool:
 # The store that this one was copied from.
 
 
-def _compare_with_source(copy: Store, source: Store, report: VerifyReport) -> str:
-    """Return how a copy and its source belong together; warn of what was replaced since."""
-    if copy.seal == source.seal:
-        return "the same store as its source"
+class Comparison(NamedTuple):
+    """How a copy and its source belong together.
+
+    Args:
+        sentence: That they are the same, or which is the later one.
+        changes: One line for each change of the source that the copy does not have.
+    """
+
+    sentence: str
+    changes: Sequence[str] = ()
+
+
+def compare_with_source(
+    store: str | os.PathLike[str] | Store,
+    source: str | os.PathLike[str] | Store,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Comparison:
+    """Return whether the source of a copy was replaced, and why; this costs one request.
+
+    A store that is neither a copy of the source, nor of a store that the source replaced, nor has
+    rows of these, is an error.
+    """
+    copy = open_store(store, workspace=workspace)
+    compared = open_store(source, workspace=workspace)
+    if copy.seal == compared.seal:
+        return Comparison("the same store as its source")
     ours = copy.record
-    theirs = source.record
+    theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
-    if source.seal in [entry.seal for entry in ours.replaces]:
-        return "a later store than its source, which it replaces"
+    if compared.seal in [entry.seal for entry in ours.replaces]:
+        return Comparison("a later store than its source, which it replaces")
     for place, entry in enumerate(theirs.replaces):
+        changes = changes_of(theirs.replaces[place:])
         if entry.seal == copy.seal:
-            report.warnings += _changes(theirs.replaces[place:])
-            return "its source was replaced since (obygaze store pull)"
+            sentence = "its source was replaced since (obygaze store pull)"
+            return Comparison(sentence, changes)
         if entry.seal in origins:
-            report.warnings += _changes(theirs.replaces[place:])
-            return "rows of it are from a store that was replaced since"
-    if source.seal in origins:
-        return "rows of it are from this store"
+            sentence = "rows of it are from a store that was replaced since"
+            return Comparison(sentence, changes)
+    if compared.seal in origins:
+        return Comparison("rows of it are from this store")
     raise Mismatch(
         "this is not a copy of that store, or of one that it replaced",
         where=copy.location,
-        hint=f"obygaze store info {source.location}",
+        hint=f"obygaze store info {compared.location}",
     )
 
 
-def _changes(entries: Iterable[Replaced]) -> list[str]:
+def changes_of(entries: Iterable[Replaced]) -> list[str]:
     """Return one line for each change of a store: when, why, what was withdrawn."""
     lines = []
     for entry in entries:

@@ -40,7 +40,7 @@ FIRST_VALUES = {name: values[:N_ROWS] for name, values in VALUES.items()}
 
 
 def first_life(target: Path, start: int = 0) -> None:
-    """Plan, fill and seal a store, as a command does; it ends if the store is there."""
+    """Plan, fill and seal a store, as a command does; a store that is there ends it."""
     with suppress(AlreadyThere):
         filling = plan(target)
         fill_and_seal(filling, start, fails_at_first)
