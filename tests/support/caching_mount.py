@@ -1,8 +1,10 @@
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH208
 """A FUSE file system over a folder that caches absent names, as NFS clients do.
 
-Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S. With a further word,
-names that differ in case or in the form of their Unicode are one name, as on the disks of a Mac.
+Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S. With the further word
+`one-name`, names that differ in case or in the form of their Unicode are one name, as on the disks
+of a Mac. With the word `repeats`, every third request is done twice, and the second answer is
+given: success is reported as "no such file" or "file exists".
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import unicodedata
 from typing import Any
 
 sys.path.insert(0, "/usr/lib/python3/dist-packages")
+import pathlib
+
 from fusepy import FUSE, FuseOSError, Operations
 
 STAT = ("mode", "nlink", "size", "uid", "gid", "ino", "atime", "mtime", "ctime")
@@ -84,6 +88,9 @@ class Passthrough(Operations):
     def truncate(self, path: str, length: int, handle: Any = None) -> None:
         os.truncate(self._at(path), length)
 
+    def chmod(self, path: str, mode: int) -> None:
+        pathlib.Path(self._at(path)).chmod(mode)
+
     def release(self, path: str, handle: int) -> None:
         os.close(handle)
 
@@ -95,8 +102,25 @@ class OneNameForAllForms(Passthrough):
         return self.root + unicodedata.normalize("NFC", path.casefold())
 
 
+class RepeatsRequests(Passthrough):
+    """A request whose answer was lost is repeated, as by NFS."""
+
+    requests = 0
+
+    def __call__(self, name: str, *given: Any) -> Any:
+        answer = super().__call__(name, *given)
+        if name in ("rename", "mkdir", "rmdir", "unlink", "link"):
+            self.requests += 1
+            if self.requests % 3 == 0:
+                answer = super().__call__(name, *given)
+        return answer
+
+
+KINDS = {"one-name": OneNameForAllForms, "repeats": RepeatsRequests}
+
+
 if __name__ == "__main__":
-    kind = OneNameForAllForms if len(sys.argv) > 4 else Passthrough
+    kind = KINDS[sys.argv[4]] if len(sys.argv) > 4 else Passthrough
     FUSE(
         kind(sys.argv[1]),
         sys.argv[2],

@@ -30,6 +30,7 @@ class FakeHub:
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     refuse: bool = False
+    keeps_history: bool = False
     parents: list[str] = field(default_factory=list)
     history: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
@@ -74,6 +75,7 @@ class FakeHub:
             (r"/datasets/lab/films\.git/info/lfs/objects/batch", self._batch),
             (r"/blob/(\w+)", self._blob),
             (r"/api/datasets/lab/films/commit/main", self._commit),
+            (r"/api/datasets/lab/films/super-squash/main", self._squash),
             (r"/datasets/lab/films/resolve/([0-9a-f]{40})/(.+)", self._resolve),
         ]
 
@@ -140,6 +142,13 @@ class FakeHub:
             {"commitUrl": f"{self.url}/c/0", "commitOid": self.head, "success": True},
             {},
         )
+
+    def _squash(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        if self.keeps_history:
+            return 403, {"error": "no"}, {}
+        self.history.clear()
+        self.commits.append("squashed")
+        return 200, {}, {}
 
     def _resolve(
         self, body: bytes, commit: str, path: str, headers: Any

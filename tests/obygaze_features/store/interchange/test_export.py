@@ -511,7 +511,7 @@ def disk_of_a_mac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         backing,
         place,
         "0",
-        "one name for all forms",
+        "one-name",
     ]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

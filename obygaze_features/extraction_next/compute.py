@@ -1,0 +1,455 @@
+"""Compute the features of decoded clips: one by one in threads on a CPU, in batches on a GPU.
+
+On a CPU, the last bits of a batch depend on its size and on torch's threads. There each clip is
+computed alone in one thread, and several clips at once, so that its features depend on neither.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import as_arrays, blank_padding
+from obygaze_features.backbones.torch_backbone import on_device
+from obygaze_features.core import system
+from obygaze_features.core.machine import is_out_of_memory, usable_cores
+from obygaze_features.extraction_next.decoded import Clip
+from obygaze_features.extraction_next.gpu import free_gpu_memory
+from obygaze_features.store_next.layout import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The edge of pictures for a backbone that takes any size.
+SIZE_OF_ANY = 224
+# How often a thread that waits for another one looks for signals.
+SIGNALS_S = 1.0
+# Larger batches are not faster.
+MAX_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The arrays of some clips as stored [B, ...], and which of them are finite [B]."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    finite: Mapping[str, npt.NDArray[np.bool_]]
+
+
+class Computer(ABC):
+    """A backbone, the arrays to compute as they are stored, and how clips are computed."""
+
+    def __init__(self, backbone: Backbone, specs: Sequence[Array]) -> None:
+        self.backbone = backbone
+        self.dtypes = {spec.name: spec.dtype for spec in specs}
+
+    @abstractmethod
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+        """Start to compute clips; return a function that waits for their features."""
+
+    @abstractmethod
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return the clips of one `start`, and how many starts there may be at once."""
+
+    def compute_all(self, clips: Sequence[Clip]) -> list[Computed]:
+        """Compute clips at once, and wait for them."""
+        n_clips = self.split(len(clips))[0]
+        results = [
+            self.start(clips[i : i + n_clips]) for i in range(0, len(clips), n_clips)
+        ]
+        return [result() for result in results]
+
+    def _pictures(self, clip: Clip) -> npt.NDArray[np.uint8]:
+        """Return the pictures of a clip; code of the user may change its own."""
+        pictures = clip.frames()
+        return pictures.copy() if self.backbone.card.code else pictures
+
+    def forward(self, pictures: Sequence[Any], masks: Sequence[Any]) -> dict[str, Any]:
+        """Return the arrays of clips, given the pictures and the mask of each."""
+        mask = None
+        pixels = [self.backbone.normalise(each) for each in pictures]
+        if self.backbone.takes_mask:
+            pixels = [
+                blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
+            ]
+            mask = np.stack(masks)
+        return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
+
+
+def _awaited(future: Future[Computed]) -> Computed:
+    """Return the result of a thread; signals are handled while it is awaited.
+
+    Python handles a signal that arrives just before it begins to wait only when it wakes up.
+    """
+    while not wait([future], timeout=SIGNALS_S).done:
+        continue
+    return future.result()
+
+
+class ThreadComputer(Computer):
+    """Compute each clip alone, in a thread of `pool`."""
+
+    def __init__(
+        self, backbone: Backbone, specs: Sequence[Array], pool: Executor
+    ) -> None:
+        super().__init__(backbone, specs)
+        self.pool = pool
+
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+        """Start to compute one clip."""
+        (clip,) = clips
+        return partial(_awaited, self.pool.submit(self._compute, clip))
+
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return one clip, and as many starts as clips may be computed at once."""
+        # Code of the user may keep values of a clip between two of its functions.
+        return 1, 1 if self.backbone.card.code else at_once
+
+    def _compute(self, clip: Clip) -> Computed:
+        computed = self.forward([self._pictures(clip)], [clip.mask])
+        with np.errstate(over="ignore"):  # what overflows is not finite
+            exact = as_arrays({name: computed[name] for name in self.dtypes})
+            arrays = {
+                name: exact[name].astype(dtype) for name, dtype in self.dtypes.items()
+            }
+        finite = {
+            name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
+        }
+        return Computed(arrays, finite)
+
+
+class Uploads:
+    """Pictures on a GPU, copied there once for all backbones that take pictures of their size.
+
+    A copy is kept while the decoded pictures are: until all backbones have begun with the clip.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.n_copies = 0
+        self._incoming: Any = None
+        # By the number of the decoded pictures, which another array may have later.
+        self._copies: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+        # Pictures that the GPU may still read, with the event after their copy.
+        self._under_way: deque[tuple[Any, npt.NDArray[np.uint8]]] = deque()
+
+    def pictures(self, clips: Sequence[Clip]) -> Tensor:
+        """Return the pictures of clips one after another on the device; the host waits for no copy.
+
+        All clips together take a few kernels, whatever their number is.
+        """
+        import torch
+
+        on_gpu = [self._copied(clip.pictures) for clip in clips]
+        rows = []
+        n_before = 0
+        for clip in clips:
+            rows.append(clip.rows + n_before)
+            n_before += len(clip.pictures)
+        pictures = torch.cat(on_gpu)
+        pictures = pictures.index_select(
+            0, on_device(np.concatenate(rows), self.device)
+        )
+        is_real = np.concatenate([clip.mask for clip in clips])
+        if not is_real.all():
+            padding = np.flatnonzero(~is_real)
+            pictures.index_fill_(0, on_device(padding, self.device), 0)
+        return pictures
+
+    def _copied(self, shared: npt.NDArray[np.uint8]) -> Tensor:
+        known = self._copies.get(id(shared))
+        if known is not None and known[0]() is shared:
+            return known[1]
+        import torch
+
+        cuda: Any = torch.cuda
+        if self._incoming is None:
+            self._incoming = cuda.Stream(self.device)
+        compute = cuda.current_stream(self.device)
+        while self._under_way and self._under_way[0][0].query():
+            self._under_way.popleft()
+        with cuda.stream(self._incoming):
+            tensor = on_device(shared, self.device)
+            is_copied = cuda.Event()
+            is_copied.record(self._incoming)
+        # A decoder gets memory again that nobody holds: not before the GPU has read it.
+        self._under_way.append((is_copied, shared))
+        compute.wait_stream(self._incoming)
+        # The memory must not be used again before the computation that reads it has ended.
+        tensor.record_stream(compute)
+        self.n_copies += 1
+        self._copies = {
+            key: copy for key, copy in self._copies.items() if copy[0]() is not None
+        }
+        self._copies[id(shared)] = weakref.ref(shared), tensor
+        return tensor
+
+
+class BatchComputer(Computer):
+    """Compute batches on a GPU, and copy to and from it on streams of their own.
+
+    The host waits for nothing but the event after the copy of a batch's features.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        specs: Sequence[Array],
+        uploads: Uploads | None = None,
+    ) -> None:
+        import torch
+
+        super().__init__(backbone, specs)
+        cuda: Any = torch.cuda
+        self.device = backbone.placement.device
+        self.cuda = cuda
+        self.uploads = uploads or Uploads(self.device)
+        self.outgoing = cuda.Stream(self.device)
+
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+        """Start to compute a batch."""
+        import torch
+
+        masks = [clip.mask for clip in clips]
+        if self.backbone.resize is None or self.backbone.card.code:
+            computed = self.forward(
+                [self._pictures_of_clip(clip) for clip in clips], masks
+            )
+        else:
+            computed = self._forward_together(clips, masks)
+        arrays = {
+            name: computed[name].to(getattr(torch, dtype)).contiguous()
+            for name, dtype in self.dtypes.items()
+        }
+        finite = {
+            name: torch.isfinite(x).flatten(1).all(1) for name, x in arrays.items()
+        }
+        downloads = self._download([*arrays.values(), *finite.values()])
+
+        def result() -> Computed:
+            numbers = downloads()
+            features = dict(zip(arrays, numbers[: len(arrays)], strict=True))
+            flags = dict(zip(finite, numbers[len(arrays) :], strict=True))
+            return Computed(features, flags)
+
+        return result
+
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return the clips of a batch, and two: one is computed while the next is prepared."""
+        return at_once, 2
+
+    def _pictures_of_clip(self, clip: Clip) -> Any:
+        """Return the pictures of a clip for code of the user, which takes one clip at a time."""
+        if self.backbone.resize is None:
+            return self._pictures(clip)
+        return self.uploads.pictures([clip])
+
+    def _forward_together(
+        self,
+        clips: Sequence[Clip],
+        masks: Sequence[npt.NDArray[np.bool_]],
+    ) -> dict[str, Any]:
+        """Return the arrays of clips whose pictures are looked up in one go, to the same bits."""
+        mask = None
+        pictures = self.uploads.pictures(clips)
+        pixels = self.backbone.normalise(pictures)
+        pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
+        if self.backbone.takes_mask:
+            mask = np.stack(masks)
+            pixels = blank_padding(pixels, mask)
+        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
+
+    def _download(
+        self, tensors: Sequence[Tensor]
+    ) -> Callable[[], list[npt.NDArray[Any]]]:
+        """Start to copy tensors to pinned memory; return a function that waits for the copies."""
+        import torch
+
+        self.outgoing.wait_stream(self.cuda.current_stream(self.device))
+        copies = []
+        with self.cuda.stream(self.outgoing):
+            for tensor in tensors:
+                # Torch uses pinned memory again that is not in use any more.
+                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+                copies.append(copy.copy_(tensor, non_blocking=True))
+                tensor.record_stream(self.outgoing)
+            # Blocking: a host that spins would take a core from the decoders.
+            done = self.cuda.Event(blocking=True)
+            done.record(self.outgoing)
+
+        def wait() -> list[npt.NDArray[Any]]:
+            done.synchronize()
+            return [copy.numpy() for copy in copies]
+
+        return wait
+
+
+def computes_on_gpu(backbone: Backbone) -> bool:
+    """Return whether a GPU computes the clips of a backbone."""
+    on_gpu = backbone.placement.device.startswith("cuda")
+    return on_gpu and backbone.card.family.needs_torch
+
+
+def measured_clip_bytes(computer: BatchComputer) -> int:
+    """Return the memory of a GPU that one clip takes, measured with black pictures.
+
+    What does not fit now fits into no batch either, and has its rough estimate.
+    """
+    cuda = computer.cuda
+    device = computer.device
+    backbone = computer.backbone
+    clip = black_clip(backbone)
+    try:
+        # Tables and the workspaces of libraries are made once.
+        computer.compute_all([clip])
+        before = cuda.memory_allocated(device)
+        cuda.reset_peak_memory_stats(device)
+        computer.compute_all([clip])
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return backbone.activation_bytes
+    measured = int(cuda.max_memory_allocated(device) - before)
+    if backbone.card.code:
+        # The user's own code may have memory that torch does not know.
+        return max(measured, backbone.activation_bytes)
+    return measured or backbone.activation_bytes
+
+
+def black_clip(backbone: Backbone) -> Clip:
+    """Return a clip of a backbone's size whose pictures are black."""
+    height, width = backbone.geometry.frame_shape
+    if not backbone.geometry.size:
+        height = width = SIZE_OF_ANY
+    n_frames = backbone.geometry.frames
+    pictures = np.zeros((n_frames, height, width, 3), np.uint8)
+    if backbone.resize is not None:
+        pictures = backbone.resize(pictures)
+    places = np.arange(n_frames)
+    is_real = np.ones(n_frames, bool)
+    return Clip(pictures, places, is_real, places / 25, places / 25, n_frames)
+
+
+def computer_for(
+    backbone: Backbone,
+    specs: Sequence[Array],
+    pool: Executor,
+    uploads: Uploads | None = None,
+) -> Computer:
+    """Return how a backbone's clips are computed on its device.
+
+    Args:
+        backbone: The backbone.
+        specs: The arrays to compute.
+        pool: The threads that compute on a CPU.
+        uploads: The pictures on the GPU, which several backbones share.
+    """
+    if computes_on_gpu(backbone):
+        return BatchComputer(backbone, specs, uploads)
+    return ThreadComputer(backbone, specs, pool)
+
+
+@contextmanager
+def clip_threads(n_threads: int) -> Iterator[Executor]:
+    """Return threads that compute clips; inside, torch computes with one thread in each."""
+    torch = sys.modules.get("torch")
+    set_threads = torch.set_num_threads if torch else lambda n: None
+    before = torch.get_num_threads() if torch else 1
+    set_threads(1)
+    # Every thread has a number of threads of its own.
+    pool = ThreadPoolExecutor(n_threads, "compute", set_threads, (1,))
+    wait = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        # A clip may take a minute, and its thread cannot be stopped.
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)
+        set_threads(before)
+
+
+def stack(pixels: Sequence[Any]) -> Any:
+    """Return one batch of several clips' pixels, on the device they are on."""
+    if isinstance(pixels[0], np.ndarray):
+        return np.stack(pixels)
+    import torch
+
+    return torch.stack(list(pixels))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use of its machine; none of it changes the features.
+
+    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
+    `threads` (None: one a core).
+    """
+
+    device: str = "cpu"
+    workers: int = 1
+    batch: int | None = None
+    threads: int | None = None
+
+    @property
+    def compute_threads(self) -> int:
+        """Threads that compute on the CPU: one a core, since decoders that wait use none."""
+        return self.threads or usable_cores()
+
+    def batches_of(self, computers: Sequence[Computer]) -> list[int]:
+        """Return how many clips each backbone computes at once; those of a GPU share its memory."""
+        on_gpu = [c for c in computers if isinstance(c, BatchComputer)]
+        if self.batch:
+            return [self.batch] * len(computers)
+        of_gpu: Iterator[int] = iter(())
+        if on_gpu:
+            clip_bytes = [measured_clip_bytes(computer) for computer in on_gpu]
+            of_gpu = iter(gpu_batches(clip_bytes, free_gpu_memory(self.device)))
+        return [
+            next(of_gpu)
+            if isinstance(computer, BatchComputer)
+            else self._batch_on_cpu(computer.backbone.activation_bytes)
+            for computer in computers
+        ]
+
+    def _batch_on_cpu(self, clip_bytes: int) -> int:
+        """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
+        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        return max(1, min(clips_in_memory, self.compute_threads))
+
+    def most_clips_ahead(self, batches: Sequence[int]) -> int:
+        """Return how many decoded clips may wait: those of the decoders, and the next batch.
+
+        With fewer, the decoders would be idle while a batch is computed.
+        """
+        return 2 * self.workers + max(batches)
+
+
+def gpu_batches(clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:
+    """Return the batch of each backbone on a GPU of which so much memory is free.
+
+    Together they fit into half of it, since torch keeps the memory of each for its next batch.
+    Batches are powers of two: the last bits depend on them, so a GPU with a little less memory
+    should give the same.
+    """
+    batches = [MAX_BATCH] * len(clip_bytes)
+    while True:
+        needed = [n * n_bytes for n, n_bytes in zip(batches, clip_bytes, strict=True)]
+        if sum(needed) <= gpu_bytes // 2 or max(batches) == 1:
+            return batches
+        halvable = [index for index, batch in enumerate(batches) if batch > 1]
+        largest = max(halvable, key=lambda index: needed[index])
+        batches[largest] //= 2

@@ -1,0 +1,225 @@
+"""Decode the rows of a store ahead, in their order; a row that fails has its reason."""
+
+from collections import deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby, pairwise
+from math import prod
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from obygaze_features.core import system
+from obygaze_features.core.files import STILL_SUFFIXES
+from obygaze_features.extraction_next.clips import PlannedClip, films_of_parts
+from obygaze_features.extraction_next.decoded import (
+    NO_VIDEO_NAMED,
+    Clip,
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+)
+from obygaze_features.extraction_next.kept import KeptViews, is_kept, read_kept
+from obygaze_features.extraction_next.windows import WantedWindow, decode_windows
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store_next.layout import WINDOWS_OF_A_BLOCK
+from obygaze_features.store_next.rows import FAILED
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+
+# A clip is exact or refused: the share of its pictures that may be damaged or missing.
+NO_DAMAGE = 0.0
+# Threads that read kept frames.
+READERS = 2
+NOTHING_KEPT: KeptViews = MappingProxyType({})
+# The pictures of a clip whose size is not known before it is decoded.
+_SIZE_OF_ANY = (1080, 1920)
+# The share of the memory of the machine that decoded clips may take until they are computed.
+_SHARE_OF_MEMORY = 8
+
+
+class _Waiting(NamedTuple):
+    """A row that is being decoded or read; without a future, it has no video."""
+
+    job: RowJob
+    n_bytes: int
+    future: Future[DecodeResult] | Future[Decoded] | None
+
+
+def most_bytes_ahead() -> int:
+    """Return the bytes of decoded clips that may wait."""
+    return int(system.memory_bytes()) // _SHARE_OF_MEMORY
+
+
+def decode_ahead(
+    jobs: Iterable[RowJob],
+    clips: Sequence[PlannedClip],
+    pool: DecodePool,
+    *,
+    most_clips: int,
+    most_bytes: int,
+    indexes: str,
+    accept_damaged: bool = False,
+    grid: Grid | None = None,
+    kept: KeptViews = NOTHING_KEPT,
+) -> Generator[Decoded, None, None]:
+    """Decode rows and yield them in order.
+
+    Args:
+        jobs: The rows; each is asked for shortly before it is decoded.
+        clips: All clips, by their rows.
+        pool: The processes that decode.
+        most_clips: How many clips may be decoded or wait to be taken.
+        most_bytes: How many bytes of pictures they may have; one clip may have more.
+        indexes: The folder that keeps the indexes of films with several clips.
+        accept_damaged: Take what the decoder gives of a damaged film.
+        grid: How the films are cut, if the rows are windows.
+        kept: Frames that were kept: rows that have all their frames there are not decoded.
+    """
+    if grid is not None:
+        yield from _decode_windows(
+            jobs, clips, grid, pool, indexes, accept_damaged, kept
+        )
+        return
+    waiting: deque[_Waiting] = deque()
+    films = films_of_parts(clips)
+    next_film = films_that_follow(clips, films)
+    readers = ThreadPoolExecutor(READERS, thread_name_prefix="kept")
+    try:
+        for job in jobs:
+            n_bytes = sum(map(bytes_of_view, job.views))
+            while waiting and (
+                len(waiting) >= most_clips
+                or sum(one.n_bytes for one in waiting) + n_bytes > most_bytes
+            ):
+                yield _result(waiting.popleft(), accept_damaged)
+            clip = clips[job.row]
+            future: Future[DecodeResult] | Future[Decoded] | None = None
+            if is_kept(job, clip, kept):
+                future = readers.submit(read_kept, job, clip, kept)
+            elif clip.video:
+                if clip.video in next_film:
+                    # The index of the next film is made while this one is decoded.
+                    following = next_film.pop(clip.video)
+                    pool.submit(DecodeJob(following, (), indexes=indexes))
+                folder = indexes if clip.video in films else None
+                times = (clip.start_s, clip.end_s)
+                decode_job = DecodeJob(clip.video, job.views, *times, indexes=folder)
+                future = pool.submit(decode_job)
+            waiting.append(_Waiting(job, n_bytes, future))
+        while waiting:
+            yield _result(waiting.popleft(), accept_damaged)
+    finally:
+        # Nobody waits for these clips.
+        for one in waiting:
+            if one.future is not None:
+                one.future.cancel()
+        readers.shutdown()
+
+
+def films_that_follow(
+    clips: Sequence[PlannedClip], films: Collection[str]
+) -> dict[str, str]:
+    """Return for each of these films the one that comes after it in the order of the clips."""
+    in_order = list(dict.fromkeys(clip.video for clip in clips if clip.video in films))
+    return dict(pairwise(in_order))
+
+
+def _decode_windows(
+    jobs: Iterable[RowJob],
+    clips: Sequence[PlannedClip],
+    grid: Grid,
+    pool: DecodePool,
+    indexes: str,
+    accept_damaged: bool,
+    kept: KeptViews,
+) -> Iterator[Decoded]:
+    """Decode rows that are windows, those of one film and one block in one sweep."""
+
+    def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
+        clip = clips[job.row]
+        block = job.row // WINDOWS_OF_A_BLOCK
+        return clip.movie_id, clip.video, block, is_kept(job, clip, kept)
+
+    for (_, video, _, are_kept), group in groupby(jobs, sweep_of):
+        if are_kept:
+            for job in group:
+                yield read_kept(job, clips[job.row], kept)
+            continue
+        rows = list(group)
+        if not video:
+            for job in rows:
+                failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
+                yield Decoded(job.row, Source(), 0.0, failures)
+            continue
+        windows = [WantedWindow(clips[job.row].window or 0, job.views) for job in rows]
+        results = decode_windows(video, grid, windows, pool, indexes)
+        for job, result in zip(rows, results, strict=True):
+            yield decoded_row(job, result, accept_damaged)
+
+
+def bytes_of_view(view: View) -> int:
+    """Return the bytes of the pictures of a view."""
+    height, width = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
+    return view.count * prod((height, width, 3))
+
+
+def _result(waiting: _Waiting, accept_damaged: bool) -> Decoded:
+    if waiting.future is None:
+        failures = dict.fromkeys(waiting.job.views, NO_VIDEO_NAMED)
+        return Decoded(waiting.job.row, Source(), 0.0, failures)
+    result = waiting.future.result()
+    if isinstance(result, Decoded):
+        return result
+    return decoded_row(waiting.job, result, accept_damaged)
+
+
+def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
+    """Return a row as the pool decoded it."""
+    views: dict[View, Clip | Failure] = {}
+    if result.error is not None or result.clips is None:
+        failure = _failed(result.error)
+        # The file is not read again: that may be what failed or blocked.
+        views.update(dict.fromkeys(job.views, failure))
+        return Decoded(job.row, Source(), result.seconds, views)
+    source = Source()
+    if result.file_facts is not None:
+        n_bytes, quick_hash = result.file_facts
+        source = Source(n_bytes, quick_hash[:16])
+    for view, decoded in result.clips.items():
+        try:
+            checked = decoded if accept_damaged else decoded.check(NO_DAMAGE)
+        except BadVideo as error:
+            views[view] = _failed(error)
+        else:
+            views[view] = _clip_of(checked)
+    return Decoded(job.row, source, result.seconds, views)
+
+
+def _failed(error: BadVideo | None) -> Failure:
+    if error is None:
+        return Failure(FAILED, "the decoder gave no pictures")
+    return Failure(FAILED, f"{error.reason}: {error.message}")
+
+
+def _clip_of(decoded: DecodedClip) -> Clip:
+    facts: dict[str, Any] = {
+        name: getattr(decoded, name)
+        for name in ("rows", "mask", "time_s", "asked_s", "total", "span_s")
+    }
+    is_clean = not (decoded.damaged or decoded.missing)
+    remark = remark_of(decoded)
+    return Clip(decoded.shared_pictures, remark=remark, is_clean=is_clean, **facts)
+
+
+def remark_of(clip: DecodedClip) -> str:
+    """Return what a reader should know of frames that are not those that were asked for."""
+    remarks = []
+    n_substituted = int(clip.substituted.sum())
+    if n_substituted:
+        remarks.append(f"{n_substituted} of {int(clip.mask.sum())} frames substituted")
+    is_still = clip.path.suffix.lower() in STILL_SUFFIXES
+    if clip.total < len(clip.index) and clip.mask.all() and not is_still:
+        remarks.append(f"{clip.total} frames repeated to {len(clip.index)}")
+    return "; ".join(remarks)

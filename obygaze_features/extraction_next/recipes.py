@@ -1,0 +1,151 @@
+"""The recipe, the arrays and the maker of what a backbone computes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import obygaze_features
+from obygaze_features.backbones.base import Backbone, Card
+from obygaze_features.backbones.geometry import FeatureArray
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.machine import cpu_name, package_version
+from obygaze_features.core.schema_rules import near
+from obygaze_features.extraction_next.gpu import gpu_name
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store_next.layout import Array
+from obygaze_features.store_next.recipe import Recipe
+from obygaze_features.store_next.records import Maker
+from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.index import Sampling
+from obygaze_features.video.picture import conversion_sha256
+
+# The rule by which frames are found; raise it with any change that could give other frames.
+DECODER_RULE = 1
+SAMPLING_RULES = {
+    "even": "int(i * total / T)",
+    "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
+    "keyframes": "the key frame nearest to int(i * total / T)",
+}
+SAMPLINGS = ("card", "keyframes")
+# Arrays of features that are stored only on request.
+HEAVY = ("tokens",)
+# Frames that exist; in stores of pictures, whether a clip has no damage.
+MASK = "mask"
+CLEAN = "clean"
+PICTURES = "pictures"
+# The packages whose versions each block records.
+PACKAGES = ("av", "numpy", "torch", "transformers")
+
+
+def chosen_arrays(
+    source: Backbone | Card, names: Sequence[str]
+) -> dict[str, FeatureArray]:
+    """Return the arrays of features of these names, or all but the heaviest."""
+    card = source if isinstance(source, Card) else source.card
+    available = source.arrays
+    unknown = [name for name in names if name not in available]
+    if unknown:
+        raise FixUsage(
+            f"{card.label} has no array {', '.join(unknown)}{near(unknown[0], available)}",
+            hint=f"use --arrays {','.join(available)}",
+        )
+    names = names or [name for name in available if name not in HEAVY]
+    return {name: available[name] for name in available if name in names}
+
+
+def view_of(source: Backbone | Card, sampling: str = "card") -> View:
+    """Return what a backbone sees of a clip; a card tells it without the weights."""
+    card = source if isinstance(source, Card) else source.card
+    rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
+    if sampling not in SAMPLINGS:
+        raise FixUsage(
+            f"unknown sampling {sampling!r}", hint=f"one of {', '.join(SAMPLINGS)}"
+        )
+    if sampling == "keyframes":
+        if rule == "fps":
+            raise FixUsage(
+                f"--sampling keyframes: {card.label} requires the sampling rule of its card"
+            )
+        rule = "keyframes"
+    resize = card.family.resize(card) if isinstance(source, Card) else source.resize
+    return View(source.geometry.frames, rule, resize)
+
+
+def arrays_of(
+    backbone: Backbone,
+    arrays: Mapping[str, FeatureArray],
+    grid: Grid | None = None,
+    compressor: str = "",
+) -> list[Array]:
+    """Return the arrays of a store: of features, times of the frames, and the mask of real frames.
+
+    A store of windows also has the start and the end of each.
+    """
+    made = [
+        Array.of(name, array.dtype, array.shape, array.dims, compressor=compressor)
+        for name, array in arrays.items()
+    ]
+    n_frames = (backbone.geometry.frames,)
+    for name in ("time_s", "asked_s"):
+        made.append(Array.of(name, "float64", n_frames, ("frame",)))
+    if grid is not None:
+        for name in ("start_s", "end_s"):
+            made.append(Array.of(name, "float64", ()))
+    if backbone.takes_mask:
+        made.append(Array.of(MASK, "bool", n_frames, ("frame",)))
+    if PICTURES in arrays:
+        made.append(Array.of(CLEAN, "bool", ()))
+    return made
+
+
+def recipe_of(backbone: Backbone, view: View, grid: Grid | None = None) -> Recipe:
+    """Return the recipe: everything that determines the numbers of a store."""
+    sections = backbone.recipe()
+    # The arrays that a store has stand beside the recipe.
+    sections.pop("levels", None)
+    return Recipe.of(
+        sampling=sampling_recipe(view, grid), decoder=decoder_recipe(), **sections
+    )
+
+
+def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
+    """Return the section of a recipe on which pictures of a clip or of a window are chosen."""
+    sampling: dict[str, Any] = {
+        "rule": SAMPLING_RULES[view.sampling],
+        "frames": view.count,
+    }
+    if grid is not None:
+        sampling["unit"] = "window"
+        sampling["grid"] = grid.to_json()
+    return sampling
+
+
+def decoder_recipe() -> dict[str, Any]:
+    """Return the section of a recipe on the decoder."""
+    return {
+        "name": "pyav",
+        "rule": DECODER_RULE,
+        "conversion_sha256": conversion_sha256(),
+    }
+
+
+def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
+    """Return what computes the clips of a backbone: this program, its device, its precision."""
+    placement = backbone.placement
+    # What does not need torch, and is not the user's own, computes on the CPU in any case.
+    may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
+    is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
+    precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    if is_on_gpu and placement.tf32:
+        precision = f"{precision} with TF32"
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        version = package_version(name)
+        if version:
+            versions[name] = version
+    return Maker(
+        program=f"obygaze {obygaze_features.__version__}",
+        device="cuda" if is_on_gpu else "cpu",
+        device_name=gpu_name(placement.device) if is_on_gpu else cpu_name(),
+        precision=precision,
+        versions=versions,
+    )

@@ -1,0 +1,85 @@
+"""Stop on signals, so that what is finished is kept."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+
+from obygaze_features.core import system
+from obygaze_features.core.console import silent
+from obygaze_features.core.errors import EXIT_INTERRUPTED, Stopped
+
+STOPPING = (
+    "stopping when the batch at work is computed; Ctrl-C stops at once;"
+    " either way, all finished blocks are kept"
+)
+RESUME = "run the same command again to resume"
+
+
+@dataclass
+class StopFlag:
+    """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
+
+    `note` is called at once with what happens now. While `is_ending`, nothing interrupts.
+    """
+
+    signal_name: str = ""
+    note: Callable[[str], object] = field(default=silent, compare=False, repr=False)
+    is_ending: bool = field(default=False, compare=False, repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.signal_name)
+
+    def handle(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle a signal."""
+        name = signal.Signals(number).name
+        if self.signal_name and name == "SIGINT" and not self.is_ending:
+            raise KeyboardInterrupt
+        is_first = not self.signal_name
+        self.signal_name = self.signal_name or name
+        if is_first:
+            # Ctrl-C may have ended the program that reads the notes, and Python refuses to write
+            # in a handler where it is writing.
+            with contextlib.suppress(OSError, RuntimeError):
+                self.note(STOPPING)
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Let what was finished be written, also if Ctrl-C comes again and again."""
+        self.is_ending = True
+        try:
+            yield
+        finally:
+            self.is_ending = False
+
+    def raise_if_stopped(self, kept: str) -> None:
+        """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""
+        if not self:
+            return
+        error = Stopped(f"stopped by {self.signal_name}: {kept}", hint=RESUME)
+        if self.signal_name == "SIGINT":
+            error.exit_code = EXIT_INTERRUPTED
+        raise error
+
+
+@contextlib.contextmanager
+def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag]:
+    """Return a flag that is set by a signal to the main thread.
+
+    Enter it before slow imports, so that a signal during these is not lost.
+
+    Args:
+        note: Is called at the first signal, with what happens now.
+    """
+    flag = StopFlag(note=note)
+    # Python lets no other thread, such as a worker's of Dask, handle signals.
+    in_main = threading.current_thread() is threading.main_thread()
+    names = system.STOP_SIGNALS if in_main else ()
+    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
+    try:
+        yield flag
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

@@ -1,0 +1,285 @@
+"""Decode the windows of films in one sweep.
+
+A sweep decodes each picture once, in parts that begin at key frames, and windows share its
+pictures. A window with a damaged picture is decoded by itself, as a clip is.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.film import film_index
+from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+
+# The pictures of a part: about as many as this, but at least those up to the next key frame, if
+# they are not more than the second.
+PART_BYTES = 128_000_000
+MOST_BYTES = 1_000_000_000
+# A rate is constant if no picture is further from its place than this share of a picture.
+JITTER = 0.25
+
+
+class WantedWindow(NamedTuple):
+    """The number of a window in its film, and the views that see it."""
+
+    number: int
+    views: tuple[View, ...]
+
+
+def decode_windows(
+    video: str,
+    grid: Grid,
+    windows: Sequence[WantedWindow],
+    pool: DecodePool,
+    indexes: str,
+) -> Iterator[DecodeResult]:
+    """Decode windows of one film in order, each picture once; yield the result of each window.
+
+    Args:
+        video: The film.
+        grid: How the film is cut.
+        windows: The windows, by their numbers.
+        pool: The processes that decode.
+        indexes: The folder that keeps the indexes of films.
+    """
+    job = DecodeJob(video, (), indexes=indexes)
+    indexed = pool.submit(job).result()
+    error = indexed.error
+    if error is None:
+        try:
+            index, size = film_index(Path(video), Path(indexes))
+        except BadVideo as reason:  # a folder may be unmounted in between
+            error = reason
+    if error is not None:
+        for _ in windows:
+            yield DecodeResult(job, None, error, 0.0)
+        return
+    sweep = _Sweep(grid, index, pool, job)
+    for result in sweep.results(windows, size):
+        # The index decides where windows begin: of a film that is replaced meanwhile, all
+        # windows count as those of the film before.
+        yield replace(result, file_facts=indexed.file_facts)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window of a film: its pictures, those that each view samples, and its time."""
+
+    ranks: Ints
+    samples: Mapping[View, SampledRanks]
+    span_s: tuple[float, float]
+
+    @property
+    def needed(self) -> Ints:
+        return np.unique(
+            np.concatenate([sampled.index for sampled in self.samples.values()])
+        )
+
+
+@dataclass(frozen=True)
+class _DecodedPart:
+    """Pictures that were decoded together: their ranks, and the result."""
+
+    ranks: Ints
+    result: DecodeResult
+
+    @property
+    def last(self) -> int:
+        return int(self.ranks[-1])
+
+
+class _Sweep:
+    """One pass over the pictures of a film."""
+
+    def __init__(
+        self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob
+    ) -> None:
+        self.grid = grid
+        self.index = index
+        self.pool = pool
+        self.job = job
+        self.clock_s = index.times_s - index.times_s[0]
+        # Pictures that were decoded together, as each kind of view sees them.
+        self.parts: deque[_DecodedPart] = deque()
+
+    def results(
+        self, wanted: Sequence[WantedWindow], size: tuple[int, int]
+    ) -> Iterator[DecodeResult]:
+        """Yield the result of each wanted window, by its number and its views."""
+        film = _film("", "", self.index)
+        n_whole = self.grid.n_windows(film.n_frames, film.duration_s)
+        windows: list[_Window | None] = []
+        for number, views in wanted:
+            windows.append(self._window(number, views) if number < n_whole else None)
+        decoded = self._decoded_parts(
+            [window for window in windows if window is not None], size
+        )
+        problem = (
+            f"the film has {self.index.frames} pictures; the window lies after them"
+        )
+        outside = BadVideo(
+            problem, path=self.job.path, stage="decode", reason="outside"
+        )
+        for window in windows:
+            if window is None:
+                yield DecodeResult(self.job, None, outside, 0.0)
+                continue
+            seconds = 0.0
+            first = int(window.needed[0])
+            last = int(window.needed[-1])
+            while not self.parts or self.parts[-1].last < last:
+                self.parts.append(next(decoded))
+                seconds += self.parts[-1].result.seconds
+            while self.parts[0].last < first:
+                self.parts.popleft()
+            yield self._result(window, seconds)
+
+    def _decoded_parts(
+        self, windows: Sequence[_Window], size: tuple[int, int]
+    ) -> Iterator[_DecodedPart]:
+        """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
+        # How each view sees one picture; views that differ in their sampling may see it alike.
+        kinds: dict[View, None] = {}
+        for window in windows:
+            for view in window.samples:
+                kinds.setdefault(_pictures(view, 1))
+        n_bytes = 0
+        for kind in kinds:
+            height, width = kind.resize.shape(*size) if kind.resize else size
+            n_bytes += 3 * height * width
+        n_bytes = max(1, n_bytes)
+        needed = [window.needed for window in windows]
+        ranks = np.unique(np.concatenate([np.zeros(0, np.int64), *needed]))
+        keys = np.sort(self.index.ranks[self.index.keys])
+        least = max(1, PART_BYTES // n_bytes)
+        most = max(1, MOST_BYTES // n_bytes)
+        parts = cut_at_keys(ranks, keys, least, most)
+        jobs = (self._job_of_part(part, kinds) for part in parts)
+        for part, result in zip(parts, self.pool.map(jobs), strict=True):
+            yield _DecodedPart(part, result)
+
+    def _job_of_part(self, ranks: Ints, kinds: Iterable[View]) -> DecodeJob:
+        """Return the job that decodes all pictures of a part, as each kind of view sees them."""
+        return self._job(ranks, [_pictures(kind, len(ranks)) for kind in kinds])
+
+    def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
+        return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
+
+    def _window(self, number: int, views: tuple[View, ...]) -> _Window:
+        ranks = self.grid.ranks(self.clock_s, number)
+        span = int(ranks[0]), int(ranks[-1]) + 1
+        samples = {
+            v: sample(self.index, span, v.count, v.sampling, ranks) for v in views
+        }
+        ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
+        return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
+
+    def _result(self, window: _Window, seconds: float) -> DecodeResult:
+        """Return a window from the parts; one with damage is decoded by itself."""
+        clips = dict[View, DecodedClip]()
+        for view in window.samples:
+            clip = self._clip(window, view)
+            if clip is None:
+                return self._decoded_alone(window, seconds)
+            clips[view] = clip
+        return DecodeResult(self.job, clips, None, seconds)
+
+    def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
+        alone = self.pool.submit(self._job(window.ranks, window.samples)).result()
+        clips = {
+            view: self._placed(clip, window)
+            for view, clip in (alone.clips or {}).items()
+        }
+        return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
+
+    def _clip(self, window: _Window, view: View) -> DecodedClip | None:
+        """Return what a view sees of a window; None if a picture is missing or damaged."""
+        sampled = window.samples[view]
+        wanted, inverse = np.unique(sampled.index, return_inverse=True)
+        pieces = []
+        for part in self.parts:
+            inside = wanted[np.isin(wanted, part.ranks)]
+            if not len(inside):
+                continue
+            rows = np.searchsorted(part.ranks, inside)
+            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
+            if clip is None or clip.missing or clip.substituted[rows].any():
+                return None
+            pieces.append((clip.shared_pictures, rows))
+        if len(pieces) == 1:
+            pictures, rows = pieces[0]
+        else:  # a window across parts needs memory of its own
+            pictures = np.empty((len(wanted), *pieces[0][0].shape[1:]), np.uint8)
+            start = 0
+            for of_part, part_rows in pieces:
+                target = pictures[start : start + len(part_rows)]
+                # In other modes they are copied twice.
+                of_part.take(part_rows, 0, target, "clip")
+                start += len(part_rows)
+            rows = np.arange(len(pictures))
+        times_s = self.index.times_s
+        mask = sampled.mask
+        clip = DecodedClip(
+            path=Path(self.job.path),
+            shared_pictures=pictures,
+            rows=rows[inverse],
+            index=np.where(mask, sampled.index, -1),
+            time_s=np.where(mask, times_s[sampled.index], np.nan),
+            asked_s=np.where(mask, times_s[sampled.asked], np.nan),
+            substituted=np.zeros(len(mask), dtype=np.bool_),
+            mask=mask,
+            total=len(window.ranks),
+            damaged=False,
+            missing=0.0,
+        )
+        return self._placed(clip, window)
+
+    def _placed(self, clip: DecodedClip, window: _Window) -> DecodedClip:
+        """Return the pictures of a window on the clock of its film."""
+        zero = self.index.times_s[0]
+        total = len(window.ranks)
+        times = {"time_s": clip.time_s - zero, "asked_s": clip.asked_s - zero}
+        return replace(clip, **times, span_s=window.span_s, total=total)
+
+
+def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
+    """Cut sorted ranks into parts of at least `least` that begin at key frames.
+
+    A part of more than `most`, because key frames are rare, is cut again.
+    """
+    cuts = [0]
+    for start in np.unique(np.searchsorted(ranks, keys)).tolist():
+        if start - cuts[-1] >= least:
+            cuts.append(start)
+    pieces: list[Ints] = []
+    for part in np.split(ranks, cuts[1:]):
+        if len(part):
+            n_pieces = -(-len(part) // most)
+            pieces += np.array_split(part, n_pieces)
+    return pieces
+
+
+def _pictures(view: View, count: int) -> View:
+    """Return the view of a list of pictures as this view sees each of them."""
+    return replace(view, count=count, sampling="even")
+
+
+def _film(movie_id: str, video: str, index: FrameIndex) -> Film:
+    """Return a film as the table of films has it: with its rate, if that is constant."""
+    times_s = index.times_s - index.times_s[0]
+    length_s = float(times_s[-1])
+    mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
+    # The rate in the header is exact where it fits; the mean one is rounded by the last time.
+    for rate in (index.rate, mean_rate):
+        furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
+        if furthest < JITTER:
+            return Film(movie_id, video, index.frames, rate, index.frames / rate)
+    return Film(movie_id, video, index.frames, 0.0, index.duration_s)

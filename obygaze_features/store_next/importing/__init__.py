@@ -1,0 +1,1 @@
+"""Make stores of features in npz, HDF5, npy, .pth and Parquet files."""

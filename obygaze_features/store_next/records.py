@@ -1,0 +1,262 @@
+"""The documents of a store and of its filling, as typed records.
+
+docs/store.md describes them in sections 2 and 7.
+"""
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.store_next.layout import (
+    CHECK_BYTES,
+    CHECKS,
+    ID_BYTES,
+    IDS,
+    MOST_ROWS,
+    Array,
+    check_arrays,
+    names_of_files,
+)
+
+STORE_FORMAT = "obygaze-store"
+PLAN_FORMAT = "obygaze-plan"
+VERSION = 1
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record of a document: unknown keys are errors."""
+
+
+class Manifest(Record, frozen=True):
+    """The manifest whose clips the rows are: its name, and the hash of its ids."""
+
+    name: str
+    sha256: str
+
+
+class Kind(Record, frozen=True):
+    """What must be the same for all rows of a store, unless a mixture is allowed."""
+
+    program: str
+    device: str = ""
+    precision: str = ""
+
+
+class Maker(Record, frozen=True):
+    """What computed some rows."""
+
+    program: str
+    device: str = ""
+    device_name: str = ""
+    precision: str = ""
+    versions: dict[str, str] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """What must be the same for all rows of a store."""
+        return Kind(self.program, self.device, self.precision)
+
+
+class Replaced(Record, frozen=True):
+    """A store of which this one has taken the place, and what was withdrawn with it."""
+
+    seal: str
+    date: str
+    reason: str = ""
+    author: str = ""
+    films: tuple[str, ...] = ()
+    clips: tuple[str, ...] = ()
+
+
+class Origin(Record, frozen=True):
+    """A store of which rows were taken: its path or URL, and its seal."""
+
+    place: str
+    seal: str
+
+
+class Counts(Record, frozen=True):
+    """How many rows a store has, and how many of each status."""
+
+    total: int
+    ok: int
+    failed: int = 0
+    no_video: int = 0
+    withdrawn: int = 0
+
+
+class FileMark(Record, frozen=True, array_like=True):
+    """The length and the SHA-256 of a file."""
+
+    n_bytes: int
+    sha256: str
+
+
+class StoreRecord(Record, frozen=True, kw_only=True):
+    """store.json. Its bytes decide the seal; see `seal_of`."""
+
+    format: str = STORE_FORMAT
+    version: int = VERSION
+    created: str
+    program: str
+    manifest: Manifest
+    recipe: dict[str, Any]
+    fingerprint: str
+    arrays: tuple[Array, ...]
+    rows: Counts
+    makers: tuple[Maker, ...] = ()
+    replaces: tuple[Replaced, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    files: dict[str, FileMark]
+
+    def array(self, name: str) -> Array | None:
+        """Return the array of a name; None if the store has none."""
+        for array in self.arrays:
+            if array.name == name:
+                return array
+        return None
+
+
+class PlanRecord(Record, frozen=True, kw_only=True):
+    """plan.json: what a filling computes. Who plans the same writes the same bytes."""
+
+    format: str = PLAN_FORMAT
+    version: int = VERSION
+    manifest: Manifest
+    recipe: dict[str, Any]
+    fingerprint: str
+    arrays: tuple[Array, ...]
+    rows: int
+    block_rows: int
+    computes: tuple[str, ...]
+    kind: Kind
+    replaces: str = ""
+
+
+class BlockRow(Record, frozen=True, array_like=True):
+    """A computed row of a block: its number, its status, and the video that was read."""
+
+    row: int
+    status: str
+    reason: str = ""
+    video_bytes: int | None = None
+    video_hash: str = ""
+    pictures: int | None = None
+
+
+class BlockFile(Record, frozen=True, array_like=True):
+    """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits.
+
+    Of raw rows, the CRC32C is that of the whole file.
+    """
+
+    n_bytes: int
+    sha256: str
+    checks: str
+
+
+class BlockRecord(Record, frozen=True, kw_only=True):
+    """rows.json of a finished block. `plan` is the plan to which it belongs: see `Filling`."""
+
+    plan: str
+    maker: Maker
+    rows: tuple[BlockRow, ...]
+    files: dict[str, BlockFile]
+
+
+Document = TypeVar("Document", StoreRecord, PlanRecord)
+
+
+# What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
+_NOT_A_DOCUMENT = (
+    msgspec.ValidationError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+)
+
+
+def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
+    """Return the bytes of a document: indented JSON with one final newline."""
+    compact = msgspec.json.encode(document)
+    return msgspec.json.format(compact, indent=1) + b"\n"
+
+
+def decode(data: bytes, kind: type[Document], where: str) -> Document:
+    """Return the document in bytes that may come from a stranger; an error names the wrong key."""
+    expected = STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT
+    _check_version(data, expected, where)
+    try:
+        document = msgspec.json.decode(data, type=kind)
+    except _NOT_A_DOCUMENT as error:
+        raise _damaged(str(error), where) from error
+    check_arrays(document.arrays, where)
+    if isinstance(document, StoreRecord):
+        _check_store(document, where)
+    return document
+
+
+class _Head(msgspec.Struct):
+    """The keys that say whether the other keys can be read."""
+
+    format: str
+    version: int
+
+
+def _check_version(data: bytes, expected: str, where: str) -> None:
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except _NOT_A_DOCUMENT as error:
+        raise _damaged(str(error), where) from error
+    if head.format != expected:
+        raise _damaged(f"format must be {expected!r}", where)
+    if head.version != VERSION:
+        raise Corrupt(
+            f"this is version {head.version} of the format, and this program reads {VERSION}",
+            where=where,
+            hint="pip install --upgrade obygaze",
+        )
+
+
+def _check_store(store: StoreRecord, where: str) -> None:
+    """Raise an error unless the counts and the list of files belong to the arrays."""
+    rows = store.rows
+    counts = (rows.ok, rows.failed, rows.no_video, rows.withdrawn)
+    if rows.total > MOST_ROWS:
+        raise _damaged(f"a store has at most {MOST_ROWS} rows", where)
+    if rows.total < 1 or min(counts) < 0 or sum(counts) != rows.total:
+        raise _damaged("the counts in `rows` do not add up", where)
+    # A stranger's number of rows must not decide how long a list becomes.
+    n_files = 5 + 2 * 3
+    for array in store.arrays:
+        n_files += 1 + array.n_files(rows.total)
+    if n_files != len(store.files):
+        raise _damaged(
+            f"`files` has {len(store.files)} names, expected {n_files}", where
+        )
+    for name in names_of_files(store.arrays, rows.total):
+        mark = store.files.get(name)
+        if mark is None:
+            raise _damaged(f"`files` has no {name}", where)
+        if mark.n_bytes < 0 or len(mark.sha256) != 64:
+            raise _damaged(f"`files.{name}` is not a length and a SHA-256", where)
+    n_chunks = sum(array.n_chunks(rows.total) for array in store.arrays)
+    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CHECK_BYTES * n_chunks}
+    for name, n_bytes in n_bytes_of.items():
+        if store.files[name].n_bytes != n_bytes:
+            raise _damaged(f"`files.{name}` does not have {n_bytes} bytes", where)
+
+
+def _damaged(message: str, where: str) -> Corrupt:
+    return Corrupt(
+        f"this is not a document of a store: {message}",
+        where=where,
+        hint="another copy, from a source that you trust",
+    )
+
+
+def seal_of(store_json: bytes) -> str:
+    """Return the seal of a store: the SHA-256 of its store.json."""
+    return hashlib.sha256(store_json).hexdigest()

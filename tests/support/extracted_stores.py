@@ -1,0 +1,83 @@
+"""Made-up films, extracted with the new loop: manifests, runs, and the bytes that they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.extraction_next.extracting import Extraction, extract
+from obygaze_features.manifest.model import Manifest
+from support.extraction import film_folder
+from support.written_stores import lasting_bytes
+
+N_CLIPS = 36
+# Not a video, an empty file; the third names no video.
+BROKEN, EMPTY, WITHOUT = 5, 6, 9
+
+
+def films_with_failures(folder: Path, n_clips: int = N_CLIPS) -> Manifest:
+    """Films of which two clips cannot be read and one has no video."""
+    bad = {BROKEN: b"this is not a video", EMPTY: b""}
+    manifest = film_folder(folder, n_clips, bad=bad)
+    clips = list(manifest.clips)
+    clip = clips[WITHOUT]
+    clips[WITHOUT] = type(clip)(clip.clip_id, clip.movie_id, WITHOUT, "", level="S")
+    return manifest.with_clips(clips)
+
+
+def run(
+    manifest: Manifest,
+    workspace: Path,
+    backbones: Sequence[Any] | str = "descriptors",
+    **options: Any,
+) -> Extraction:
+    """Extract into the stores of a workspace."""
+    (workspace / "stores").mkdir(parents=True, exist_ok=True)
+    return extract(manifest, backbones, workspace=workspace, **options)
+
+
+OWN_MODEL = """
+import torch
+from obygaze_features.backbones import module_card
+from obygaze_features.backbones.base import Preset
+
+
+def prepare(pictures):
+    small = torch.from_numpy(pictures[:, ::2, ::2].copy())
+    return small.permute(0, 3, 1, 2).float()
+
+
+def load():
+    return torch.nn.Identity(), prepare
+
+
+def run(model, pixels):
+    return {"clip": pixels.mean((3, 4)).flatten(1)}
+
+
+def model():
+    return module_card(
+        "own", load, run, arrays={"clip": [12]}, frames=4, height=24, width=32,
+        files=[], licence="CC0-1.0", preset=Preset(sampling="SAMPLING"),
+    )
+"""
+
+
+def own_model(folder: Path, sampling: str = "even") -> str:
+    """Write a model of the user that takes no mask; return how it is named."""
+    path = folder / "own.py"
+    path.write_text(OWN_MODEL.replace("SAMPLING", sampling), encoding="utf-8")
+    return f"{path}:model"
+
+
+def bytes_of(store: Path) -> dict[str, object]:
+    """The bytes of all numbers and tables of a store, without the time of the seal."""
+    return lasting_bytes(store)
+
+
+def no_work_is_left(store: Path) -> bool:
+    """Whether the folder of a store has neither a filling nor hidden folders beside it."""
+    return [
+        path.name for path in store.parent.iterdir() if store.name in path.name
+    ] == [store.name]

@@ -1,0 +1,100 @@
+"""Stores that are filled by blocks: a plan, workers, and what the sealed store must hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.store_next.filling import Filling, plan_filling
+from obygaze_features.store_next.layout import Array
+from obygaze_features.store_next.records import Kind, Maker
+from obygaze_features.store_next.rows import FAILED, Row
+from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
+
+KIND = Kind("obygaze 1", "cpu", "float32")
+MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
+# Several blocks a file, in chunks shorter and longer than a block of 16; one block a file.
+POOLED = Array("pooled", "float32", (16,), ("d16",), 8, 64)
+FRAMES = Array("frames", "float16", (2, 16), ("t2", "d16"), 32, 32, "zstd")
+TOKENS = Array("tokens", "float16", (2, 4, 16), ("t2", "p4", "d16"), 4, 16)
+ARRAYS = (POOLED, FRAMES, TOKENS)
+N_ROWS = 94
+N_BLOCKS = 6
+
+
+def planned_rows(n_rows: int = N_ROWS) -> list[Row]:
+    """Rows as they are planned: some have times."""
+    rows = some_rows(n_rows)
+    return [
+        row._replace(start_s=number / 2, end_s=number / 2 + 1) if number % 2 else row
+        for number, row in enumerate(rows)
+    ]
+
+
+def computed_row(row: Row, number: int, fails: bool) -> Row:
+    """A row as a worker computes it."""
+    if fails:
+        return row._replace(status=FAILED, reason="no picture, at all")
+    return row._replace(video_bytes=number, video_hash=f"{number:016x}", pictures=16)
+
+
+def fails_at_first(number: int) -> bool:
+    """Which rows fail at the first filling."""
+    return number % 7 == 3
+
+
+def values_of(seed: int = 0, n_rows: int = N_ROWS) -> dict[str, np.ndarray]:
+    """The values that workers compute."""
+    return {array.name: some_values(array, n_rows, seed) for array in ARRAYS}
+
+
+def expected_rows(
+    n_rows: int = N_ROWS, fails=fails_at_first, maker: int = 0
+) -> list[Row]:
+    """The rows of the sealed store."""
+    return [
+        computed_row(row, number, fails(number))._replace(maker=maker)
+        for number, row in enumerate(planned_rows(n_rows))
+    ]
+
+
+def plan(target: Path, n_rows: int = N_ROWS, **more) -> Filling:
+    """NAME.next of the target."""
+    given = {
+        "arrays": ARRAYS,
+        "recipe": a_recipe(),
+        "manifest": MANIFEST,
+        "kind": KIND,
+    }
+    return plan_filling(target, planned_rows(n_rows), **(given | more))
+
+
+def compute(
+    filling: Filling,
+    block: int,
+    values: dict,
+    fails=fails_at_first,
+    maker: Maker = MAKER,
+) -> bool | None:
+    """Compute a block, as a worker does; None if that was not needed any more."""
+    writer = filling.begin(block, maker)
+    if writer is None:
+        return None
+    with writer:
+        for number in writer.rows:
+            row = computed_row(filling.rows[number], number, fails(number))
+            if row.is_ok:
+                names = filling.plan.computes
+                writer.add(row, {name: values[name][number] for name in names})
+            else:
+                writer.add(row)
+        return writer.commit()
+
+
+def fill(filling: Filling, values: dict, start: int = 0, fails=fails_at_first) -> int:
+    """Compute blocks until none is left; return how many this worker has computed."""
+    n_computed = 0
+    while (block := filling.next_block(start)) is not None:
+        n_computed += compute(filling, block, values, fails) is True
+    return n_computed

@@ -1,0 +1,80 @@
+"""Stores in which a film has a pattern that is looked for after the film was withdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from obygaze_features.store_next.making import write_store
+from obygaze_features.store_next.records import Kind, Maker
+from obygaze_features.store_next.rows import FAILED, Row
+from support.filled_stores import ARRAYS
+from support.written_stores import (
+    MANIFEST,
+    ArraySource,
+    a_recipe,
+    files_of,
+    some_rows,
+    some_values,
+)
+
+N_ROWS = 94
+KIND = Kind("p 1", "cpu", "float32")
+MAKER = Maker("p 1", "cpu", "a cpu", "float32")
+PLANTED = 1234.5
+FILM = "film-3"
+PLANTED_ROWS = [9, 10, 11]
+
+
+def rows_of() -> list[Row]:
+    """Rows of films of three clips; one clip has failed."""
+    rows = [row._replace(maker=0) for row in some_rows(N_ROWS)]
+    rows[4] = rows[4]._replace(status=FAILED, reason="no picture, at all")
+    return rows
+
+
+def values_of(seed: int = 0) -> dict[str, np.ndarray]:
+    """Values of these rows; those of one film are the planted number."""
+    values = {array.name: some_values(array, N_ROWS, seed) for array in ARRAYS}
+    for rows in values.values():
+        rows[PLANTED_ROWS] = PLANTED
+    return values
+
+
+def write(
+    target: Path,
+    rows: Sequence[Row] | None = None,
+    values: dict[str, np.ndarray] | None = None,
+    **more,
+) -> Path:
+    """Write a store of rows and values, by default the planted ones."""
+    rows = rows_of() if rows is None else rows
+    values = values_of() if values is None else values
+    given = {
+        "arrays": ARRAYS,
+        "recipe": a_recipe(),
+        "manifest": MANIFEST,
+        "makers": [MAKER],
+    }
+    write_store(target, ArraySource(rows, values), **(given | more))
+    return target
+
+
+def holds_planted(folder: Path) -> bool:
+    """Whether a file of a folder has the bytes of planted rows; `frames` are compressed."""
+    raw = [np.full(16, PLANTED, dtype).tobytes() for dtype in ("float32", "float16")]
+    return any(pattern in data for data in files_of(folder).values() for pattern in raw)
+
+
+def has_planted(folder: Path) -> bool:
+    """Whether a store in a folder has planted numbers, in its bytes or as zarr reads it."""
+    if holds_planted(folder):
+        return True
+    for path in folder.rglob("data.zarr"):
+        group = zarr.open_group(path, mode="r", zarr_format=3)
+        if (group["frames"][:] == PLANTED).any():
+            return True
+    return False

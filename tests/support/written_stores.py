@@ -1,0 +1,125 @@
+"""Rows for new stores, and a plain look at every byte of a store that was written."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import zarr
+
+from obygaze_features.store_next.layout import Array
+from obygaze_features.store_next.recipe import Recipe
+from obygaze_features.store_next.records import Manifest
+from obygaze_features.store_next.rows import STATUSES, Row
+
+MANIFEST = Manifest("films", "0" * 64)
+
+
+def a_recipe(name: str = "clip-b16") -> Recipe:
+    """A recipe with all its sections."""
+    sections = ("weights", "sampling", "decoder", "preprocessing", "compute")
+    return Recipe.from_json(
+        {"backbone": {"name": name}} | {key: {} for key in sections}
+    )
+
+
+def some_rows(n_rows: int, of_a_film: int = 3) -> list[Row]:
+    """Rows that are all ok."""
+    return [Row(f"clip {n}", f"film-{n // of_a_film}") for n in range(n_rows)]
+
+
+def some_values(array: Array, n_rows: int, seed: int = 0) -> np.ndarray:
+    """Rows of an array, each different."""
+    random = np.random.default_rng(seed)
+    if array.dtype.startswith("float"):
+        return random.standard_normal((n_rows, *array.shape)).astype(array.dtype)
+    most = 2 if array.dtype == "bool" else 200
+    return random.integers(0, most, (n_rows, *array.shape)).astype(array.dtype)
+
+
+class ArraySource:
+    """Rows whose values are in memory."""
+
+    def __init__(self, rows: Sequence[Row], values: Mapping[str, np.ndarray]) -> None:
+        self.rows = rows
+        self.values = values
+
+    def read(self, array: Array, first: int, after: int) -> np.ndarray:
+        """Rows of one array."""
+        return self.values[array.name][first:after]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file below a folder."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def lasting_bytes(folder: Path) -> dict[str, object]:
+    """The files of a store, without the time that store.json has."""
+    files: dict[str, object] = dict(files_of(folder))
+    document = json.loads((folder / "store.json").read_bytes())
+    document["created"] = ""
+    for entry in document["replaces"]:
+        entry["date"] = ""
+    files["store.json"] = document
+    return files
+
+
+def check_store(
+    folder: Path, rows: Sequence[Row], values: Mapping[str, np.ndarray]
+) -> dict[str, object]:
+    """Compare a store with what it should hold, by other programs; return its store.json."""
+    document = json.loads((folder / "store.json").read_bytes())
+    files = files_of(folder)
+    listed = set(document["files"])
+    assert set(files) - listed <= {"store.json", "README.md"}
+    for name, (n_bytes, sha256) in document["files"].items():
+        assert len(files[name]) == n_bytes, name
+        assert hashlib.sha256(files[name]).hexdigest() == sha256, name
+        assert not (folder / name).stat().st_mode & 0o222, name
+    statuses = [row.status for row in rows]
+    assert document["rows"] == {
+        "total": len(rows),
+        **{status.replace("-", "_"): statuses.count(status) for status in STATUSES},
+    }
+    lines = list(csv.DictReader(io.StringIO(files["rows.csv"].decode(), newline="")))
+    assert [line["clip_id"] for line in lines] == [row.clip_id for row in rows]
+    assert [line["status"] for line in lines] == statuses
+    assert [line["reason"] for line in lines] == [row.reason for row in rows]
+    group = zarr.open_group(folder / "data.zarr", mode="r", zarr_format=3)
+    assert group["clip_id"][:].tolist() == [row.clip_id for row in rows]
+    assert group["status"][:].tolist() == list(map(STATUSES.index, statuses))
+    is_ok = np.array(statuses) == "ok"
+    checks = b""
+    for array in document["arrays"]:
+        name = array["name"]
+        read = group[name][:]
+        fill = np.nan if array["dtype"].startswith("float") else 0
+        np.testing.assert_array_equal(read[is_ok], values[name][is_ok])
+        np.testing.assert_array_equal(read[~is_ok], np.full_like(read[~is_ok], fill))
+        checks += _checks(files, array, len(rows))
+    assert files["checks"] == checks
+    return document
+
+
+def _checks(files: Mapping[str, bytes], array: Mapping, n_rows: int) -> bytes:
+    """The checksums of the chunks of an array, worked out from its files and their indexes."""
+    checks = b""
+    n_chunks = array["file_rows"] // array["chunk_rows"]
+    for number in range(-(-n_rows // array["file_rows"])):
+        suffix = ".0" * len(array["shape"])
+        data = files[f"data.zarr/{array['name']}/c.{number}{suffix}"]
+        index = struct.unpack(f"<{2 * n_chunks}Q", data[-16 * n_chunks - 4 : -4])
+        for offset, length in zip(index[::2], index[1::2], strict=True):
+            if offset != 2**64 - 1:
+                chunk = data[offset : offset + length - 4]
+                checks += struct.pack("<I", google_crc32c.value(chunk))
+    return checks
