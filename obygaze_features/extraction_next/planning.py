@@ -55,11 +55,7 @@ class Target:
     store: str = ""
     weights: str | None = None
     arrays: tuple[str, ...] = ()
-    sampling: str = "card"
     dtype: str = "float32"
-    attention: str | None = None
-    tf32: bool = False
-    compiled: bool = False
     compressor: str = ""
 
 
@@ -173,12 +169,9 @@ def _plan_store(
         target.weights,
         device=device,
         dtype=target.dtype,
-        attn_implementation=target.attention,
-        tf32=target.tf32,
-        compiled=target.compiled,
         workspace=workspace,
     )
-    view = view_of(backbone, target.sampling)
+    view = view_of(backbone)
     recipe = recipe_of(backbone, view, grid)
     maker = maker_of(backbone, recipe)
     filling, stored, known_arrays, seal = read_stored(path)

@@ -23,9 +23,7 @@ DECODER_RULE = 1
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
-    "keyframes": "the key frame nearest to int(i * total / T)",
 }
-SAMPLINGS = ("card", "keyframes")
 # Arrays of features that are stored only on request.
 HEAVY = ("tokens",)
 # Frames that exist; in stores of pictures, whether a clip has no damage.
@@ -52,20 +50,10 @@ def chosen_arrays(
     return {name: available[name] for name in available if name in names}
 
 
-def view_of(source: Backbone | Card, sampling: str = "card") -> View:
+def view_of(source: Backbone | Card) -> View:
     """Return what a backbone sees of a clip; a card tells it without the weights."""
     card = source if isinstance(source, Card) else source.card
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
-    if sampling not in SAMPLINGS:
-        raise FixUsage(
-            f"unknown sampling {sampling!r}", hint=f"one of {', '.join(SAMPLINGS)}"
-        )
-    if sampling == "keyframes":
-        if rule == "fps":
-            raise FixUsage(
-                f"--sampling keyframes: {card.label} requires the sampling rule of its card"
-            )
-        rule = "keyframes"
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
     return View(source.geometry.frames, rule, resize)
 
@@ -135,8 +123,6 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
     is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
-    if is_on_gpu and placement.tf32:
-        precision = f"{precision} with TF32"
     versions: dict[str, str] = {}
     for name in PACKAGES:
         version = package_version(name)

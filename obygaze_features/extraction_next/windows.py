@@ -233,7 +233,7 @@ class _Sweep:
             rows=rows[inverse],
             index=np.where(mask, sampled.index, -1),
             time_s=np.where(mask, times_s[sampled.index], np.nan),
-            asked_s=np.where(mask, times_s[sampled.asked], np.nan),
+            asked_s=np.where(mask, times_s[sampled.index], np.nan),
             substituted=np.zeros(len(mask), dtype=np.bool_),
             mask=mask,
             total=len(window.ranks),
