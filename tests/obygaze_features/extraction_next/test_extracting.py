@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -43,7 +44,8 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store as open_store_as_before
 from obygaze_features.store_next import layout
-from obygaze_features.store_next.filling import Filling
+from obygaze_features.store_next.changing import subset
+from obygaze_features.store_next.filling import BlockWriter, Filling
 from obygaze_features.store_next.reading import Store, open_store
 from obygaze_features.store_next.verifying import verify
 from obygaze_features.video.pool import DecodePool
@@ -411,6 +413,36 @@ def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
     assert Filling.open(world / "stores" / STORE).listed() == (set(), {})
 
 
+@pytest.mark.parametrize("step", ["add", "commit"])
+def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
+    films: Manifest,
+    world: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    write = getattr(BlockWriter, step)
+    calls: list[int] = []
+
+    def full(writer: BlockWriter, *arguments: Any) -> object:
+        calls.append(1)
+        if len(calls) == (20 if step == "add" else 2):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(writer, *arguments)
+
+    monkeypatch.setattr(BlockWriter, step, full)
+    with pytest.raises(OSError, match="No space left"):
+        run(films, world)
+    store = world / "stores" / STORE
+    done, begun = Filling.open(store).listed()
+    # The other blocks that were computed by then may be written or not.
+    assert 1 <= len(done) <= 2
+    assert not begun
+    monkeypatch.setattr(BlockWriter, step, write)
+    run(films, world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+
+
 # --- Damage ---
 
 
@@ -582,6 +614,24 @@ def test_half_of_a_night_is_sealed_and_gone_on_with(
     for array in ("clip", "frames"):
         expected = open_store(undisturbed).read(array, rows)
         assert after.read(array, rows).tobytes() == expected.tobytes()
+
+
+def test_what_was_withdrawn_never_comes_back(films: Manifest, world: Path) -> None:
+    """A film is withdrawn; neither its rows nor a new clip of it are extracted again."""
+    run(some_clips(films, range(34)), world)
+    store = world / "stores" / STORE
+    subset(store, without=["tt3"], reason="by request", workspace=Workspace(world))
+    computed: list[int] = []
+    run(
+        films,
+        world,
+        retry_failed=True,
+        watch=lambda row, failed: computed.append(row),
+    )
+    status = open_store(store).status()
+    assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
+    assert status.counts["withdrawn"] == 4
+    assert len(open_store(store)) == 34
 
 
 # --- The wrong thing is refused ---
