@@ -18,6 +18,7 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixUsage,
     Mismatch,
+    NotFound,
     ObygazeError,
 )
 from obygaze_features.core.files import is_listed
@@ -52,7 +53,6 @@ from obygaze_features.store_next.network import Unreachable
 from obygaze_features.store_next.placing import (
     finish_waiting,
     link_file,
-    make_hidden,
     remove_tree,
     seal_at,
     sync_tree,
@@ -132,6 +132,10 @@ def pull(
         progress: Counts bytes.
     """
     check_store_name(target.name, str(target))
+    if not target.parent.is_dir():
+        raise NotFound(
+            "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
+        )
     here = workspace or Workspace.current()
     store = open_store(source, workspace=here, expect=expect)
     finish_waiting(target)
@@ -198,13 +202,10 @@ def _pull(store: Store, target: Path, older: Store | None, progress: Progress) -
         is_leftover = path.name.startswith(f".{target.name}.pull-")
         if is_leftover and path != hidden:
             remove_tree(path)
-    if not is_listed(hidden):
-        empty = make_hidden(target)
-        # All folders are made here: a late process must not bring back a folder that has its name.
-        for name in store.record.files:
-            (empty / name).parent.mkdir(parents=True, exist_ok=True)
-        if not take_name(empty, hidden):
-            remove_tree(empty)
+    # All folders are made here: a late process must not bring back a folder that has its name.
+    hidden.mkdir(exist_ok=True)
+    for name in store.record.files:
+        (hidden / name).parent.mkdir(parents=True, exist_ok=True)
     try:
         n_sent = _fetch_all(store, hidden, older, progress)
         sync_tree(hidden)

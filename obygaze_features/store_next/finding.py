@@ -1,5 +1,6 @@
 """Find what else has withdrawn clips: folders, exports, runs and models of a workspace."""
 
+import glob
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,11 @@ def find_copies(
     roots = {workspace.root.resolve(): workspace.root}
     roots.setdefault(home.parent.resolve(), home.parent)
     seen = {home.resolve()}
+    for path in sorted(home.parent.glob(f".{glob.escape(home.name)}.*")):
+        # Killed while it was built or removed: nobody knows any more what it has.
+        if any(file.is_file() for file in path.rglob("*")):
+            copies.append(Copy(path, "what an interrupted command has left"))
+        seen.add(path.resolve())
     for root in roots.values():
         for path in _candidates(root):
             place = path.resolve()

@@ -188,12 +188,17 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
             folder = root / kind / of
             folder.mkdir(parents=True)
             (folder / name).write_text(json.dumps({"store": {"seal": text}}))
+    # A process was killed while it removed a store.
+    left = store.with_name(".films.0123abcd") / "data.zarr"
+    left.mkdir(parents=True)
+    (left / "c.0").write_bytes(b"numbers")
     made = subset(store, without=[FILM], reason="asked", workspace=workspace)
     before = store.with_name(f"films.before-{seal[:8]}")
     found = [copy.path for copy in made.copies]
     assert found[0] == before
     assert set(found[1:]) == {
         root / "stores" / "part",
+        left.parent,
         root / "stores" / "again.next",
         root / "out.npz",
         root / "out",
