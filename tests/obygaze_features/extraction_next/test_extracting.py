@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from stories.films import import_films
 from stories.workspace import Workspace as StoryWorkspace
 from support.checkpoints import save_tiny, write_tiny_card
@@ -573,7 +574,9 @@ def test_failed_rows_are_tried_again_on_request(
 ) -> None:
     folder = tmp_path / "videos"
     shutil.copytree(films.header.video_root, folder)
-    manifest = replace(films, header=replace(films.header, video_root=str(folder)))
+    manifest = replace(
+        films, header=structs.replace(films.header, video_root=str(folder))
+    )
     run(manifest, tmp_path)
     store = tmp_path / "stores" / STORE
     before = open_store(store).read("clip", range(N_CLIPS))
@@ -692,7 +695,7 @@ def test_another_version_does_not_fill_a_store(
 def test_films_that_are_not_there_are_refused_before_anything_is_written(
     films: Manifest, world: Path
 ) -> None:
-    header = replace(films.header, video_root=str(world / "unmounted"))
+    header = structs.replace(films.header, video_root=str(world / "unmounted"))
     with pytest.raises(ObygazeError, match="video files of films exists"):
         run(replace(films, header=header), world)
     assert list((world / "stores").iterdir()) == []
