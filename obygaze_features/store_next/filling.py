@@ -59,6 +59,7 @@ from obygaze_features.store_next.placing import (
     before_of,
     catch_up,
     finish_waiting,
+    make_folder,
     make_hidden,
     new_file,
     next_of,
@@ -234,7 +235,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
     try:
         write_file(hidden / PLAN_JSON, plan_json)
         write_file(hidden / CLIPS_CSV, clips_csv)
-        (hidden / BLOCKS).mkdir(exist_ok=True)
+        make_folder(hidden / BLOCKS)
         sync_tree(hidden)
         is_first = take_name(hidden, folder)
         if is_first:
@@ -455,7 +456,7 @@ class Filling:
             return None
         hidden = self.folder / BLOCKS / f".{block:05d}.{secrets.token_hex(4)}"
         try:
-            hidden.mkdir(exist_ok=True)
+            make_folder(hidden)
             return BlockWriter(self, block, maker, hidden)
         except FileNotFoundError:
             # The store is finished. Nobody makes the parent folder, which would bring it back.

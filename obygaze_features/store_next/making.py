@@ -31,6 +31,7 @@ from obygaze_features.store_next.encoding import (
 from obygaze_features.store_next.layout import (
     CARD,
     CHECKS,
+    COLUMNS,
     FILMS_CSV,
     IDS,
     ROWS_CSV,
@@ -46,6 +47,7 @@ from obygaze_features.store_next.layout import (
 from obygaze_features.store_next.placing import (
     finish_waiting,
     link_file,
+    make_folder,
     make_hidden,
     new_file,
     next_of,
@@ -226,10 +228,11 @@ def build_store(
     check_rows(rows, where)
     _check_makers(rows, len(contents.makers), where)
     marks: dict[str, FileMark] = {}
+    make_folder(folder / ZARR)
+    for name in (*COLUMNS, *(array.name for array in arrays)):
+        make_folder(folder / ZARR / name)
     for name, data in _small_files(rows, arrays).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        marks[name] = write_file(path, data)
+        marks[name] = write_file(folder / name, data)
     is_ok = np.array([row.status == OK for row in rows], dtype=bool)
     checks = bytearray()
     warnings: list[str] = []

@@ -102,13 +102,23 @@ def make_hidden(target: Path, tag: str = "") -> Path:
     word = f"{tag}{secrets.token_hex(4)}"
     hidden = target.with_name(f".{target.name}.{word}")
     try:
-        # A network disk may repeat the request and say that the folder exists.
-        hidden.mkdir(exist_ok=True)
+        make_folder(hidden)
     except FileNotFoundError as error:
         raise NotFound(
             "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
         ) from error
     return hidden
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of a name that nobody else uses.
+
+    A network disk may repeat the request, and then say that the folder exists.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        catch_up(folder)
 
 
 def sync_tree(folder: Path) -> None:
@@ -122,12 +132,12 @@ def take_name(finished: Path, target: Path) -> bool:
     try:
         system.rename_folder(finished, target)
     except OSError as error:
+        # The name may have been taken, and be free again; who took it may have removed ours.
+        if error.errno in _NAME_IS_TAKEN:
+            return False
         is_there = is_listed(target)
-        if is_listed(finished):
-            # The name may have been taken, and be free again.
-            if is_there or error.errno in _NAME_IS_TAKEN:
-                return False
-            raise
+        if is_there and is_listed(finished):
+            return False
         if not is_there:
             raise
     sync_dir(target.parent)
@@ -143,7 +153,9 @@ def remove_tree(folder: Path) -> None:
             take_name(folder, hidden)
         except FileNotFoundError:
             return
-    shutil.rmtree(hidden, onerror=_remove_read_only)
+    # Another process may remove the same folder.
+    with suppress(FileNotFoundError):
+        shutil.rmtree(hidden, onerror=_remove_read_only)
 
 
 def _remove_read_only(

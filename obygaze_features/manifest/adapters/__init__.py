@@ -5,7 +5,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -54,6 +54,16 @@ class ImportedManifest(NamedTuple):
     manifest: Manifest
     warnings: tuple[str, ...] = ()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences about how the files were read."""
+        return ()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Return the same for --json."""
+        return {}
+
     def save(
         self,
         name: Annotated[
@@ -85,21 +95,30 @@ class ImportedManifest(NamedTuple):
                 hint="choose another name, or replace it with --force, which drops the links",
             )
         write_manifest(manifest, path, force=force)
-        return SavedManifest(path, manifest, self.warnings, n_lost_links)
+        return SavedManifest(
+            path,
+            manifest,
+            self.warnings,
+            n_lost_links,
+            self.notes,
+            self.facts,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SavedManifest:
     """A manifest that was written.
 
-    `warnings` are about the files that it was made from. `n_lost_links` is how many clips of the
-    manifest that it replaced were linked to videos.
+    `n_lost_links` is how many clips of the manifest that it replaced were linked to videos.
+    `notes_of_files` and `facts_of_files` say how the files were read.
     """
 
     path: Path
     manifest: Manifest
-    warnings: tuple[str, ...]
+    warnings_of_files: tuple[str, ...]
     n_lost_links: int = 0
+    notes_of_files: tuple[str, ...] = ()
+    facts_of_files: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and its counts."""
@@ -107,7 +126,8 @@ class SavedManifest:
             "name": self.manifest.name,
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
-            "warnings": list(self.warnings),
+            "warnings": list(self.warnings_of_files),
+            **self.facts_of_files,
             **compute_stats(self.manifest).to_json(),
         }
 
@@ -119,9 +139,14 @@ class SavedManifest:
         return f"{text} ({levels})" if levels else text
 
     @property
+    def warnings(self) -> list[str]:
+        """Return what should be known of the files."""
+        return list(self.warnings_of_files)
+
+    @property
     def notes(self) -> list[str]:
         """Return how many links are gone, and how to name a manifest outside the workspace."""
-        notes = []
+        notes = list(self.notes_of_files)
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
             notes.append(

@@ -177,7 +177,7 @@ def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None
 
 @pytest.mark.check("kills two hundred workers, half of them on network disks")
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("life", ["first", "change"])
+@pytest.mark.parametrize("life", ["first"])
 def test_kills_on_disks_that_remember_names_and_repeat_requests(
     tmp_path, zygote, sealed, undisturbed, life, capsys
 ) -> None:
