@@ -74,6 +74,7 @@ CONTENTS = {
             "commands",
             "api",
             "format",
+            "store",
             "files",
             "performance",
         ],

@@ -16,9 +16,12 @@ class NotYet(AssertionError):
     """The assertion of a story that fails today."""
 
 
-def fails_today(reason: str) -> pytest.MarkDecorator:
-    """Mark a story with the defect or the issue because of which it fails."""
-    return pytest.mark.xfail(raises=NotYet, strict=True, reason=reason)
+def fails_today(reason: str, *, always: bool = True) -> pytest.MarkDecorator:
+    """Mark a story with the defect or the issue because of which it fails.
+
+    `always` is False where chance decides whether the defect shows.
+    """
+    return pytest.mark.xfail(raises=NotYet, strict=always, reason=reason)
 
 
 def not_yet(holds: bool, promise: str) -> None:

@@ -284,7 +284,7 @@ class TestRealSlurm:
         tmp_path: Path,
     ) -> None:
         world = World.of(slurm, tmp_path, films)
-        job = world.submit("--gres", "gpu:1", seconds=0.8)
+        job = world.submit("--gres", "gpu:1", seconds=1.5)
         world.wait_for_blocks(1)
         urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
         slurm.wait_for_end(urgent)
@@ -317,7 +317,12 @@ def _a_worker(slurm: Slurm, world: World) -> int:
 
     def there() -> bool:
         folder = str(world.folder)
-        found[:] = [pid for pid in slurm.pids() if folder in _command(pid)]
+        found.clear()
+        for pid in slurm.pids():
+            command = _command(pid)
+            # A shell that starts a worker, and what it starts, are no workers.
+            if folder in command and "--worker" in command:
+                found.append(pid)
         return bool(found)
 
     wait_until(there, "a worker")

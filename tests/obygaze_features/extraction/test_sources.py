@@ -248,7 +248,7 @@ def test_a_changed_clip_of_a_sealed_store_makes_a_version(world: World) -> None:
     made = world.retry("--changed", "--json")
     (version,) = made.ok().json()["versions"]
     assert (version["number"], version["numbers"]) == (2, {"rows": 1})
-    assert version["reason"] == "corrected times"
+    assert version["reason"] == "clips extracted again whose times or videos changed"
     assert array_bytes(world.store) == world.fresh()
     assert np.array_equal(
         open_store(world.store, version=1).matrix("clip").values, before
