@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.mediaeval_runs import (
     AffectScore,
+    Precision,
     RankingScore,
     is_affect_run,
     read_affect_run,
@@ -60,6 +61,7 @@ class RunScore:
 class MediaEvalAudit(Audit):
     """The scores of the runs of one team, and the rules of the task that they break."""
 
+    precision: Precision
     broken: tuple[str, ...]
     runs: tuple[RunScore, ...]
 
@@ -132,6 +134,7 @@ def audit_mediaeval(
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
+    precision: Precision = "float32",
     workspace: str | Path | None = None,
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
@@ -145,6 +148,7 @@ def audit_mediaeval(
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
+        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -163,12 +167,12 @@ def audit_mediaeval(
     classes: Mapping[str, Mapping[str, int]] = {}
     if manifest is not None:
         classes = classes_of(read_manifest(manifest, workspace=workspace))
-    scores = [_score_run(path, grades, classes) for path in map(Path, runs)]
+    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
     violence = [run for run in scores if run.violence is not None]
     affect = [run for run in scores if run.violence is None]
     broken = [f"violence: {line}" for line in check_rules(violence)]
     broken += [f"affect: {line}" for line in check_rules(affect)]
-    return MediaEvalAudit(tuple(broken), tuple(scores))
+    return MediaEvalAudit(precision, tuple(broken), tuple(scores))
 
 
 def check_rules(runs: Sequence[RunScore]) -> list[str]:
@@ -242,6 +246,7 @@ def _score_run(
     path: Path,
     grades: Mapping[str, Mapping[str, int]] | None,
     classes: Mapping[str, Mapping[str, int]],
+    precision: Precision,
 ) -> RunScore:
     """Score a run against TREC judgements (violence), or the classes of each subtask."""
     external = _uses_external_data(path)
@@ -271,7 +276,7 @@ def _score_run(
             where=str(path),
         )
     _check_names(grades[topic], returned, path)
-    score = score_ranking(grades[topic], returned)
+    score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)
 
 

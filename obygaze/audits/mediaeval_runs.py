@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, numbered_lines, whole_number
 
 CLASSES = (-1, 0, 1)
+# trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
+Precision = Literal["float32", "float64"]
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
@@ -208,18 +211,20 @@ def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> Affe
 
 
 def score_ranking(
-    judgements: Mapping[str, int], run: Mapping[str, float]
+    judgements: Mapping[str, int],
+    run: Mapping[str, float],
+    precision: Precision = "float32",
 ) -> RankingScore:
     """Score the ranking of one topic. A document without a judgement counts as not relevant.
 
     Args:
         judgements: The grade of each judged document; above 0 is relevant.
         run: The score of each returned document.
+        precision: How `ap_trec` compares scores; sklearn always compares doubles.
     """
     relevant = {name for name, grade in judgements.items() if grade > 0}
     n_relevant = len(relevant)
-    # trec_eval kept scores as C floats when the 2015 results were made; sklearn keeps doubles.
-    order, groups = _ranked(run, relevant, "float32")
+    order, groups = _ranked(run, relevant, precision)
     # sklearn ranks all judged and returned documents, those not returned below all others.
     _, sklearn_groups = _ranked(run, relevant, "float64")
     unreturned = judgements.keys() - run.keys()
@@ -261,7 +266,7 @@ def _recall_and_precision(
 
 
 def _ranked(
-    run: Mapping[str, float], relevant: set[str], precision: str
+    run: Mapping[str, float], relevant: set[str], precision: Precision
 ) -> tuple[list[str], list[tuple[int, int]]]:
     """Return the documents from the highest score to the lowest, and the groups of one score.
 

@@ -26,7 +26,9 @@ class Outcome(Enum):
     REFUSE = "refuse"
 
 
-KEEP, COMPUTE, REFUSE = Outcome.KEEP, Outcome.COMPUTE, Outcome.REFUSE
+KEEP = Outcome.KEEP
+COMPUTE = Outcome.COMPUTE
+REFUSE = Outcome.REFUSE
 
 
 class Case(NamedTuple):

@@ -265,15 +265,11 @@ def _fillers(works: Sequence[_Work], settings: Settings) -> Iterator[list[StoreF
         ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
     ):
         uploads = Uploads(resources.device)
-        computers = [
-            computer_for(
-                store.backbone,
-                [a for a in filling.arrays if a.name in store.backbone.arrays],
-                threads,
-                uploads,
-            )
-            for store, filling in works
-        ]
+        computers = []
+        for store, filling in works:
+            names = store.backbone.arrays
+            arrays = [array for array in filling.arrays if array.name in names]
+            computers.append(computer_for(store.backbone, arrays, threads, uploads))
         batches = resources.batches_of(computers)
         yield [
             StoreFiller(

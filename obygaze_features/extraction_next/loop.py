@@ -259,7 +259,9 @@ class StoreFiller:
         self._block_of_waiting: _Block | None = None
         self._waiting: list[tuple[int, Clip, Source]] = []
         self._running: deque[_Batch] = deque()
+        # Clips in a row without finite numbers; meanwhile, complete blocks are not committed.
         self._n_broken = 0
+        self._doubtful: list[BlockWriter] = []
 
     def is_missing(self) -> bool:
         """Return whether blocks are missing, and the store is still being filled as planned."""
@@ -351,6 +353,7 @@ class StoreFiller:
                 self.watch(row, True)
             else:
                 self._n_broken = 0
+                self._commit_doubtful()
                 features = {name: x[place] for name, x in computed.arrays.items()}
                 self._finish_row(batch.block, row, source, clip, features)
         self._write(batch.block)
@@ -398,7 +401,15 @@ class StoreFiller:
             block.n_written += 1
             self._later(block.writer.add, written.row, written.values)
         self._forget(block)
-        self._later(_commit, block.writer)
+        self._doubtful.append(block.writer)
+        if not self._n_broken:
+            self._commit_doubtful()
+
+    def _commit_doubtful(self) -> None:
+        """Commit the blocks that are complete: their clips failed, and not their device."""
+        for writer in self._doubtful:
+            self._later(_commit, writer)
+        self._doubtful = []
 
     def _later(self, step: Callable[..., object], *arguments: object) -> None:
         """Let the thread that writes do a step; wait where too many steps wait."""
@@ -421,6 +432,7 @@ class StoreFiller:
         """Wait for what is computed; write it, and commit the blocks that are complete."""
         while self._running:
             self._collect()
+        self._commit_doubtful()
         while self._writes:
             self._writes.popleft().result()
 
@@ -429,9 +441,11 @@ class StoreFiller:
         self._running.clear()
         self._waiting = []
         self._n_broken = 0
-        for block in list(self._blocks.values()):
-            self._writes.append(self._writing.submit(_drop, block.writer))
+        writers = [block.writer for block in self._blocks.values()]
+        for writer in [*writers, *self._doubtful]:
+            self._writes.append(self._writing.submit(_drop, writer))
         self._blocks.clear()
+        self._doubtful = []
         self._over.clear()
         for write in self._writes:
             # After an error, other steps of the same block fail too: the first error counts.

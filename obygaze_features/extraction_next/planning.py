@@ -39,7 +39,7 @@ from obygaze_features.store_next.layout import Array, check_store_name
 from obygaze_features.store_next.placing import finish_waiting, seal_at
 from obygaze_features.store_next.reading import open_store
 from obygaze_features.store_next.recipe import Recipe
-from obygaze_features.store_next.records import Maker
+from obygaze_features.store_next.records import Maker, withdrawn_by
 from obygaze_features.store_next.records import Manifest as ManifestRecord
 from obygaze_features.store_next.rows import FAILED, Row
 from obygaze_features.store_next.sealing import NOT_EXTRACTED
@@ -248,13 +248,14 @@ def read_stored(
         return None, None, (), ""
     store = open_store(path)
     record = store.record
+    withdrawn = withdrawn_by(record.replaces)
     stored = Stored(
         recipe=store.recipe,
         arrays=[array.name for array in record.arrays],
         rows=store.rows,
         kinds=[maker.kind for maker in record.makers],
-        withdrawn_clips=frozenset(c for entry in record.replaces for c in entry.clips),
-        withdrawn_films=frozenset(f for entry in record.replaces for f in entry.films),
+        withdrawn_clips=withdrawn.clips,
+        withdrawn_films=withdrawn.films,
     )
     return None, stored, record.arrays, store.seal
 
@@ -267,7 +268,9 @@ def _stored_of_filling(filling: Filling) -> Stored:
         rows.append(missing if is_computed else row)
     for block in sorted(filling.done() & set(filling.needed)):
         record = filling.read_block(block)
-        for done in record.rows if record else ():
+        if record is None:
+            continue
+        for done in record.rows:
             rows[done.row] = filling.rows[done.row]._replace(
                 status=done.status,
                 reason=done.reason,

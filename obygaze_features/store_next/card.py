@@ -390,12 +390,11 @@ def croissant(
     for name, (table, mark) in (tables or {}).items():
         listed[name] = (mark.n_bytes, mark.sha256)
         record_tables.append(table)
-    chunks = {
-        array.file_name(number)
-        for array in record.arrays
-        for number in range(array.n_files(record.rows.total))
-    }
-    for name in sorted(record.files.keys() - chunks):
+    files_of_arrays: set[str] = set()
+    for array in record.arrays:
+        n_files = array.n_files(record.rows.total)
+        files_of_arrays.update(array.file_name(number) for number in range(n_files))
+    for name in sorted(record.files.keys() - files_of_arrays):
         mark = record.files[name]
         listed[name] = (mark.n_bytes, mark.sha256)
     document = publication.document(

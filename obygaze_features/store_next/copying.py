@@ -65,6 +65,7 @@ from obygaze_features.store_next.records import (
     StoreRecord,
     decode,
     seal_of,
+    withdrawn_by,
 )
 from obygaze_features.store_next.targets import (
     Target,
@@ -152,10 +153,11 @@ def pull(
     if older is None or older.seal == store.seal:
         return Copied(str(target), store.seal, n_sent)
     changes = _since(store.record, older.seal)
-    films = [film for entry in changes for film in entry.films]
-    clips = [clip for entry in changes for clip in entry.clips]
+    withdrawn = withdrawn_by(changes)
     copies: Sequence[Copy] = ()
-    if films or clips:
+    if any(withdrawn):
+        films = sorted(withdrawn.films)
+        clips = sorted(withdrawn.clips)
         copies = find_copies(open_store(target), films, clips, here)
     return Copied(str(target), store.seal, n_sent, changes_of(changes), copies=copies)
 
@@ -377,7 +379,7 @@ def _push(
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
     notes = []
-    if any(entry.films or entry.clips for entry in record.replaces):
+    if any(withdrawn_by(record.replaces)):
         note = target.forget()
         if note:
             notes.append(f"clips were withdrawn from this store: {note}")

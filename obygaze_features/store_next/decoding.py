@@ -277,19 +277,24 @@ def rows_of(columns: Sequence[Sequence[str]], numbers: Iterable[int]) -> list[Ro
     check_ids(movie_ids)
     if not set(statuses).issubset(STATUSES):
         raise ValueError("a row has an unknown status")
+    start_times = [float(cell) if cell else None for cell in starts]
+    end_times = [float(cell) if cell else None for cell in ends]
+    n_bytes = [int(cell) if cell else None for cell in sizes]
+    n_pictures = [int(cell) if cell else None for cell in pictures]
+    places = [int(cell) if cell else None for cell in makers]
     return list(
         map(
             Row,
             clip_ids,
             movie_ids,
-            [float(cell) if cell else None for cell in starts],
-            [float(cell) if cell else None for cell in ends],
+            start_times,
+            end_times,
             statuses,
             reasons,
-            [int(cell) if cell else None for cell in sizes],
+            n_bytes,
             hashes,
-            [int(cell) if cell else None for cell in pictures],
-            [int(cell) if cell else None for cell in makers],
+            n_pictures,
+            places,
         )
     )
 
@@ -357,7 +362,9 @@ class Films:
 
     def rows_of(self, movie_ids: Iterable[str]) -> Rows:
         """Return the rows of films, ascending."""
-        runs = {run for film in movie_ids for run in self.runs_of_film[film]}
+        runs: set[int] = set()
+        for film in movie_ids:
+            runs.update(self.runs_of_film[film])
         parts = [
             np.arange(self.first_rows[run], self.first_rows[run + 1])
             for run in sorted(runs)

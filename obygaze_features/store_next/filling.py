@@ -83,6 +83,7 @@ from obygaze_features.store_next.records import (
     StoreRecord,
     decode,
     encode,
+    withdrawn_by,
 )
 from obygaze_features.store_next.rows import STATUSES, WITHDRAWN, Row
 
@@ -138,12 +139,7 @@ def plan_filling(
             raise FixInput(
                 "an array of the store is not in the plan", where=str(target)
             )
-        try:
-            _check_change(before, rows, wanted, names, recipe)
-        except Corrupt:
-            # Another store may have taken its place while it was read.
-            store_before(target, replaces)
-            raise
+        _check_change(target, replaces, rows, wanted, names, recipe)
     elif is_listed(target):
         raise _is_there(target)
     else:
@@ -195,6 +191,27 @@ def _with_files_of_blocks(array: Array, block_rows: int) -> Array:
 
 
 def _check_change(
+    target: Path,
+    seal: str,
+    rows: Sequence[Row],
+    computed: Sequence[bool],
+    computes: Sequence[str],
+    recipe: Recipe,
+) -> None:
+    """Raise an error unless a filling with these rows can change the store of a seal."""
+    while True:
+        before = store_before(target, seal)
+        try:
+            _check_rows_of_change(before, rows, computed, computes, recipe)
+        except Corrupt:
+            # Another store may have taken its place while it was read: it is read where it is now.
+            if store_before(target, seal).location == before.location:
+                raise
+        else:
+            return
+
+
+def _check_rows_of_change(
     before: Store,
     rows: Sequence[Row],
     computed: Sequence[bool],
@@ -208,8 +225,7 @@ def _check_change(
     ids_before = [row.clip_id for row in kept_rows]
     if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
         raise Mismatch("the rows of the store must come first", where=where)
-    films = {film for entry in before.record.replaces for film in entry.films}
-    clips = {clip for entry in before.record.replaces for clip in entry.clips}
+    withdrawn = withdrawn_by(before.record.replaces)
     names_before = {array.name for array in before.record.arrays}
     computes_all = names_before <= set(computes)
     for number, row in enumerate(rows):
@@ -219,7 +235,9 @@ def _check_change(
         if not computed[number]:
             continue
         is_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
-        if is_withdrawn or row.clip_id in clips or row.movie_id in films:
+        is_withdrawn |= row.clip_id in withdrawn.clips
+        is_withdrawn |= row.movie_id in withdrawn.films
+        if is_withdrawn:
             raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
         if not computes_all and (is_new or not kept_rows[number].is_ok):
             raise FixInput(
@@ -695,11 +713,26 @@ class BlockWriter:
 # --- Where a filling ends ---
 
 
+def place_before(target: Path, seal: str) -> Path | None:
+    """Return where the store that is changed lies; None if another one has taken its place."""
+    place = target if seal_at(target) else before_of(target, seal)
+    return place if seal_at(place) == seal else None
+
+
 def store_before(target: Path, seal: str) -> Store:
     """Open the store that is changed, also where a process was killed between two renames."""
-    path = target if seal_at(target) else before_of(target, seal)
-    if seal_at(path) == seal:
-        return open_store(path)
+    place = place_before(target, seal)
+    while place is not None:
+        try:
+            store = open_store(place)
+        except (NotFound, Corrupt):
+            if place_before(target, seal) == place:
+                raise
+        else:
+            if store.seal == seal:
+                return store
+        # It was moved meanwhile.
+        place = place_before(target, seal)
     raise Mismatch(
         "the store that was to be changed is not there any more",
         where=str(target),

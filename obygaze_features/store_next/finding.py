@@ -146,13 +146,17 @@ def _is_export_of(path: Path, seals: Sequence[str]) -> bool:
     return origin is not None and origin["seal"] in seals
 
 
+def _names_a_seal(path: Path, seals: Sequence[str]) -> bool:
+    text = path.read_bytes()
+    return any(seal.encode() in text for seal in seals)
+
+
 def _runs_and_models(workspace: Workspace, seals: Sequence[str]) -> list[Copy]:
     """Return the runs and models that record one of the seals in a JSON file."""
     copies = []
     for kind in ("run", "model"):
         folder = workspace.folder(f"{kind}s")
         for path in sorted(folder.glob("*")):
-            texts = [file.read_bytes() for file in path.glob("*.json")]
-            if any(seal.encode() in text for seal in seals for text in texts):
+            if any(_names_a_seal(file, seals) for file in path.glob("*.json")):
                 copies.append(Copy(path, kind))
     return copies

@@ -419,7 +419,8 @@ class _Repeats:
 
     def warnings(self) -> list[str]:
         """Return what is suspicious of most rows, in at most one sentence."""
-        name, n_rows = self._array.name, self._n_rows
+        name = self._array.name
+        n_rows = self._n_rows
         if n_rows < 2:
             return []
         if 2 * self._n_zero > n_rows:

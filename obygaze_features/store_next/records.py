@@ -4,7 +4,8 @@ docs/store.md describes them in sections 2 and 7.
 """
 
 import hashlib
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -68,6 +69,23 @@ class Replaced(Record, frozen=True):
     author: str = ""
     films: tuple[str, ...] = ()
     clips: tuple[str, ...] = ()
+
+
+class Withdrawn(NamedTuple):
+    """The films and the clips that were withdrawn by some changes."""
+
+    films: frozenset[str]
+    clips: frozenset[str]
+
+
+def withdrawn_by(changes: Iterable[Replaced]) -> Withdrawn:
+    """Return what was withdrawn by changes of a store, as its `replaces` lists them."""
+    films: set[str] = set()
+    clips: set[str] = set()
+    for change in changes:
+        films.update(change.films)
+        clips.update(change.clips)
+    return Withdrawn(frozenset(films), frozenset(clips))
 
 
 class Origin(Record, frozen=True):

@@ -69,11 +69,12 @@ def seal(
         if is_sealed(filling):
             remove_filling(filling)
             continue
+        seal_then = seal_at(target)
         try:
             return _seal(filling, seal_now, Replacement(reason, author), card)
         except (OSError, ObygazeError):
-            # Another process may have sealed the store, and removed what was read here.
-            if filling.is_current():
+            # Another process may have sealed the store, and moved or removed what was read here.
+            if filling.is_current() and seal_at(target) == seal_then:
                 raise
 
 

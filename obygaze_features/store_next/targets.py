@@ -192,11 +192,10 @@ class BucketTarget:
     def names(self) -> list[str]:
         """Return the names of all objects of the folder."""
         with self._errors(self.location):
-            return [
-                entry["path"]
-                for entries in self.obstore.list(self.store)
-                for entry in entries
-            ]
+            names: list[str] = []
+            for entries in self.obstore.list(self.store):
+                names.extend(entry["path"] for entry in entries)
+            return names
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Compare the length and the attribute of an object, without reading it."""

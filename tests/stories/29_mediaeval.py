@@ -246,15 +246,19 @@ def test_runs_with_ties_and_gaps_have_the_values_of_trec_eval(ws: Workspace) -> 
         ]
         ws.write("violence.qrels", "\n".join(qrels) + "\n")
         ws.write("run.txt", "\n".join(run) + "\n")
-        answer = ws("audit mediaeval --qrels violence.qrels --run run.txt --json")
-        found = answer.json()["violence"]
-        for key, of_case in (
-            ("ap_trec", "ap_float32"),
-            ("ap_sklearn", "sklearn_ap"),
-            ("pr_auc_trapezoid", "sklearn_pr_auc_trapz"),
-        ):
-            expected = case["expected"][of_case]
-            assert found[key] == pytest.approx(expected, abs=1e-12), case["name"]
+        for precision in ("float32", "float64"):
+            answer = ws(
+                "audit mediaeval --qrels violence.qrels --run run.txt --json"
+                f" --precision {precision}"
+            )
+            found = answer.json()["violence"]
+            for key, of_case in (
+                ("ap_trec", f"ap_{precision}"),
+                ("ap_sklearn", "sklearn_ap"),
+                ("pr_auc_trapezoid", "sklearn_pr_auc_trapz"),
+            ):
+                expected = case["expected"][of_case]
+                assert found[key] == pytest.approx(expected, abs=1e-12), case["name"]
 
 
 def test_the_help_of_the_command_names_what_is_typed(ws: Workspace) -> None:

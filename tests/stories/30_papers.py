@@ -1303,6 +1303,7 @@ def check_where_the_model_looks(ws: TypingWorkspace, row: Row) -> None:
     words = "explain conditions maps conditions.csv --boxes heads.csv --figure means"
     document = ws(f"{words} --json").json()
     assert ws.path("means.png").exists()
+    assert document["exchanged"] == "the clips of each pair"
     of_direction = document["directions"][0]
     shares = np.array([share_in_the_box(ws, clip) for clip in clips])
     of_first = shares[::2]

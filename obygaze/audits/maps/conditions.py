@@ -33,6 +33,7 @@ PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to cou
 AT_RANDOM = "random directions, mean"
 WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
+EXCHANGED = "the clips of each pair"
 MAX_DRAWN = 12
 Grid = tuple[tuple[float, ...], ...]
 
@@ -71,6 +72,7 @@ class ComparedDirection:
 class ConditionAudit:
     """The maps of two conditions, for each direction.
 
+    `exchanged` says which clips the test exchanges between the conditions.
     `left_out` has the reason for each clip of the table that was not compared.
     """
 
@@ -78,6 +80,7 @@ class ConditionAudit:
     n_pairs: int
     directions: tuple[ComparedDirection, ...]
     left_out: Mapping[str, str]
+    exchanged: str = EXCHANGED
     figure: tuple[Path, Path] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -107,9 +110,7 @@ class ConditionAudit:
         headers = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
         lines += ["", table(headers, rows), ""]
         methods = sorted({item.method for item in self.directions if item.method})
-        lines.append(
-            f"p, two-sided, {', '.join(methods)}: exchanges the clips of each pair."
-        )
+        lines.append(f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}.")
         return "\n".join(lines)
 
     @property

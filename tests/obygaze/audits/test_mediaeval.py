@@ -60,6 +60,7 @@ def test_the_other_two_forms_equal_sklearn(rows: list[tuple[int, float, bool]]) 
     result = score_ranking(
         dict(zip(names, grades, strict=True)),
         dict(zip(names, scores, strict=True)),
+        "float64",
     )
     truth = np.array(grades) > 0
     assert result.ap_sklearn == pytest.approx(
@@ -183,8 +184,11 @@ def test_published_cases(tmp_path: Path) -> None:
     cases = json.loads(golden("audits", "mediaeval.json").read_text("utf-8"))
     for case in cases["ap_cases"]:
         expected = case["expected"]
-        result = score_ranking(case["qrels"], case["run"])
-        assert result.ap_trec == pytest.approx(expected["ap_float32"], abs=1e-12)
+        for precision in ("float32", "float64"):
+            result = score_ranking(case["qrels"], case["run"], precision)
+            assert result.ap_trec == pytest.approx(
+                expected[f"ap_{precision}"], abs=1e-12
+            )
         assert result.ap_sklearn == pytest.approx(expected["sklearn_ap"], abs=1e-12)
         assert result.pr_auc_trapezoid == pytest.approx(
             expected["sklearn_pr_auc_trapz"], abs=1e-12

@@ -75,6 +75,8 @@ def test_sklearn_compares_doubles_and_trec_eval_floats(tmp_path: Path) -> None:
     words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
     single = call_obygaze(*words).ok().json()["violence"]
     assert (single["ap_trec"], single["ap_sklearn"], single["tied"]) == (0.5, 1.0, 1.0)
+    double = call_obygaze(*words, "--precision", "float64").ok().json()["violence"]
+    assert (double["ap_trec"], double["ap_sklearn"], double["tied"]) == (1.0, 1.0, 0.0)
 
 
 def test_annotation_files_score_the_official_test_clips(
