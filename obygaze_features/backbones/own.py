@@ -273,8 +273,8 @@ class ModuleFamily(Family):
             if is_own and not is_installed and file not in self.part.files:
                 del sys.modules[name]
                 raise self.part.refuse(
-                    f"needs {file.name}, which no import statement names, so that recipes lack it:"
-                    " import it at the top of the file"
+                    f"needs {file.name}, which no import statement names: the recipe would not have"
+                    " its hash; import it at the top of the file"
                 )
 
     def call(self, function: Callable[[], T], failure: str) -> T:

@@ -290,7 +290,7 @@ def _withdraw(
     finish_waiting(target)
     before = open_store(target)
     if isinstance(store, Store) and store.seal != before.seal:
-        raise Mismatch("another change of this store was first", where=str(target))
+        raise Mismatch("another process changed this store first", where=str(target))
     named = _Named.of(before, names)
     today = datetime.now(UTC).date().isoformat()
     rows = list(before.rows)

@@ -219,7 +219,7 @@ def _pull(store: Store, target: Path, older: Store | None, progress: Progress) -
             take_place(hidden, target, older.seal)
         elif not take_name(hidden, target):
             raise AlreadyThere(
-                "something has this name already",
+                "a file or folder of this name exists already",
                 where=str(target),
                 hint="choose another name",
             )
@@ -401,7 +401,7 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
             if seal not in [entry.seal for entry in record.replaces]:
                 is_later = store.seal in [entry.seal for entry in there.replaces]
                 raise AlreadyThere(
-                    "a later store is there, which replaces this one"
+                    "the target has a store that replaces this one"
                     if is_later
                     else "another store is there",
                     where=target.location,
@@ -414,7 +414,7 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
         strange.append(CARD)
     if strange:
         raise AlreadyThere(
-            f"{strange[0]} is there, which is not of this store",
+            f"{strange[0]} does not belong to this store",
             where=target.location,
             hint="another address, or an empty folder",
         )

@@ -360,7 +360,7 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
 def _check_free(target: Path) -> None:
     if os.path.lexists(target):
         raise AlreadyThere(
-            "something has this name already",
+            "a file or folder of this name exists already",
             where=str(target),
             hint="choose another name",
         )

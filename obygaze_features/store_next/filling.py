@@ -174,7 +174,7 @@ def plan_filling(
 
 def _is_there(target: Path) -> AlreadyThere:
     return AlreadyThere(
-        "a store is final, and this one is there",
+        "this store exists already, and a store is never changed in place",
         where=str(target),
         hint="choose another name, or change the store",
     )
@@ -734,7 +734,7 @@ def store_before(target: Path, seal: str) -> Store:
         # It was moved meanwhile.
         place = place_before(target, seal)
     raise Mismatch(
-        "the store that was to be changed is not there any more",
+        "the store to change does not exist any more",
         where=str(target),
         hint="obygaze store info says what took its place",
     )

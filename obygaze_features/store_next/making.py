@@ -184,14 +184,14 @@ def write_store(
 
 def _taken(target: Path) -> AlreadyThere:
     return AlreadyThere(
-        "something has this name already",
+        "a file or folder of this name exists already",
         where=str(target),
         hint="choose another name",
     )
 
 
 def _was_first(target: Path) -> Mismatch:
-    return Mismatch("another change of this store was first", where=str(target))
+    return Mismatch("another process changed this store first", where=str(target))
 
 
 def check_before(target: Path, seal: str) -> None:

@@ -45,7 +45,7 @@ SETTLED = {
         TRUST,
     ),
     "CaUsedAsEndEntity": (
-        "the certificate of this server is not trusted: it signed itself",
+        "the certificate of this server is not trusted: it is self-signed",
         TRUST,
     ),
     "NotValidForName": (
@@ -66,7 +66,7 @@ SETTLED = {
         "the address with http://, or with the port for https://",
     ),
     "TooManyRedirects": (
-        "this server sends every request on to another address, in a circle",
+        "redirect loop: this server redirects each request",
         "the address that a browser ends at",
     ),
 }

@@ -212,7 +212,7 @@ class _Blocks:
         n_lost = int((is_left_out & self._is_ok_before).sum())
         if n_lost:
             raise FixInput(
-                f"{n_lost} clips have features, and not the further arrays yet",
+                f"{n_lost} clips with features do not have the further arrays yet",
                 where=str(self.filling.folder),
                 hint="obygaze extract run, with the same options, computes them",
             )

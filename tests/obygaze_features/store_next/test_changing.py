@@ -247,7 +247,7 @@ def test_a_change_while_the_store_is_filled_or_changed(
 ) -> None:
     opened = open_store(store)
     subset(store, without=["clip 1"], reason="first", workspace=workspace)
-    with pytest.raises(Mismatch, match="was first"):
+    with pytest.raises(Mismatch, match="changed this store first"):
         subset(opened, without=[FILM], reason="second", workspace=workspace)
     plan_filling(
         store,
@@ -276,7 +276,7 @@ def test_another_change_comes_first_while_a_store_is_read(
         return real(*given)
 
     monkeypatch.setattr(making, "build_store", build)
-    with pytest.raises(Mismatch, match="was first"):
+    with pytest.raises(Mismatch, match="changed this store first"):
         subset(store, without=[FILM], reason="second", workspace=workspace)
     assert open_store(store).record.replaces[-1].reason == "first"
     names = sorted(path.name for path in store.parent.iterdir())

@@ -274,7 +274,7 @@ def test_a_store_is_pushed_to_a_folder(
     assert "the owner asked" in made.changes[0]
     assert is_copy(home / "shared", store)
     assert not has_planted(home / "shared")
-    with pytest.raises(AlreadyThere, match="a later store is there"):
+    with pytest.raises(AlreadyThere, match="has a store that replaces this one"):
         push(old, home / "shared")
     with pytest.raises(AlreadyThere, match="another store is there"):
         push(write(home / "other", values=values_of(seed=1)), home / "shared")
@@ -309,11 +309,11 @@ def test_an_interrupted_push_goes_on(
 def test_what_a_push_refuses(store: Path, home: Path) -> None:
     (home / "shared").mkdir()
     (home / "shared" / "README.md").write_text("my own")
-    with pytest.raises(AlreadyThere, match=r"README\.md is there"):
+    with pytest.raises(AlreadyThere, match=r"README\.md does not belong"):
         push(store, home / "shared")
     assert (home / "shared" / "README.md").read_text() == "my own"
     (home / "shared" / "README.md").rename(home / "shared" / "thesis.tex")
-    with pytest.raises(AlreadyThere, match=r"thesis\.tex is there"):
+    with pytest.raises(AlreadyThere, match=r"thesis\.tex does not belong"):
         push(store, home / "shared")
     with pytest.raises(FixUsage, match="web server"):
         push(store, "https://example.org/films")

@@ -119,7 +119,7 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
             kind=MAKER.kind,
         )
     filled_store(tmp_path / "t")
-    with pytest.raises(AlreadyThere, match="a store is final"):
+    with pytest.raises(AlreadyThere, match="exists already"):
         plan(tmp_path / "t")
     with pytest.raises(NotFound, match="not being filled"):
         seal(tmp_path / "u")
@@ -354,7 +354,7 @@ def test_a_further_array(tmp_path: Path) -> None:
         replaces=sealed,
     )
     compute(filling, 0, values)
-    with pytest.raises(FixInput, match="have features, and not the further arrays yet"):
+    with pytest.raises(FixInput, match="do not have the further arrays yet"):
         seal(tmp_path / "s", seal_now=True)
     fill(filling, values, fails=lambda number: number in (33, 60))
     written = seal(tmp_path / "s")
@@ -369,7 +369,7 @@ def test_a_further_array(tmp_path: Path) -> None:
 
 def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
     sealed = filled_store(tmp_path / "s")
-    with pytest.raises(Mismatch, match="that was to be changed is not there"):
+    with pytest.raises(Mismatch, match="the store to change does not exist"):
         plan(tmp_path / "s", replaces="0" * 64)
     with pytest.raises(Mismatch, match="another recipe"):
         plan(tmp_path / "s", replaces=sealed, recipe=a_recipe("dinov2-b"))
@@ -421,7 +421,7 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "s")
     (tmp_path / "other").rename(tmp_path / "s")
     (tmp_path / "kept").rename(tmp_path / "s.next")
-    with pytest.raises(Mismatch, match="is not there any more"):
+    with pytest.raises(Mismatch, match="does not exist any more"):
         seal(tmp_path / "s")
     assert second.seal and (tmp_path / "s.next").exists()
 

@@ -91,7 +91,7 @@ def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> Non
 def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "s", some_rows(75))
     before = files_of(tmp_path)
-    with pytest.raises(AlreadyThere, match="something has this name"):
+    with pytest.raises(AlreadyThere, match="of this name exists already"):
         write(tmp_path / "s", some_rows(75))
     (tmp_path / "empty").mkdir()
     with pytest.raises(AlreadyThere):
@@ -265,7 +265,7 @@ VALUES_50 = {name: values[:50] for name, values in VALUES.items()}
 def test_of_two_changes_one_is_told(tmp_path: Path) -> None:
     seal = write(tmp_path / "s", some_rows(75)).seal
     change(tmp_path / "s", seal)
-    with pytest.raises(Mismatch, match="another change of this store was first"):
+    with pytest.raises(Mismatch, match="another process changed this store first"):
         change(tmp_path / "s", seal, 25)
     check_store(tmp_path / "s", some_rows(50), VALUES_50)
     assert len(list(tmp_path.iterdir())) == 2
