@@ -20,11 +20,13 @@ SEED ?= 1
 ROUNDS ?= 10
 ROOM ?= evaluation
 DRAWS ?= 20
+TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
+	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py)
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint fuzz torture meetings mutate format docs bench clean
+.PHONY: help demo test check lint fuzz torture mutate format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -49,11 +51,10 @@ lint: .venv/.test ## linters, types and the import contract only
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)
 
-torture: .venv/.test ## kill, cut, flip, swap and mislead stores (ROUNDS=), and count what is lost
-	PYTHONPATH=tests $(BIN)/python -m support.torture $(ROUNDS)
-
-meetings: .venv/.test ## kill commands in containers, and have processes seal, copy and push at the same time (root)
-	PYTHONPATH=tests $(BIN)/python -m support.meetings
+# Each round has other seeds; the tests themselves are those of `make check`.
+torture: .venv/.test ## kill, suspend, flip, swap and mislead, again and again (ROUNDS=, SEED=, the first one)
+	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "seed $$seed"; \
+	SEED=$$seed $(BIN)/python -m pytest -q -m check $(TORTURED) || exit 1; done
 
 mutate: .venv/.test ## change 20 operators or numbers of a room, one by one; do tests see it? (ROOM=, SEED=, DRAWS=, TESTS=)
 	PYTHONPATH=tests $(BIN)/python -m support.mutation $(ROOM) $(SEED) $(DRAWS) $(TESTS)

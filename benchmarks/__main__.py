@@ -12,8 +12,9 @@ from obygaze_features.core.console import Console
 BENCHMARKS = {
     "decode": "benchmarks.decode.comparison:measure",
     "clips": "benchmarks.decode.comparison:measure_clips",
-    "read": "benchmarks.stores:measure_reads",
-    "write": "benchmarks.stores:measure_writes",
+    "stores": "benchmarks.stores:measure",
+    "requests": "benchmarks.stores:measure_requests",
+    "filling": "benchmarks.filling:measure",
     "fit": "benchmarks.fit:measure",
 }
 

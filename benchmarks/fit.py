@@ -1,17 +1,14 @@
-"""Table 4 of the paper, from a store to a table: `obygaze run` beside plain PyTorch loops.
+"""Table 4 of the paper, from a store to a table: `obygaze run` beside a plain PyTorch loop.
 
-The loops train the same 90 perceptrons on the same rows, and do nothing else: no baselines, no
-intervals, no files. One has the rows of a fit in one tensor, as a careful user would write it; the
-other takes clip after clip from a DataLoader, and trains some of the fits only.
+The loop trains the same 90 perceptrons on the same rows, which it has in tensors, as a careful user
+would write it. It does nothing else: no baselines, no intervals, no files.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-import statistics
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.stores import Data, write_store
+from benchmarks.formats import CLIP_ID, FORMATS, MOVIE_ID
 from benchmarks.timing import OBYGAZE, Contestant, compare
 from obygaze_features.core.lazy import need
-from obygaze_features.core.machine import time_once
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
@@ -34,11 +30,12 @@ from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import schedule
 
-Batches = Callable[[], Iterator[tuple[Any, Any]]]
 NAME = "bench"
 PROTOCOL = "paper-table4"
 SETTINGS = MLPProbe(double_softmax=True, keep="last")  # as the released code trains
 OURS = "obygaze run, store to table"
+LOOP = "plain loop of PyTorch"
+COSTS = "costs-of-loop.json"
 # Clips of each level with features, and the films, as published.
 N_OF_LEVEL = {"EN": 415, "HN": 289, "S": 293}
 FILMS = (
@@ -66,49 +63,36 @@ def write_workspace(root: Path) -> None:
     write_manifest(manifest, root / "manifests" / f"{NAME}.toml")
     X = rng.normal(size=(len(clips), WIDTH)).astype(np.float32)
     X[levels == "S", :20] += 0.25
-    ids = [clip.clip_id for clip in clips]
-    store = root / "stores" / "xclip"
-    write_store(store, Data(ids, [clip.movie_id for clip in clips], {"clip": X}))
+    clip_ids = np.array([clip.clip_id for clip in clips])
+    arrays = {CLIP_ID: clip_ids, MOVIE_ID: np.array(films), "clip": X}
+    (root / "stores").mkdir()
+    FORMATS["obygaze"].write(root / "stores" / "xclip", arrays)
 
 
 def measure(quick: bool) -> str:
-    """Time `obygaze run` from process start to table, and the loops.
-
-    Of the loop that trains some of the fits only, the CPU time for all is an estimate: the time of
-    one optimisation step, times the steps of all fits.
-    """
+    """Time `obygaze run` from process start to table, and the loop."""
     need("torch", "mlp", "the plain PyTorch loop")
-    every = 30 if quick else 16
-    loops = {"loop over rows of a tensor": ("matrix", every if quick else 1)}
-    loops["loop with a DataLoader"] = ("loader", every)
     with TemporaryDirectory(prefix="obygaze-bench-") as name:
         workspace = Path(name)
         write_workspace(workspace)
         start = [*OBYGAZE, "-C", name, "run", PROTOCOL, "--store", "xclip=xclip"]
         ours = [*start, "--manifest", NAME, "--jobs", "1", "-o", "run"]
         remove = f"rm -rf {shlex.quote(name)}/runs; {shlex.join(ours)}"
-        contestants = [Contestant(OURS, ["sh", "-c", remove])]
-        for title, (source, every_nth) in loops.items():
-            words = ["-m", "benchmarks.fit", name, source, str(every_nth)]
-            contestants.append(Contestant(title, [sys.executable, *words]))
+        every_nth = "30" if quick else "1"
+        theirs = [sys.executable, "-m", "benchmarks.fit", name, every_nth]
         result = compare(
             "Table 4: 90 perceptrons, baselines and intervals",
-            contestants,
+            [Contestant(OURS, ["sh", "-c", remove]), Contestant(LOOP, theirs)],
             reference=OURS,
             rounds=1 if quick else 3,
             warmups=0,
             packages=("numpy", "scikit-learn", "torch"),
         )
-        n_steps = count_steps(workspace)
-        ours_s = statistics.median(result.timing(OURS).cpu_s)
-        facts = {"optimisation steps of all fits": f"{n_steps:,}"}
-        for title, (source, _) in loops.items():
-            costs = json.loads((workspace / f"{source}.json").read_text("utf-8"))
-            whole_s = costs["cpu_s"] / costs["steps"] * n_steps
-            facts[title] = (
-                f"ran {costs['fits']} fits of {costs['steps']:,} steps; all fits, by the CPU time "
-                f"of a step: {whole_s:,.0f} CPU s, {whole_s / ours_s:.1f} times"
-            )
+        costs = json.loads((workspace / COSTS).read_text("utf-8"))
+        facts = {
+            "optimisation steps of obygaze": f"{count_steps(workspace):,}",
+            "of the loop": f"{costs['steps']:,} in {costs['fits']} fits",
+        }
     return replace(result, facts=facts).to_text()
 
 
@@ -141,23 +125,16 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[Job]]:
     return features.X, jobs
 
 
-def loop(workspace: Path, source: str, every: int) -> dict[str, float]:
-    """Train every n-th fit by the plain loop; return fits, steps and their CPU seconds."""
+def loop(workspace: Path, every_nth: int) -> dict[str, int]:
+    """Train every n-th fit by the plain loop; return how many, and their steps."""
     torch = need("torch", "mlp", "the plain PyTorch loop")
     torch.set_num_threads(1)
     X, jobs = fits_of(workspace)
-    batches_of = {"matrix": rows_of_a_tensor, "loader": loader}[source]
-    # The first step of a process loads parts of PyTorch, which takes as long as thousands of steps.
-    fit(torch, X, jobs[0], batches_of(torch, X, jobs[0]), max_epochs=1)
     steps = []
-
-    def train() -> None:
-        for job in jobs[::every]:
-            n_epochs = fit(torch, X, job, batches_of(torch, X, job))
-            steps.append(n_epochs * -(-len(job.train) // SETTINGS.batch_size))
-
-    _, cpu_s = time_once(train)
-    return {"fits": len(steps), "steps": sum(steps), "cpu_s": cpu_s}
+    for job in jobs[::every_nth]:
+        n_batches = -(-len(job.train) // SETTINGS.batch_size)
+        steps.append(fit(torch, X, job) * n_batches)
+    return {"fits": len(steps), "steps": sum(steps)}
 
 
 def _tensors(
@@ -168,30 +145,7 @@ def _tensors(
     return torch.from_numpy(X[rows]), targets
 
 
-def rows_of_a_tensor(torch: Any, X: NDArray[Any], job: Job) -> Batches:
-    """Return the batches of an epoch, as rows of tensors."""
-    rows, targets = _tensors(torch, X, job, job.train)
-
-    def batches() -> Iterator[tuple[Any, Any]]:
-        for batch in torch.randperm(len(rows)).split(SETTINGS.batch_size):
-            yield rows[batch], targets[batch]
-
-    return batches
-
-
-def loader(torch: Any, X: NDArray[Any], job: Job) -> Batches:
-    """Return the batches of an epoch, by a DataLoader."""
-    rows, targets = _tensors(torch, X, job, job.train)
-    clips = torch.utils.data.TensorDataset(rows, targets)
-    size = SETTINGS.batch_size
-    epoch = torch.utils.data.DataLoader(clips, batch_size=size, shuffle=True)
-    batches: Batches = epoch.__iter__
-    return batches
-
-
-def fit(
-    torch: Any, X: NDArray[Any], job: Job, batches: Batches, max_epochs: int = 0
-) -> int:
+def fit(torch: Any, X: NDArray[Any], job: Job) -> int:
     """Train one perceptron; return the number of epochs it took."""
     torch.manual_seed(job.seed)
     model = torch.nn.Sequential(
@@ -199,14 +153,16 @@ def fit(
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     criterion = torch.nn.CrossEntropyLoss()
+    rows, targets = _tensors(torch, X, job, job.train)
     held_out, truth = _tensors(torch, X, job, job.validation)
     best = float("inf")
     waited = 0
-    max_epochs = max_epochs or SETTINGS.max_epochs
-    for epoch in range(1, max_epochs + 1):
-        for rows, target in batches():
+    for epoch in range(1, SETTINGS.max_epochs + 1):
+        for batch in torch.randperm(len(rows)).split(SETTINGS.batch_size):
             optimiser.zero_grad()
-            criterion(torch.softmax(model(rows), dim=1), target).backward()
+            criterion(
+                torch.softmax(model(rows[batch]), dim=1), targets[batch]
+            ).backward()
             optimiser.step()
         with torch.no_grad():
             loss = float(criterion(torch.softmax(model(held_out), dim=1), truth))
@@ -216,14 +172,9 @@ def fit(
             waited = 0
         if waited >= SETTINGS.patience and epoch >= SETTINGS.min_epochs:
             return epoch
-    return max_epochs
-
-
-def main(workspace: str, source: str, every: str) -> None:
-    """Run a loop and write its costs beside the workspace's folders."""
-    costs = loop(Path(workspace), source, int(every))
-    Path(workspace, f"{source}.json").write_text(json.dumps(costs), encoding="utf-8")
+    return SETTINGS.max_epochs
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    costs_of_loop = loop(Path(sys.argv[1]), int(sys.argv[2]))
+    Path(sys.argv[1], COSTS).write_text(json.dumps(costs_of_loop), encoding="utf-8")

@@ -1,428 +1,228 @@
-"""Reading and writing features, beside other formats that hold the same numbers and ids.
+"""Stores beside other formats that hold the same numbers and ids: written, read, fetched.
 
-obygaze compares every byte that it uses with a checksum; np.load, HDF5 and lance do not. _Lance has
-an index of clips and one of films; it is measured where it is installed (`pip install pylance`).
+obygaze compares every byte that it uses with a checksum; np.load, HDF5 and lance do not. A format
+that is not installed is not measured (`pip install pylance` for lance).
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import shutil
+import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from benchmarks.timing import Comparison, Contestant, compare
+from benchmarks.formats import CLIP_ID, FORMATS, MOVIE_ID, Arrays, Values
+from benchmarks.timing import ROOT, Comparison, Timing, duration
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.machine import duration
-from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.store.read.reader import open_store
-from obygaze_features.store.write.create import create_store
-from obygaze_features.store.write.writer import StoreWriter
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.machine import this_machine
 
-Array = npt.NDArray[Any]
-PACKAGES = ("numpy", "zarr", "h5py", "pylance")
+PACKAGES = ("numpy", "h5py", "zarr", "pylance")
+OURS = "obygaze"
 NPY = "np.load"
 CLIPS_OF_A_FILM = 160
-Open = Callable[[], Any]
-Read = Callable[[Any], Array]
+N_IMPORTED = 20_000
+Costs = dict[str, list[dict[str, Any]]]
+"""What a job costs each contestant, round by round."""
 
 
-@dataclass(frozen=True)
-class Data:
-    """Made-up features of clips; normal numbers compress as little as real features do."""
+class Contestant(NamedTuple):
+    """A format, the program that measures it, and where its packages are."""
 
-    clips: list[str]
-    films: list[str]
-    arrays: Mapping[str, Array]
+    format: str
+    program: Path = ROOT / "benchmarks" / "formats.py"
+    packages: Path = ROOT
+
+    def do(self, job: str, path: Path, **arguments: Any) -> dict[str, Any]:
+        """Do a job of `formats` in a new process; return what it costs."""
+        words = {"job": job, "format": self.format, "path": str(path), **arguments}
+        done = subprocess.run(
+            [sys.executable, str(self.program)],
+            input=json.dumps(words),
+            env=os.environ | {"PYTHONPATH": str(self.packages)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            last = done.stderr.splitlines()[-1:]
+            raise FixInput(f"{job} of {self.format} failed: {' '.join(last)}")
+        costs: dict[str, Any] = json.loads(done.stdout)
+        return costs
 
 
-def make_up(n_clips: int, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> Data:
-    """Return made-up arrays of these shapes, the same every time."""
+CONTESTANTS = {name: Contestant(name) for name in FORMATS}
+
+
+def make_up(n_clips: int, name: str, shape: tuple[int, ...], dtype: str) -> Arrays:
+    """Return made-up arrays: normal numbers compress as little as real features do."""
     random = np.random.default_rng(0)
     films = [f"tt{row // CLIPS_OF_A_FILM:07d}" for row in range(n_clips)]
     clips = [f"{film}-{row % CLIPS_OF_A_FILM:03d}" for row, film in enumerate(films)]
-    arrays = {}
-    for name, shape in shapes.items():
-        values = np.empty((n_clips, *shape), dtype)
-        for first in range(0, n_clips, 256):
-            part = values[first : first + 256]
-            part[:] = random.standard_normal(part.shape, dtype=np.float32)
-        arrays[name] = values
-    return Data(clips, films, arrays)
+    values = np.empty((n_clips, *shape), dtype)
+    for first in range(0, n_clips, 256):
+        part = values[first : first + 256]
+        part[:] = random.standard_normal(part.shape, dtype=np.float32)
+    return {CLIP_ID: np.array(clips), MOVIE_ID: np.array(films), name: values}
 
 
-def write_store(path: Path, data: Data) -> None:
-    """Write and seal a store."""
-    arrays = []
-    for name, values in data.arrays.items():
-        arrays.append(ArraySpec(name, values.shape[1:], dtype=str(values.dtype)))
-    create_store(
-        path,
-        recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
-        manifest_name="made-up",
-        manifest_sha256="0" * 64,
-        clip_ids=data.clips,
-        movie_ids=data.films,
-        arrays=arrays,
-        licence="CC0-1.0",
-        citation="",
-    )
-    writer = StoreWriter(path)
-    for block in range(writer.plan.n_blocks):
-        rows = slice(*writer.plan.block_range(block))
-        of_block = {name: values[rows] for name, values in data.arrays.items()}
-        writer.commit_block(block, of_block)
-    writer.seal()
-
-
-# Each format: how it is written, and an object that is opened to read rows.
-
-
-class _Rows:
-    """Arrays with their ids beside them; subclasses say how each is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.ids: dict[str, Array] = {}
-
-    def array(self, name: str) -> Any:
-        """Return an array of which rows are taken."""
-        raise NotImplementedError
-
-    def load_ids(self, name: str) -> Array:
-        """Return the ids of clips or films."""
-        raise NotImplementedError
-
-    def ids_of(self, name: str) -> Array:
-        """Return ids, which are read once."""
-        if name not in self.ids:
-            self.ids[name] = self.load_ids(name)
-        return self.ids[name]
-
-    def all(self, array: str) -> Array:
-        """Return all rows."""
-        return np.asarray(self.array(array)[:])
-
-    def of_clips(self, array: str, clips: Sequence[str]) -> Array:
-        """Return the rows of clips, in their order."""
-        ids = self.ids_of("clip_id")
-        if len(clips) == 1:
-            return self.take(array, np.flatnonzero(ids == clips[0]))
-        order = np.argsort(ids, kind="stable")
-        return self.take(array, order[np.searchsorted(ids[order], np.array(clips))])
-
-    def take(self, array: str, rows: Array) -> Array:
-        """Return rows in any order."""
-        return np.asarray(self.array(array)[rows])
-
-    def of_film(self, array: str, film: str) -> Array:
-        """Return the rows of a film, which follow each other."""
-        rows = np.flatnonzero(self.ids_of("movie_id") == film)
-        return np.asarray(self.array(array)[int(rows[0]) : int(rows[-1]) + 1])
-
-
-class _Npy(_Rows):
-    """A file of NumPy for each array."""
-
-    @staticmethod
-    def write(path: Path, data: Data) -> None:
-        """Write arrays and ids."""
-        path.mkdir()
-        np.save(path / "clip_id.npy", np.array(data.clips))
-        np.save(path / "movie_id.npy", np.array(data.films))
-        for name, values in data.arrays.items():
-            np.save(path / f"{name}.npy", values)
-
-    def all(self, array: str) -> Array:
-        return np.asarray(np.load(self.path / f"{array}.npy"))
-
-    def array(self, name: str) -> Any:
-        return np.load(self.path / f"{name}.npy", mmap_mode="r")
-
-    def load_ids(self, name: str) -> Array:
-        return self.all(name)
-
-
-class _Obygaze:
-    """A store."""
-
-    def __init__(self, path: Path) -> None:
-        self.store = open_store(path)
-
-    def all(self, array: str) -> Array:
-        return self.store.matrix(array).values
-
-    def of_clips(self, array: str, clips: Sequence[str]) -> Array:
-        return self.store.matrix(array, clips=clips).values
-
-    def of_film(self, array: str, film: str) -> Array:
-        return self.store.matrix(array, films=[film]).values
-
-
-class _ZarrAlone(_Rows):
-    """The store of obygaze, read with zarr-python alone."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import zarr
-
-        self.group = zarr.open_group(path / "data.zarr", mode="r")
-
-    def array(self, name: str) -> Any:
-        return self.group[name]
-
-    def take(self, array: str, rows: Array) -> Array:
-        return np.asarray(self.array(array).oindex[rows])
-
-    def load_ids(self, name: str) -> Array:
-        return np.array(self.array(name)[:].tolist(), dtype=np.str_)
-
-
-class _Hdf5(_Rows):
-    """A file of HDF5."""
-
-    @staticmethod
-    def write(path: Path, data: Data) -> None:
-        """Write arrays and ids."""
-        import h5py
-
-        with h5py.File(path, "w") as file:
-            file["clip_id"] = np.array(data.clips).astype("S")
-            file["movie_id"] = np.array(data.films).astype("S")
-            for name, values in data.arrays.items():
-                file[name] = values
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import h5py
-
-        self.file = h5py.File(path, "r")
-
-    def array(self, name: str) -> Any:
-        return self.file[name]
-
-    def take(self, array: str, rows: Array) -> Array:
-        # HDF5 takes rows in ascending order.
-        order = np.argsort(rows)
-        return np.asarray(self.file[array][rows[order]][np.argsort(order)])
-
-    def load_ids(self, name: str) -> Array:
-        return self.all(name).astype(np.str_)
-
-
-class _Lance:
-    """A table of lance, with indices of clips and films."""
-
-    @staticmethod
-    def write(path: Path, data: Data) -> None:
-        """Write a table, and index both ids."""
-        lance = importlib.import_module("lance")
-        pyarrow = importlib.import_module("pyarrow")
-        columns = {"clip_id": data.clips, "movie_id": data.films}
-        for name, values in data.arrays.items():
-            flat = pyarrow.array(values.reshape(-1))
-            n_numbers = int(np.prod(values.shape[1:]))
-            columns[name] = pyarrow.FixedSizeListArray.from_arrays(flat, n_numbers)
-        dataset = lance.write_dataset(pyarrow.table(columns), path)
-        dataset.create_scalar_index("clip_id", "BTREE")
-        dataset.create_scalar_index("movie_id", "BTREE")
-
-    def __init__(self, path: Path) -> None:
-        self.dataset = importlib.import_module("lance").dataset(path)
-
-    def _rows(self, array: str, column: Any) -> Array:
-        flat = np.concatenate([part.flatten().to_numpy() for part in column.chunks])
-        return flat.reshape(len(column), -1)
-
-    def all(self, array: str) -> Array:
-        return self._rows(array, self.dataset.to_table(columns=[array])[array])
-
-    def of_clips(self, array: str, clips: Sequence[str]) -> Array:
-        names = ", ".join(f"'{clip}'" for clip in clips)
-        wanted = f"clip_id IN ({names})"
-        found = self.dataset.to_table(columns=["clip_id", array], filter=wanted)
-        values = self._rows(array, found[array])
-        row_of = {clip: row for row, clip in enumerate(found["clip_id"].to_pylist())}
-        return values[[row_of[clip] for clip in clips]]
-
-    def of_film(self, array: str, film: str) -> Array:
-        found = self.dataset.to_table(columns=[array], filter=f"movie_id = '{film}'")
-        return self._rows(array, found[array])
-
-
-# The file or folder of each format, and what writes it.
-WRITERS: Mapping[str, tuple[str, Callable[[Path, Data], None]]] = {
-    NPY: ("npy", _Npy.write),
-    "obygaze": ("store", write_store),
-    "lance": ("rows.lance", _Lance.write),
-    "HDF5": ("rows.h5", _Hdf5.write),
-}
-READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
-    NPY: ("npy", _Npy),
-    "obygaze": ("store", _Obygaze),
-    "zarr alone": ("store", _ZarrAlone),
-    "lance": ("rows.lance", _Lance),
-    "HDF5": ("rows.h5", _Hdf5),
-}
-
-
-def is_installed(name: str) -> bool:
-    """Say whether a format can be measured; lance is not among the packages of obygaze."""
-    return name != "lance" or find_spec("lance") is not None
-
-
-def write_all(root: Path, data: Data) -> dict[str, Open]:
-    """Write the data in each format; return what opens each of them."""
-    root.mkdir(parents=True)
-    for name, (file, write) in WRITERS.items():
-        if is_installed(name):
-            write(root / file, data)
-    openers: dict[str, Open] = {}
-    for name, (file, opened) in READERS.items():
-        if is_installed(name):
-            openers[name] = partial(opened, root / file)
-    return openers
-
-
-def measure_reads(quick: bool) -> str:
-    """Return the CPU time of each kind of read; the temporary folder needs 6 GB."""
-    rounds = 2 if quick else 15
+def measure(quick: bool) -> str:
+    """Return the CPU time of writes and reads; the temporary folder needs 6 GB."""
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
-        return reads_text(list(_reads(Path(folder), quick, rounds)))
+        return Table(Path(folder), quick).measure()
 
 
-def _reads(root: Path, quick: bool, rounds: int) -> Iterator[Comparison]:
-    pooled = make_up(130 if quick else 1914, {"pooled": (512,)}, "float32")
-    frames = make_up(130 if quick else 1914, {"frames": (16 * 512,)}, "float16")
-    tokens = make_up(20 if quick else 400, {"tokens": (12 * 50 * 512,)}, "float16")
-    for data in (pooled, frames, tokens):
-        (name,) = data.arrays
-        openers = write_all(root / name, data)
-        if data is pooled:
-            yield _compare("open", openers, None, rounds)
-        some = np.random.default_rng(1).permutation(len(data.clips))[:100].tolist()
-        hundred = [data.clips[row] for row in some]
-        one = [data.clips[len(data.clips) // 2]]
-        reads: dict[str, Read] = {
-            f"{name}, one clip": partial(_of_clips, name, one),
-            f"{name}, 100 clips": partial(_of_clips, name, hundred),
-            f"{name}, all": partial(_all, name),
+class Table:
+    """A row for each kind of work, a column for each format.
+
+    Args:
+        root: An empty folder for the files.
+        quick: Small collections, one round.
+    """
+
+    def __init__(self, root: Path, quick: bool) -> None:
+        self.root = root
+        self.rounds = 1 if quick else 7
+        self.machine = this_machine(PACKAGES)
+        self.contestants = {}
+        for name, contestant in CONTESTANTS.items():
+            if find_spec(FORMATS[contestant.format].module) is not None:
+                self.contestants[name] = contestant
+        self.rows: list[list[str]] = []
+        n_clips = 170 if quick else 1914
+        n_many = 1_000 if quick else 1_000_000
+        n_imported = min(n_many, N_IMPORTED)
+        self.data = {
+            "pooled": make_up(n_clips, "pooled", (512,), "float32"),
+            "frames": make_up(n_clips, "frames", (16, 512), "float16"),
+            "tokens": make_up(120 if quick else 400, "tokens", (600, 512), "float16"),
+            "many": make_up(n_many, "pooled", (64,), "float32"),
+            "imported": make_up(n_imported, "pooled", (512,), "float32"),
         }
-        for title, read in reads.items():
-            yield from _cold_and_warm(title, openers, read, rounds)
-    many = make_up(1_000 if quick else 1_000_000, {"pooled": (256,)}, "float32")
-    openers = write_all(root / "many", many)
-    film = many.films[len(many.films) // 2]
-    title = f"one film of {len(many.clips):,} clips"
-    yield from _cold_and_warm(title, openers, partial(_of_film, "pooled", film), rounds)
 
+    def measure(self) -> str:
+        """Measure all rows; return the table, and how it was measured."""
+        many = f"{len(self.data['many'][CLIP_ID]):,}"
+        imported = f"{len(self.data['imported'][CLIP_ID]):,}"
+        for name in ("pooled", "frames", "tokens"):
+            self.write(name, "write", rounds=1)
+        costs = self.write("imported", "convert", self.rounds)
+        self.add(f"import of {imported} x 512", costs, "write")
+        costs = self.write("many", "write", self.rounds)
+        self.add(f"{many} small rows written", costs, "write")
+        self.add_sizes(f"bytes on disk of {many}, to those of the numbers")
+        costs = self.read("pooled of all", "pooled")
+        self.add("first matrix in a new process", costs, "start")
+        self.read("pooled of one clip", "pooled", 1)
+        self.read("pooled of 100 clips", "pooled", 100)
+        self.read("frames of 100 clips", "frames", 100)
+        self.read("frames of all", "frames")
+        self.read("tokens of 100 clips", "tokens", 100)
+        self.read(f"100 clips of {many}", "many", 100)
+        self.read(f"all of {many}", "many")
+        self.read_film(f"one film of {many}")
+        names = [NPY, OURS, *self.rivals]
+        lines = [
+            table(["", *names, "to the best of these", f"to {NPY}"], self.rows),
+            f"CPU time with all threads: median of {self.rounds} processes for each format, which "
+            "took turns. Cold: opened and read in a new process; warm: read again. Ratios are "
+            "those of obygaze, medians over rounds. Files are in the cache of the system.",
+            self.machine.line(),
+        ]
+        absent = [name for name in CONTESTANTS if name not in self.contestants]
+        if absent:
+            lines.append(f"Not installed, so not measured: {', '.join(absent)}.")
+        return "\n".join(lines)
 
-def _of_clips(array: str, clips: Sequence[str], opened: Any) -> Any:
-    return opened.of_clips(array, clips)
+    @property
+    def rivals(self) -> list[str]:
+        """The formats that keep several arrays in one file or folder, as obygaze does."""
+        return [name for name in self.contestants if name not in (OURS, NPY)]
 
+    def write(self, name: str, job: str, rounds: int) -> Costs:
+        """Write a collection in each format, in turns; the files of the last round stay."""
+        source = self.root / f"{name}.npz"
+        arrays: dict[str, Any] = dict(self.data[name])
+        np.savez(source, **arrays)
+        (self.root / name).mkdir()
+        costs: Costs = {title: [] for title in self.contestants}
+        for _ in range(rounds):
+            for title, contestant in self.contestants.items():
+                path = self.root / name / title
+                _remove(path)
+                costs[title].append(contestant.do(job, path, source=str(source)))
+        source.unlink()
+        return costs
 
-def _all(array: str, opened: Any) -> Any:
-    return opened.all(array)
+    def read(self, title: str, name: str, n_clips: int = 0) -> Costs:
+        """Read some random clips of a collection, or all."""
+        clip_ids, _, values = self.data[name].values()
+        array = list(self.data[name])[-1]
+        if not n_clips:
+            return self.add_read(title, name, values, "all", array)
+        rows = np.random.default_rng(1).permutation(len(clip_ids))[:n_clips]
+        clips = clip_ids[rows].tolist()
+        return self.add_read(title, name, values[rows], "of_clips", array, clips)
 
+    def read_film(self, title: str) -> None:
+        """Read one film of very many clips."""
+        _, movie_ids, values = self.data["many"].values()
+        film = str(movie_ids[len(movie_ids) // 2])
+        expected = values[movie_ids == film]
+        self.add_read(title, "many", expected, "of_film", "pooled", film)
 
-def _of_film(array: str, film: str, opened: Any) -> Any:
-    return opened.of_film(array, film)
+    def add_read(
+        self, title: str, name: str, expected: Values, method: str, *arguments: Any
+    ) -> Costs:
+        """Read in each format, in turns; an error if one does not return what was written."""
+        crc = zlib.crc32(expected.tobytes())
+        costs: Costs = {contestant: [] for contestant in self.contestants}
+        for _ in range(self.rounds):
+            for key, contestant in self.contestants.items():
+                path = self.root / name / key
+                one = contestant.do("read", path, method=method, arguments=arguments)
+                if one["crc"] != crc:
+                    raise Corrupt(f"{key} does not return what was written: {title}")
+                costs[key].append(one)
+        self.add(f"{title}, cold", costs, "cold")
+        self.add(f"{title}, warm", costs, "warm")
+        return costs
 
+    def add(self, title: str, costs: Costs, key: str) -> None:
+        """Add a row: the medians, and the ratios to the best rival and to np.load."""
+        timings = []
+        for name, rounds in costs.items():
+            seconds = tuple(one[key] for one in rounds)
+            timings.append(Timing(name, seconds, seconds))
+        medians = {one.name: statistics.median(one.cpu_s) for one in timings}
+        cells = [duration(medians[name]) for name in (NPY, OURS, *self.rivals)]
+        best = min(self.rivals, key=medians.__getitem__)
+        for reference in (best, NPY):
+            compared = Comparison(title, reference, tuple(timings), self.machine)
+            cells.append(f"{compared.ratio(OURS):.2f}x")
+        self.rows.append([title, *cells])
 
-def _cold_and_warm(
-    title: str,
-    openers: Mapping[str, Open],
-    read: Read,
-    rounds: int,
-) -> Iterator[Comparison]:
-    yield _compare(f"{title}, cold", openers, read, rounds)
-    opened = {name: opener() for name, opener in openers.items()}
-    warm = {name: partial(lambda o: o, already) for name, already in opened.items()}
-    yield _compare(f"{title}, warm", warm, read, rounds)
-
-
-def _compare(
-    title: str,
-    openers: Mapping[str, Open],
-    read: Read | None,
-    rounds: int,
-) -> Comparison:
-    """Compare one kind of read, after a look whether all return the same numbers."""
-
-    def work(opener: Open) -> Any:
-        opened = opener()
-        return None if read is None else read(opened)
-
-    contestants = []
-    first = work(openers[NPY])
-    for name, opener in openers.items():
-        values = work(opener)
-        if first is not None and not np.array_equal(values, first):
-            raise Corrupt(f"{name} does not return what was written: {title}")
-        contestants.append(Contestant(name, partial(work, opener)))
-    return compare(
-        title, contestants, reference=NPY, rounds=rounds, warmups=2, packages=PACKAGES
-    )
-
-
-def reads_text(results: Sequence[Comparison]) -> str:
-    """Return one table of all reads."""
-    names = [timing.name for timing in results[0].timings]
-    rows = []
-    for result in results:
-        cells = []
-        for name in names:
-            cell = duration(float(np.median(result.timing(name).cpu_s)))
-            if name != NPY:
-                cell += f" ({result.ratio(name):.2g}x)"
-            cells.append(cell)
-        rows.append([result.title, *cells])
-    about = (
-        "CPU time with all threads, median of rounds taken in turns "
-        f"({len(results[0].timings[0].cpu_s)}); in brackets, times that of {NPY!r}. "
-        "Cold: opened for each read; warm: open already. Files are in the cache of the system."
-    )
-    return f"{table(['', *names], rows)}\n{about}\n{results[0].machine.line()}"
-
-
-def measure_writes(quick: bool) -> str:
-    """Return the CPU time to write the features of 1,914 clips, and the files that result."""
-    n_clips = 130 if quick else 1914
-    pooled = make_up(n_clips, {"pooled": (512,)}, "float32")
-    frames = make_up(n_clips, {"frames": (16, 512)}, "float16")
-    data = Data(pooled.clips, pooled.films, {**pooled.arrays, **frames.arrays})
-    with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
-        contestants = []
-        paths = {}
-        for name, (file, write) in WRITERS.items():
-            if is_installed(name):
-                paths[name] = Path(folder, file)
-                work = partial(write, paths[name], data)
-                prepare = partial(_remove, paths[name])
-                contestants.append(Contestant(name, work, prepare))
-        result = compare(
-            f"Writing 512 numbers and 16 frames of {n_clips:,} clips",
-            contestants,
-            reference=NPY,
-            rounds=2 if quick else 9,
-            packages=PACKAGES,
-        )
-        rows = []
-        for name, path in paths.items():
-            files = [path] if path.is_file() else list(path.rglob("*"))
-            sizes = [file.stat().st_size for file in files if file.is_file()]
-            rows.append([name, human(sum(sizes)), str(len(sizes))])
-    return f"{result.to_text()}\n\n{table(['', 'on disk', 'files'], rows)}"
+    def add_sizes(self, title: str) -> None:
+        """Add a row: how large the files of very many small vectors are."""
+        n_bytes = self.data["many"]["pooled"].nbytes
+        sizes = {}
+        for name in self.contestants:
+            sizes[name] = _bytes_at(self.root / "many" / name) / n_bytes
+        cells = [f"{sizes[name]:.2f}x" for name in (NPY, OURS, *self.rivals)]
+        best = min(sizes[name] for name in self.rivals)
+        for reference in (best, sizes[NPY]):
+            cells.append(f"{sizes[OURS] / reference:.2f}x")
+        self.rows.append([title, *cells])
 
 
 def _remove(path: Path) -> None:
@@ -430,3 +230,38 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _bytes_at(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def measure_requests(quick: bool) -> str:
+    """Return how many requests and bytes reads over http take."""
+    sys.path.append(str(ROOT / "tests"))
+    servers = importlib.import_module("support.store_servers")
+    n_many = 10_000 if quick else 1_000_000
+    pooled = make_up(1914, "pooled", (512,), "float32")
+    tokens = make_up(200, "tokens", (600, 512), "float16")
+    many = make_up(n_many, "pooled", (64,), "float32")
+    some = np.random.default_rng(1).permutation(200)[:100]
+    clips = tokens[CLIP_ID][some].tolist()
+    film = str(many[MOVIE_ID][n_many // 2])
+    reads: tuple[tuple[str, Arrays, str, list[Any]], ...] = (
+        ("pooled of 1,914 clips", pooled, "all", []),
+        ("tokens of 100 random clips", tokens, "of_clips", [clips]),
+        (f"one film of {n_many:,} clips", many, "of_film", [film]),
+    )
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
+        for number, (title, arrays, method, arguments) in enumerate(reads):
+            FORMATS[OURS].write(Path(folder, str(number)), arrays)
+            with servers.web_server(Path(folder)) as server:
+                opened = FORMATS[OURS](f"{server.url}/{number}")
+                values = getattr(opened, method)(list(arrays)[-1], *arguments)
+                n_requests = str(len(server.requests))
+                ratio = f"{server.n_bytes / values.nbytes:.3f}x"
+                rows.append([title, n_requests, human(server.n_bytes), ratio])
+    return table(["over http", "requests", "bytes", "to those of the rows"], rows)

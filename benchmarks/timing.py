@@ -6,14 +6,16 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core import system
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, duration, this_machine, time_once
+from obygaze_features.core.machine import Machine, this_machine
 
 ROOT = Path(__file__).resolve().parents[1]
 OBYGAZE = (sys.executable, "-m", "obygaze")
@@ -154,3 +156,30 @@ def run_command(name: str, argv: Sequence[str]) -> Measured:
         said = done.stderr.splitlines() or ["run the same command by hand"]
         raise FixInput(f"{name!r} failed ({code})", hint=said[-1])
     return wall_s, cpu_s, peak
+
+
+def time_once(work: Callable[[], object]) -> tuple[float, float]:
+    """Run `work` once and return its wall time and CPU time, in seconds.
+
+    The CPU time counts all threads of this process, and child processes that `work` waited for.
+    """
+    cpu = _cpu_time()
+    wall = time.perf_counter()
+    work()
+    wall_s = time.perf_counter() - wall
+    return wall_s, _cpu_time() - cpu
+
+
+def _cpu_time() -> float:
+    return time.process_time() + system.seconds_of_children()
+
+
+def duration(seconds: float) -> str:
+    """Format a time with three digits, in us, ms or s."""
+    if seconds >= 999.5:
+        return f"{seconds:,.0f} s"
+    if seconds >= 0.9995:  # a value that rounds to 1000 is shown in the larger unit
+        return f"{seconds:.3g} s"
+    if seconds >= 0.9995e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} us"

@@ -73,7 +73,6 @@ CONTENTS = {
             "README",
             "commands",
             "api",
-            "format",
             "store",
             "files",
             "performance",
@@ -94,8 +93,6 @@ CONTENTS = {
             "api/films",
             "api/audits",
             "api/maps",
-            "api/share",
-            "api/text",
             "api/core",
         ]
     },

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
+    from obygaze.maps.drawing import draw_maps as draw_maps
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction import extract as extract
-    from obygaze_features.extraction.map_drawing import draw_maps as draw_maps
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
@@ -68,7 +68,6 @@ else:
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
         "obygaze_features.extraction": ("extract",),
-        "obygaze_features.extraction.map_drawing": ("draw_maps",),
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
@@ -80,6 +79,7 @@ else:
         ),
         "obygaze_models.report": ("compare", "report"),
         "obygaze_models.zoo": ("load_model", "predict"),
+        "obygaze.maps.drawing": ("draw_maps",),
         "obygaze.audits": (
             "audit_annotations",
             "audit_captions",

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "store": (
         "obygaze_features.store.commands:store",
-        "Inspect, verify, edit and share feature stores.",
+        "Inspect, verify, change and share feature stores.",
         "Features",
     ),
     "train": (
@@ -100,19 +100,11 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
     "extract text": (
-        "obygaze_features.extraction.text.actions:embed_texts",
+        "obygaze_features.extraction.text:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
     ),
     "extract captions": (
-        "obygaze_features.extraction.text.actions:score_captions",
+        "obygaze_features.extraction.text:score_captions",
         "Score captions with language models.",
-    ),
-    "store publish": (
-        "obygaze_features.store.share.publication:publish",
-        "Publish a store with its card and metadata.",
-    ),
-    "store card": (
-        "obygaze_features.store.share.card:describe_store",
-        "Print the card of a store, as the hub shows it.",
     ),
 }

@@ -1,4 +1,4 @@
-"""The vectors of an association test: from an npz file or arrays, or from a store and its texts."""
+"""The vectors of an association test: from an npz file or arrays, or from a store and texts."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
-from obygaze_features.store import Store, TextTable, open_store
-from obygaze_features.store.format.recipe import same_space, space_of_array
-from obygaze_features.store.interchange.array_files import read_arrays
+from obygaze_features.store import Store, TextTable, open_store, read_texts
+from obygaze_features.store.importing.npz import read_arrays
+from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
 
 Selection = str | Path | Sequence[str]
@@ -83,7 +83,7 @@ def read_store_vectors(
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
-    texts = read_text_table(text)
+    texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
     missing: Literal["drop", "error"] = "drop" if drop_missing else "error"
     groups: list[VectorGroup] = []
@@ -98,7 +98,7 @@ def read_store_vectors(
                 f"the store has no clip of the group {name!r}", where=store.location
             )
         values = np.asarray(found.values, dtype=np.float64)
-        groups.append(VectorGroup(name, values, store.movie_ids[found.rows]))
+        groups.append(VectorGroup(name, values, store.movie_ids_of(found.rows)))
     return groups[0], groups[1], text_pairs(texts, attributes)
 
 
@@ -152,29 +152,9 @@ def select_groups(
     return groups
 
 
-def read_text_table(path: str | Path) -> TextTable:
-    """Return the texts of an npz file."""
-    arrays = read_arrays(Path(path))
-    missing = [name for name in ("embeddings", "attribute") if name not in arrays]
-    if missing:
-        hint = "a file that obygaze extract text wrote"
-        raise FixInput(
-            f"missing array {', '.join(missing)}", where=str(path), hint=hint
-        )
-    n_texts = len(arrays["embeddings"])
-    words: dict[str, list[str]] = {}
-    for name in ("prompt", "template", "attribute"):
-        if name in arrays:
-            words[name] = list(map(str, arrays[name].tolist()))
-        else:
-            words[name] = [""] * n_texts
-    space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
-    return TextTable(embeddings=arrays["embeddings"], space_id=space_id, **words)
-
-
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:
     """Raise an error unless the texts are in the embedding space of an array."""
-    shape = store.plan.array(array).tail_shape
+    shape = store.array(array).shape
     space = space_of_array(store.recipe, array)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):

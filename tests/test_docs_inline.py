@@ -262,7 +262,7 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
         ("obygaze store lss", "no command 'lss'"),
         ("obygaze store verify NAME --hashs", "has no option --hashs"),
         (
-            "obygaze store verify NAME --decode five",
+            "obygaze extract run NAME --batch five",
             "must be a whole number, at least 1, got 'five'",
         ),
         ("manifest folds --kind neighbour", "must be "),
@@ -270,9 +270,9 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
         ("obygaze run honest --set 'models.ridge.alpha=[1]'", "unknown key 'alpha'"),
         ("obygaze train ridge --set model.alpha=1", "unknown key 'alpha'"),
         ("obygaze store ls one two", "takes 0 arguments"),
-        ("obygaze store verify NAME --decode 5 > file", ""),
-        ("obygaze extract plan -o", ""),
-        ("--decode 5", ""),
+        ("obygaze extract run NAME --batch 5 > file", ""),
+        ("obygaze store info -o", ""),
+        ("--array clip", ""),
         ("obygaze run PROTOCOL --set section.key=value", ""),
     ],
 )

@@ -30,6 +30,7 @@ EXTRAS = {
     "fast": {"numba"},
     "mlp": {"torch"},
     "video": {"av"},
+    "captions": {"obygaze", "sentence-transformers"},
     "extract": {"obygaze", "torch", "transformers"},
     "frames": {"pandas", "xarray"},
     "skops": {"skops"},
@@ -98,9 +99,10 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,fast,frames,remote,skops,tables,parquet]"
+        "obygaze[mlp,extract,captions,fast,frames,remote,skops,tables,parquet]"
     ]
     assert "obygaze[video]" in extras["extract"]
+    assert "obygaze[extract]" in extras["captions"]
 
 
 @pytest.mark.parametrize("extra", [set(), {"av"}], ids=["laptop", "demo"])

@@ -37,8 +37,6 @@ ROOMS = [
     "obygaze.films",
     "obygaze.audits",
     "obygaze.audits.maps",
-    "obygaze_features.store.share",
-    "obygaze_features.extraction.text",
     "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}

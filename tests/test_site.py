@@ -115,7 +115,7 @@ def test_parameters_and_examples_of_a_function_are_on_its_page(site):
     page = re.sub(
         r"<[^>]+>", "", (site / "docs" / "api" / "obygaze.html").read_text("utf-8")
     )
-    assert "A name in the workspace, a folder, a packed zip" in page
+    assert "A name in the workspace, a folder, an https" in page
     assert "store = og.open_store" in page
 
 

@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from obygaze.films.film_segments import plain
+from obygaze.maps.drawing import drawn_directions, map_sheets
+from obygaze.maps.stores import MAPS, beside_random, map_names, real_steps
 from obygaze_features.core.console import Progress, ProgressBars
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import quick_sha256, write_then_rename
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.map_drawing import drawn_directions, map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Store
-from obygaze_features.store.maps import MAPS, beside_random, map_names, real_steps
 from obygaze_features.video import DecodedClip, View, decode_clip
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.decoded_clip import contact_sheet
@@ -251,7 +251,7 @@ class Media:
         path = self.path(name)
         indexes = self.workspace.folder("indexes")
         with _LOCK:
-            return decode_clip(path, view, **part, max_substituted=1, indexes=indexes)
+            return decode_clip(path, view, **part, accept_damaged=True, indexes=indexes)
 
 
 # The page asks for each direction of a clip; all are drawn at once.

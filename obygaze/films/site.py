@@ -695,7 +695,7 @@ class Site:
         """Return the clips with features, the most like a text first, each with its cosine."""
         if self.store is None:
             raise FixUsage("a search needs features", hint="--store STORE")
-        hits = search(self.store, text=text, top=self.store.n_clips, load=self._tower)
+        hits = search(self.store, text=text, top=len(self.store), load=self._tower)
         return [(hit.clip_id, hit.cosine) for hit in hits]
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
@@ -736,9 +736,8 @@ class Site:
         ids = self.store.clip_ids.tolist()
         absent = self.manifest.by_id.keys() - set(ids)
         reasons = dict.fromkeys(absent, "not in the store")
-        for row, status in self.store.status().status_of_row.items():
-            if not status.is_ok:
-                reasons[ids[row]] = str(status)
+        for row, reason in self.store.status().reasons.items():
+            reasons[ids[row]] = str(reason)
         return reasons
 
     @cached_property

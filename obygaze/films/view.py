@@ -27,6 +27,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
     from obygaze.films.site import Site
+    from obygaze_features.store import Store
     from obygaze_models.report.lookup import ReportRun
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,9 +107,9 @@ def open_site(
     if run:
         scored = ReportRun.of_run(read_run(run, workspace=workspace))
     if manifest is None and scored:
-        used = scored.about["manifest"]
-        is_here = used["name"] in opened_workspace.names("manifests")
-        manifest = used["name"] if is_here else used["path"]
+        named = scored.about["manifest"]
+        is_here = named["name"] in opened_workspace.names("manifests")
+        manifest = named["name"] if is_here else named["path"]
     clips, _ = named_manifest(manifest, workspace)
     marks = None
     if annotate is not None:
@@ -119,12 +120,13 @@ def open_site(
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind and not orders:
         return site
+    used: PathLike | Store | None = store
     if store is None and scored:
-        store = _store_of(scored, opened_workspace)
+        used = _store_of(scored, opened_workspace)
     complete = _with_predictions(
         site,
         scored,
-        store=store,
+        store=used,
         weights=weights,
         model=model,
         maps=maps,
@@ -141,7 +143,7 @@ def _with_predictions(
     site: Site,
     run: ReportRun | None,
     *,
-    store: PathLike | None,
+    store: PathLike | Store | None,
     weights: str | None,
     model: PathLike | None,
     maps: PathLike | None,
@@ -151,8 +153,8 @@ def _with_predictions(
     """Return a page with what models, maps and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
     from obygaze.films.projection import read_segments
+    from obygaze.maps.stores import map_names
     from obygaze_features.store import open_store
-    from obygaze_features.store.maps import map_names
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
@@ -184,19 +186,18 @@ def _with_predictions(
     )
 
 
-def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
-    """Return the name of the store of a run's first cell; None if the workspace has none."""
+def _store_of(run: ReportRun, workspace: Workspace) -> Store | None:
+    """Return the store of a run's first cell, by its seal; None if the workspace has it no more."""
     from obygaze.films.decisions import cells_of
+    from obygaze_features.store.reading import find_seal
 
     stores = run.about["stores"]
     # Cells whose store was chosen in each fold have no single one.
-    locations = [
-        stores[cell.feature].get("location", "")
-        for cell in cells_of(run)
-        if cell.feature in stores
-    ]
-    name = Path(locations[0]).name if locations else ""
-    return name if name in workspace.names("stores") else None
+    used = [stores[cell.feature] for cell in cells_of(run) if cell.feature in stores]
+    if not used:
+        return None
+    name = Path(used[0]["location"]).name
+    return find_seal(workspace.root, name, used[0]["seal"])
 
 
 def _options_of_site(function: F) -> F:

@@ -18,7 +18,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.typed_files import Count, Record
-from obygaze_features.store.format.recipe import UNVERIFIED
+from obygaze_features.store.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"
-# Of `video.resize`, which is imported late.
-Resizer = Literal["pillow-11", "pillow-13", "torchvision"]
-DEFAULT_RESIZER: Resizer = "pillow-11"
 DTYPES = ("float32", "bfloat16", "float16")
 Attention = Literal["sdpa", "eager"]
 ATTENTION: tuple[str, ...] = get_args(Attention)
@@ -44,9 +41,9 @@ class Preset(Record, frozen=True):
     extractor. `edge` is the shortest edge before the crop, 0 for the model's own
     size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
     rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
-    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked. The
-    `resizer` is the library whose pixels the resized ones are, to the bit. `reproduces` names the
-    processor that gives the same pixels. It changes no number, so no hash includes it.
+    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
+    `reproduces` names the processor that gives the same pixels. It changes no number, so no hash
+    includes it.
     """
 
     mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
@@ -60,7 +57,6 @@ class Preset(Record, frozen=True):
     squash_first: Count = 0
     sampling: Literal["even", "fps"] = "even"
     attention: Attention = "sdpa"
-    resizer: Resizer = DEFAULT_RESIZER
     reproduces: Literal["", "hub", "paper", "training", "own"] = ""
 
     def resize_to(
@@ -89,7 +85,6 @@ class Preset(Record, frozen=True):
                 fit=self.resize,
                 filter=self.filter,
                 crop_offset=self.crop_offset,
-                resizer=self.resizer,
                 target=shape,
             )
         if edge < size:
@@ -103,19 +98,15 @@ class Preset(Record, frozen=True):
             self.filter,
             self.crop_offset,
             self.squash_first,
-            self.resizer,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
-        left_out = ["reproduces"]
-        if self.resizer == DEFAULT_RESIZER:
-            # A recipe names the resizer only where it is not the default.
-            left_out.append("resizer")
+        values = structs.asdict(self)
+        del values["reproduces"]
         return {
             key: list(value) if isinstance(value, tuple) else value
-            for key, value in structs.asdict(self).items()
-            if key not in left_out
+            for key, value in values.items()
         }
 
 
@@ -429,7 +420,7 @@ def card_recipe(
     arrays: Mapping[str, FeatureArray],
     verified: bool = True,
 ) -> dict[str, Any]:
-    """Return the sections of a recipe that name the backbone and its arrays.
+    """Return the section of a recipe that names the backbone and its arrays.
 
     Weights that are not known to be the card's checkpoint are recorded as unverified.
     """
@@ -447,7 +438,7 @@ def card_recipe(
     }
     if card.code:
         backbone["code"] = dict(card.code)
-    return {"backbone": backbone, "levels": sorted(arrays)}
+    return {"backbone": backbone}
 
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:

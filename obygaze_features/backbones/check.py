@@ -1,7 +1,7 @@
 """Check a backbone on this machine: its weights, its outputs and its pixels."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from obygaze_features.backbones.base import (
     Placement,
     Preset,
 )
-from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights
 from obygaze_features.backbones.load import as_arrays, check_device, load_from
 from obygaze_features.backbones.pretrained import library, silenced
@@ -32,7 +31,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.workspace import Workspace
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
@@ -51,7 +49,6 @@ _PIXELS = (
     "edge",
     "crop_offset",
     "squash_first",
-    "resizer",
 )
 # The kinds that have a form without torchvision and give one picture of pixels for each frame.
 _KINDS = ("VideoMAE", "Vivit", "CLIP", "Siglip", "Bit")
@@ -348,17 +345,3 @@ def _range(preset: Preset) -> str:
     """Return the smallest and the largest value of a pixel."""
     table = Preprocessor(preset, 1).table
     return f"{round(float(table.min()), 2):g}..{round(float(table.max()), 2):g}"
-
-
-def recipe_note(recipe: Mapping[str, Any], workspace: Workspace) -> str:
-    """Return the sentence of `preset_note` for a store's recipe, if its card has not changed."""
-    backbone = recipe.get("backbone") or {}
-    preset = backbone.get("preset") or DEFAULT_PRESET
-    # A name with a colon would run code, which must never come from a store.
-    if backbone.get("code") or ":" in str(backbone.get("name")):
-        return ""
-    try:
-        card = find_card(f"{backbone.get('name')}@{preset}", workspace)
-    except ObygazeError:
-        return ""
-    return preset_note(card) if card.sha256 == backbone.get("card_sha256") else ""

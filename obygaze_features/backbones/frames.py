@@ -17,7 +17,7 @@ from obygaze_features.backbones.base import (
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.store.format.schema import PICTURES
+from obygaze_features.store.layout import PICTURES
 from obygaze_features.video.resize import Resize
 
 _DIMS = ("frame", "height", "width", "colour")
@@ -90,7 +90,6 @@ def frames_card(card: Card) -> Card:
         resize.crop_offset == "round"
     )
     words += [f"opencv{resize.squash_first}"] * bool(resize.squash_first)
-    words += [resize.resizer] * (resize.resizer != Resize.resizer)
     words += [card.input.sampling] * (card.input.sampling != "even")
     family = FramesFamily(
         "frames",
@@ -98,6 +97,8 @@ def frames_card(card: Card) -> Card:
         outputs={},
         needs_weights=False,
         needs_torch=False,
+        # Of frames at a rate, a short clip has fewer.
+        takes_mask=card.input.sampling == "fps",
         resize_of_model=resize,
     )
     return Card(

@@ -94,5 +94,5 @@ def blank_padding(pixels: Any, mask: Any) -> Any:
     """
     is_real = np.asarray(mask, dtype=np.float32)[..., None, None, None]
     if isinstance(pixels, np.ndarray):
-        return pixels * is_real
+        return pixels * is_real.astype(pixels.dtype)
     return pixels * on_device(is_real, str(pixels.device)).to(pixels.dtype)

@@ -32,13 +32,8 @@ from obygaze_features.core.foreign import INSTALLED, short_value
 from obygaze_features.core.imported_files import imports_of
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.parts import Part, find_part, packages_of_modules, trust
-from obygaze_features.store.format.recipe import JOINT_OUTPUT, space_id_of
-from obygaze_features.store.format.schema import (
-    PICTURES,
-    SPAN_ARRAYS,
-    TIME_ARRAYS,
-    ArraySpec,
-)
+from obygaze_features.store.layout import MASK, PICTURES, TIMES, Array, check_arrays
+from obygaze_features.store.recipe import JOINT_OUTPUT, space_id_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +49,7 @@ _NAME_FILES = (
 )
 _FILES = "correct module_card(files=[...])"
 # The arrays of a store beside those of features.
-_OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
+_OTHER_ARRAYS = (*TIMES, MASK, PICTURES, "clean")
 Load = Callable[[], Any]
 LoadText = Callable[[], Callable[[Sequence[str]], Any]]
 Run = Callable[[Any, "Tensor"], Any]
@@ -191,7 +186,7 @@ def _shapes(
             f"arrays must give a shape for each array, got {dict(arrays)}", where=name
         )
     for array, shape in shapes.items():
-        ArraySpec(array, shape)  # raises an error for a name that stores do not take
+        check_arrays([Array.of(array, "float32", shape)], name)
         if array in _OTHER_ARRAYS:
             raise FixInput(
                 f"an array cannot be called {array!r}: stores have another array of this name",

@@ -72,8 +72,13 @@ def from_pretrained(
             return kind.from_pretrained(source, **options)
         except Exception as reason:
             # Every exception here means that the files are wrong or cannot be reached.
-            problem = f"{error.message}: {first_line(reason)}"
-            raise type(error)(problem, where=error.where, hint=error.hint) from reason
+            raise with_reason(error, reason) from reason
+
+
+def with_reason(error: ObygazeError, reason: Exception) -> ObygazeError:
+    """Return an error whose message ends with the reason that a library gave."""
+    problem = f"{error.message}: {first_line(reason)}"
+    return type(error)(problem, where=error.where, hint=error.hint)
 
 
 @dataclass(frozen=True)

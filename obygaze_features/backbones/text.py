@@ -13,14 +13,15 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import find_weights
 from obygaze_features.backbones.own import own_text_tower
-from obygaze_features.backbones.pooling import read_pooling
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
     from_pretrained,
     library,
     load_strictly,
+    silenced,
     supported,
+    with_reason,
 )
 from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import TENSORS, is_verified
@@ -31,8 +32,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import filled, list_of, matching, text
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.format.recipe import space_id_of
-from obygaze_features.store.format.schema import TextTable
+from obygaze_features.store.recipe import space_id_of
+from obygaze_features.store.texts import TextTable
 
 SCHEMA = "obygaze-prompts/1"
 SHIPPED = {
@@ -268,7 +269,7 @@ class LanguageModel:
     """A causal language model: the mean probability it gives to the tokens of a text."""
 
     def __init__(self, name: str) -> None:
-        self.model, self.tokenizer = _load(name, "AutoModelForCausalLM")
+        self.model, self.tokenizer = _load(name)
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         boundary_tokens = [token for token in ends if token is not None]
         if not boundary_tokens:
@@ -301,37 +302,31 @@ class LanguageModel:
 
 
 class SentenceEncoder:
-    """Computes a vector of each text, by the pooling that the model's own files declare."""
+    """Computes a vector of each text, by the library sentence-transformers.
+
+    The files of a model say how the vectors of its tokens become one. Code in them is never run.
+    """
 
     def __init__(self, name: str) -> None:
-        self.model, self.tokenizer = _load(name, "AutoModel")
-        self.pooling = read_pooling(name)
+        package = need("sentence_transformers", "captions", "comparing captions")
+        source, is_local, error = _source(name)
+        options = {"device": "cpu", "trust_remote_code": False}
+        if not is_local:
+            options |= {"cache_folder": str(cache_folder())}
+        with silenced():
+            try:
+                self.model = package.SentenceTransformer(
+                    source, local_files_only=is_local or offline(), **options
+                )
+            except Exception as reason:
+                # Every exception here means that the files are wrong or cannot be reached.
+                raise with_reason(error, reason) from reason
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return vectors of length one."""
-        import torch
-
-        options: dict[str, Any] = {
-            "padding": True,
-            "truncation": True,
-            "return_tensors": "pt",
-        }
-        most = self.pooling.max_tokens
-        if most is None:  # as sentence-transformers does
-            lengths = [self.tokenizer.model_max_length, _positions(self.model)]
-            most = min(length for length in lengths if length is not None)
-        options["max_length"] = most
-        parts = []
-        for start in range(0, len(texts), SENTENCES):
-            some = [
-                self.pooling.text(text) for text in texts[start : start + SENTENCES]
-            ]
-            tokens = self.tokenizer(some, **options)
-            mask = tokens["attention_mask"][:, :, None].double()
-            with torch.inference_mode():
-                hidden = self.model(**tokens).last_hidden_state.double()
-                parts.append(self.pooling(hidden, mask).numpy())
-        vectors = np.concatenate(parts)
+        vectors = self.model.encode(
+            list(texts), batch_size=SENTENCES, show_progress_bar=False
+        ).astype(np.float64)
         unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(
             vectors, axis=1, keepdims=True
         )
@@ -351,22 +346,29 @@ def _positions(model: Any) -> int | None:
     return most if isinstance(most, int) and most > 0 else None
 
 
-def _load(name: str, kind: str) -> tuple[Any, Any]:
+def _source(name: str) -> tuple[str, bool, NotFound]:
+    """Return the folder or the name of a model, whether it is a folder, and what to raise."""
+    folder = Path(name).expanduser()
+    is_local = folder.is_dir()
+    is_name = "\\" not in name and name.count("/") <= 1
+    if not is_local and (not is_name or name.startswith((".", "~", "/"))):
+        raise NotFound("no such model folder", where=str(folder))
+    source = str(folder) if is_local else name
+    hint = "use a folder with the files of the hub, or a name of the hub with a network"
+    error = NotFound("this model cannot be loaded", where=source, hint=hint)
+    return source, is_local, error
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Return a language model and its tokenizer."""
     need("torch", "extract", "scoring captions")
     models = library("models.auto.modeling_auto")
     words = library("models.auto.tokenization_auto")
-    folder = Path(name).expanduser()
-    local = folder.is_dir()
-    if not local and (
-        "\\" in name or name.count("/") > 1 or name.startswith((".", "~", "/"))
-    ):
-        raise NotFound("no such model folder", where=str(folder))
-    source = str(folder) if local else name
-    hint = "use a folder with the files of the hub, or a name of the hub with a network"
-    error = NotFound("this model cannot be loaded", where=source, hint=hint)
-    options = {"local_files_only": local or offline(), "cache_dir": str(cache_folder())}
-    model = from_pretrained(getattr(models, kind), source, error, **options).eval()
+    source, is_local, error = _source(name)
+    options = {
+        "local_files_only": is_local or offline(),
+        "cache_dir": str(cache_folder()),
+    }
+    model = from_pretrained(models.AutoModelForCausalLM, source, error, **options)
     tokenizer = from_pretrained(words.AutoTokenizer, source, error, **options)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return model, tokenizer
+    return model.eval(), tokenizer

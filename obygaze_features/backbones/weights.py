@@ -17,7 +17,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput, first_line
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
-from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.files import check_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

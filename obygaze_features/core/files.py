@@ -54,12 +54,6 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
-def compact_json(value: Any) -> bytes:
-    """Return JSON without spaces, with the keys in the order given."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8")
-
-
 def pretty_json(value: Any) -> bytes:
     """Return indented JSON with the keys in the order given and one final newline."""
     text = io.StringIO()
@@ -412,30 +406,3 @@ def leads_out(relative: str) -> bool:
         foreign.drive or foreign.root
     )
     return is_absolute or "\x00" in relative or ".." in foreign.parts
-
-
-def confined(root: Path, relative: str) -> Path:
-    """Return the path of `relative` under `root`; raise an error if it is outside `root`."""
-    pure = PurePosixPath(relative)
-    if leads_out(relative):
-        raise FixInput(
-            f"the path {relative!r} leads out of its folder", where=str(root)
-        )
-    if not pure.parts:
-        raise FixInput(f"the path {relative!r} is empty", where=str(root))
-    path = root / pure
-    try:
-        inside = path.resolve().is_relative_to(root.resolve())
-        # From Python 3.13 on, `resolve` takes circular links for names.
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            path.stat()
-    except (OSError, RuntimeError) as error:
-        # A name that is too long, or circular links.
-        raise FixInput(
-            f"the path {relative!r} is too long or has circular links", where=str(root)
-        ) from error
-    if not inside:
-        raise FixInput(
-            f"the path {relative!r} leads out of its folder by a link", where=str(root)
-        )
-    return path

@@ -246,15 +246,6 @@ def _show_notes(console: Console, result: Any) -> None:
         console.note(instead)
 
 
-def flags_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the first flag of each option of a function, by the name of its parameter."""
-    flags = {}
-    for param in parameters_of(function):
-        if isinstance(param, click.Option) and param.name:
-            flags[param.name] = param.opts[0]
-    return flags
-
-
 def parameters_of(
     function: Callable[..., Any],
     *,

@@ -1,18 +1,16 @@
 """Facts about this machine: cores, processor, versions of packages, and the time work takes."""
 
+import errno
 import math
 import os
 import platform
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixUsage
 
 MAX_S = 2.0
 MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
@@ -73,6 +71,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error means that a disk, or a quota, is full."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in full
+
+
 def is_device_error(error: BaseException) -> bool:
     """Return whether a GPU, or its driver, has failed; nothing can be computed on it any more."""
     # Torch has had a type of its own for these since 2.8.
@@ -128,74 +132,3 @@ def this_machine(packages: Sequence[str] = ()) -> Machine:
         python=platform.python_version(),
         packages={name: version for name, version in versions.items() if version},
     )
-
-
-class Runs(NamedTuple):
-    """The wall times and the CPU times of repeated runs of the same work, in seconds."""
-
-    wall_s: tuple[float, ...]
-    cpu_s: tuple[float, ...]
-
-    @property
-    def median_s(self) -> float:
-        """The median of the wall times."""
-        return statistics.median(self.wall_s)
-
-    @property
-    def median_cpu_s(self) -> float:
-        """The median of the CPU times."""
-        return statistics.median(self.cpu_s)
-
-
-def time_once(work: Callable[[], object]) -> tuple[float, float]:
-    """Run `work` once and return its wall time and CPU time, in seconds.
-
-    The CPU time counts all threads of this process, and child processes that `work` waited for.
-    """
-    cpu = _cpu_time()
-    wall = time.perf_counter()
-    work()
-    wall_s = time.perf_counter() - wall
-    return wall_s, _cpu_time() - cpu
-
-
-def time_runs(
-    work: Callable[[], object],
-    rounds: int,
-    *,
-    prepare: Callable[[], object] | None = None,
-    max_s: float = MAX_S,
-) -> Runs:
-    """Run `work` up to `rounds` times after a warm-up run, and return the times.
-
-    `prepare` runs before each run and is not timed. No further run starts when the total would
-    exceed `max_s`. If there was time for one run only, its time is returned.
-    """
-    if rounds < 1:
-        raise FixUsage(f"rounds must be at least 1, got {rounds}")
-    taken: list[tuple[float, float]] = []
-    spent_s = 0.0
-    while len(taken) < rounds + 1:
-        if prepare is not None:
-            prepare()
-        taken.append(time_once(work))
-        spent_s += taken[-1][0]
-        if spent_s + taken[-1][0] > max_s:
-            break
-    wall_s, cpu_s = zip(*(taken[1:] or taken), strict=True)
-    return Runs(wall_s, cpu_s)
-
-
-def duration(seconds: float) -> str:
-    """Format a time with three digits, in us, ms or s."""
-    if seconds >= 999.5:
-        return f"{seconds:,.0f} s"
-    if seconds >= 0.9995:  # a value that rounds to 1000 is shown in the larger unit
-        return f"{seconds:.3g} s"
-    return (
-        f"{seconds * 1e3:.3g} ms" if seconds >= 0.9995e-3 else f"{seconds * 1e6:.3g} us"
-    )
-
-
-def _cpu_time() -> float:
-    return time.process_time() + system.seconds_of_children()

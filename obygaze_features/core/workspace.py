@@ -31,34 +31,20 @@ MAKERS = {
     "runs": "obygaze run --help",
     "models": "obygaze train --help",
 }
+# What a folder has that is a store.
+STORE = "store.json"
 FOLDERS_ONLY = ("runs", "models")
-# File systems allow 255 bytes; .toml and .zip are added.
+# File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
 # A scheme of one letter would be a Windows drive.
 # At the end of a location, before the sha256 that the seal of the store must have.
 EXPECTED = "#sha256="
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_VERSION = re.compile(r"(?P<location>.+)@(?P<number>[1-9][0-9]{0,6})", re.DOTALL)
 
 
 def is_url(name: str) -> bool:
     """Return whether a name is a URL rather than a path."""
     return _SCHEME.match(name) is not None
-
-
-def split_version(location: str) -> tuple[str, int | None]:
-    """Return a location without its `@2`, and that number; None for the newest version.
-
-    A file or folder whose name has such an ending is that one, and what follows the first @ of an
-    hf:// address is its revision.
-    """
-    match = _VERSION.fullmatch(location)
-    if match is None:
-        return location, None
-    is_revision = location.startswith("hf://") and "@" not in match["location"]
-    if is_revision or (not is_url(location) and os.path.lexists(location)):
-        return location, None
-    return match["location"], int(match["number"])
 
 
 def last_part(location: str) -> str:
@@ -117,18 +103,15 @@ class Workspace:
         return path
 
     def store(self, name: str) -> str:
-        """Return where a store is: a URL or path as given, or the folder (or zip) of a name."""
+        """Return where a store is: a URL or path as given, or the folder of a name."""
         if is_url(name):
             return name
         name = system.typed_path(name)
         if not self._is_bare(name):
             return name
         folder = as_spelled(self.folder("stores") / name)
-        packed = as_spelled(folder.with_name(f"{name}.zip"))
-        if packed.exists() and not folder.exists():
-            return str(packed)
         # A store in the current folder is found too, but never in place of the workspace's own.
-        here = (Path(name) / "store.json").exists()
+        here = (Path(name) / STORE).exists()
         return name if here and not folder.exists() else str(folder)
 
     def target(self, kind: str, name: str) -> Path:
@@ -158,18 +141,13 @@ class Workspace:
                 f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
                 hint="another name for the new store",
             )
-        if _VERSION.fullmatch(name):
-            raise FixUsage(
-                f"invalid name {name!r}: its end stands for a version of a store to read",
-                hint="another name for the new store",
-            )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(
                 f"invalid path {name!r}: it has '..' after another folder",
                 hint="the path without that folder and '..'",
             )
-        # Never the packed store of that name, nor a store of the current folder: those are read.
+        # Never a store of the current folder: those are read.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
         return self._new(folder)
 
@@ -195,13 +173,12 @@ class Workspace:
         folder = self.folder(kind)
         # Not glob(): it treats a folder without read permission as empty.
         paths = list(folder.iterdir()) if folder.is_dir() else []
-        suffix = {"manifests": ".toml", "stores": ".zip"}.get(kind)
         names = set()
         for path in paths:
-            if path.suffix == suffix and path.is_file():
-                names.add(composed(path.stem))
-            if path.is_dir() and kind != "manifests":
+            if kind != "manifests" and path.is_dir():
                 names.add(composed(path.name))
+            elif kind == "manifests" and path.suffix == ".toml" and path.is_file():
+                names.add(composed(path.stem))
         return sorted(name for name in names if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
@@ -214,7 +191,7 @@ class Workspace:
     def existing_store(self, name: str) -> str:
         """Return where a store is, as `store`; if a name is missing, the error lists the others.
 
-        What a location states behind `#sha256=` stays at its end, and so does its version (`@2`).
+        What a location states behind `#sha256=` stays at its end.
         """
         if not is_url(name):
             name = system.typed_path(name)
@@ -224,9 +201,6 @@ class Workspace:
         location = self.store(name)
         if is_url(name) or not self._is_bare(name) or os.path.lexists(location):
             return location
-        without_version, version = split_version(name)
-        if version is not None:
-            return f"{self.existing_store(without_version)}@{version}"
         raise self._missing("stores", name, Path(location))
 
     def existing(self, kind: str, name: PathLike) -> Path:
@@ -244,12 +218,12 @@ class Workspace:
         folder = self.folder(kind)
         names = self.names(kind)
         if kind == "stores":
-            names = [store for store in names if _is_store(folder, store)]
+            names = [store for store in names if (folder / store / STORE).exists()]
         message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
         if kind in FOLDERS_ONLY and Path(name).is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{Path(name).parent}, the folder that it is in"
-        elif Path(name).exists():
+        elif kind != "stores" and Path(name).exists():
             hint = f"./{name} for the file or folder here"
         elif names:
             hint = f"one of {few(names)}"
@@ -259,7 +233,7 @@ class Workspace:
 
     @staticmethod
     def _is_bare(name: str) -> bool:
-        is_file = name.endswith((".toml", ".csv", ".zip"))
+        is_file = name.endswith((".toml", ".csv"))
         if "/" in name or is_file:
             return False
         if name in {"", ".", ".."} or not name.isprintable() or name.startswith("-"):
@@ -268,12 +242,6 @@ class Workspace:
             )
         _check_bare(name)
         return True
-
-
-def _is_store(folder: Path, name: str) -> bool:
-    """Return whether a folder has a store of that name, packed or not."""
-    paths = (folder / name / "store.json", folder / f"{name}.zip")
-    return any(path.exists() for path in paths)
 
 
 def _check_bare(name: str) -> None:

@@ -8,7 +8,7 @@ _HERE = "obygaze_features.extraction"
 COMMANDS = {
     "plan": (
         f"{_HERE}.planning:plan_extraction",
-        "Estimate the cost of a run, and what is missing.",
+        "Count what is missing, and measure one clip.",
     ),
     "run": (
         f"{_HERE}.extracting:extract",
@@ -19,7 +19,7 @@ COMMANDS = {
         "Write a Slurm script whose tasks share a run.",
     ),
     "status": (
-        f"{_HERE}.extracting:extraction_status",
+        f"{_HERE}.status:extraction_status",
         "Show the progress of stores.",
     ),
 }

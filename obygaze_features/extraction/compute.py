@@ -7,7 +7,6 @@ computed alone in one thread, and several clips at once, so that its features de
 from __future__ import annotations
 
 import sys
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,7 +15,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +23,11 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import as_arrays, blank_padding
 from obygaze_features.backbones.torch_backbone import on_device
-from obygaze_features.core.machine import is_out_of_memory
-from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.video.decoded_clip import DecodedClip
+from obygaze_features.core import system
+from obygaze_features.core.machine import is_out_of_memory, usable_cores
+from obygaze_features.extraction.decoded import Clip
+from obygaze_features.extraction.gpu import free_gpu_memory
+from obygaze_features.store.layout import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,51 +36,34 @@ if TYPE_CHECKING:
 SIZE_OF_ANY = 224
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
-
-
-class Clock(dict[str, float]):
-    """Seconds by stage."""
-
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Add seconds that were measured elsewhere."""
-        for stage, more in seconds.items():
-            self[stage] = self.get(stage, 0.0) + more
-
-    @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        """Add the seconds of a block of code."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add({stage: time.monotonic() - started})
+# Larger batches are not faster.
+MAX_BATCH = 16
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The arrays of some clips as stored [B, ...], which are finite [B], and seconds by stage."""
+    """The arrays of some clips as stored [B, ...], and which of them are finite [B]."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     finite: Mapping[str, npt.NDArray[np.bool_]]
-    seconds: Mapping[str, float]
 
 
 class Computer(ABC):
     """A backbone, the arrays to compute as they are stored, and how clips are computed."""
 
-    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
+    def __init__(self, backbone: Backbone, specs: Sequence[Array]) -> None:
         self.backbone = backbone
         self.dtypes = {spec.name: spec.dtype for spec in specs}
 
     @abstractmethod
-    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
         """Start to compute clips; return a function that waits for their features."""
 
     @abstractmethod
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of one `start`, and how many starts there may be at once."""
 
-    def compute_all(self, clips: Sequence[DecodedClip]) -> list[Computed]:
+    def compute_all(self, clips: Sequence[Clip]) -> list[Computed]:
         """Compute clips at once, and wait for them."""
         n_clips = self.split(len(clips))[0]
         results = [
@@ -88,25 +71,21 @@ class Computer(ABC):
         ]
         return [result() for result in results]
 
-    def _pictures(self, clip: DecodedClip) -> npt.NDArray[np.uint8]:
+    def _pictures(self, clip: Clip) -> npt.NDArray[np.uint8]:
         """Return the pictures of a clip; code of the user may change its own."""
-        pictures = clip.pictures
+        pictures = clip.frames()
         return pictures.copy() if self.backbone.card.code else pictures
 
-    def forward(
-        self, pictures: Sequence[Any], masks: Sequence[Any], clock: Clock
-    ) -> dict[str, Any]:
+    def forward(self, pictures: Sequence[Any], masks: Sequence[Any]) -> dict[str, Any]:
         """Return the arrays of clips, given the pictures and the mask of each."""
         mask = None
-        with clock.of("preprocess"):
-            pixels = [self.backbone.normalise(each) for each in pictures]
-            if self.backbone.takes_mask:
-                pixels = [
-                    blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
-                ]
-                mask = np.stack(masks)
-        with clock.of("forward"):
-            return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
+        pixels = [self.backbone.normalise(each) for each in pictures]
+        if self.backbone.takes_mask:
+            pixels = [
+                blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
+            ]
+            mask = np.stack(masks)
+        return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -123,12 +102,12 @@ class ThreadComputer(Computer):
     """Compute each clip alone, in a thread of `pool`."""
 
     def __init__(
-        self, backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor
+        self, backbone: Backbone, specs: Sequence[Array], pool: Executor
     ) -> None:
         super().__init__(backbone, specs)
         self.pool = pool
 
-    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
         """Start to compute one clip."""
         (clip,) = clips
         return partial(_awaited, self.pool.submit(self._compute, clip))
@@ -138,9 +117,8 @@ class ThreadComputer(Computer):
         # Code of the user may keep values of a clip between two of its functions.
         return 1, 1 if self.backbone.card.code else at_once
 
-    def _compute(self, clip: DecodedClip) -> Computed:
-        clock = Clock()
-        computed = self.forward([self._pictures(clip)], [clip.mask], clock)
+    def _compute(self, clip: Clip) -> Computed:
+        computed = self.forward([self._pictures(clip)], [clip.mask])
         with np.errstate(over="ignore"):  # what overflows is not finite
             exact = as_arrays({name: computed[name] for name in self.dtypes})
             arrays = {
@@ -149,7 +127,7 @@ class ThreadComputer(Computer):
         finite = {
             name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
         }
-        return Computed(arrays, finite, clock)
+        return Computed(arrays, finite)
 
 
 class Uploads:
@@ -167,19 +145,19 @@ class Uploads:
         # Pictures that the GPU may still read, with the event after their copy.
         self._under_way: deque[tuple[Any, npt.NDArray[np.uint8]]] = deque()
 
-    def pictures(self, clips: Sequence[DecodedClip]) -> Tensor:
+    def pictures(self, clips: Sequence[Clip]) -> Tensor:
         """Return the pictures of clips one after another on the device; the host waits for no copy.
 
         All clips together take a few kernels, whatever their number is.
         """
         import torch
 
-        on_gpu = [self._copied(clip.shared_pictures) for clip in clips]
+        on_gpu = [self._copied(clip.pictures) for clip in clips]
         rows = []
         n_before = 0
         for clip in clips:
             rows.append(clip.rows + n_before)
-            n_before += len(clip.shared_pictures)
+            n_before += len(clip.pictures)
         pictures = torch.cat(on_gpu)
         pictures = pictures.index_select(
             0, on_device(np.concatenate(rows), self.device)
@@ -228,7 +206,7 @@ class BatchComputer(Computer):
     def __init__(
         self,
         backbone: Backbone,
-        specs: Sequence[ArraySpec],
+        specs: Sequence[Array],
         uploads: Uploads | None = None,
     ) -> None:
         import torch
@@ -240,18 +218,17 @@ class BatchComputer(Computer):
         self.uploads = uploads or Uploads(self.device)
         self.outgoing = cuda.Stream(self.device)
 
-    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
         """Start to compute a batch."""
         import torch
 
-        clock = Clock()
         masks = [clip.mask for clip in clips]
         if self.backbone.resize is None or self.backbone.card.code:
             computed = self.forward(
-                [self._pictures_of_clip(clip) for clip in clips], masks, clock
+                [self._pictures_of_clip(clip) for clip in clips], masks
             )
         else:
-            computed = self._forward_together(clips, masks, clock)
+            computed = self._forward_together(clips, masks)
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
@@ -262,11 +239,10 @@ class BatchComputer(Computer):
         downloads = self._download([*arrays.values(), *finite.values()])
 
         def result() -> Computed:
-            with clock.of("forward"):
-                numbers = downloads()
+            numbers = downloads()
             features = dict(zip(arrays, numbers[: len(arrays)], strict=True))
             flags = dict(zip(finite, numbers[len(arrays) :], strict=True))
-            return Computed(features, flags, clock)
+            return Computed(features, flags)
 
         return result
 
@@ -274,7 +250,7 @@ class BatchComputer(Computer):
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
 
-    def _pictures_of_clip(self, clip: DecodedClip) -> Any:
+    def _pictures_of_clip(self, clip: Clip) -> Any:
         """Return the pictures of a clip for code of the user, which takes one clip at a time."""
         if self.backbone.resize is None:
             return self._pictures(clip)
@@ -282,21 +258,18 @@ class BatchComputer(Computer):
 
     def _forward_together(
         self,
-        clips: Sequence[DecodedClip],
+        clips: Sequence[Clip],
         masks: Sequence[npt.NDArray[np.bool_]],
-        clock: Clock,
     ) -> dict[str, Any]:
         """Return the arrays of clips whose pictures are looked up in one go, to the same bits."""
         mask = None
-        with clock.of("preprocess"):
-            pictures = self.uploads.pictures(clips)
-            pixels = self.backbone.normalise(pictures)
-            pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
-            if self.backbone.takes_mask:
-                mask = np.stack(masks)
-                pixels = blank_padding(pixels, mask)
-        with clock.of("forward"):
-            return self.backbone.forward(pixels, mask, only=set(self.dtypes))
+        pictures = self.uploads.pictures(clips)
+        pixels = self.backbone.normalise(pictures)
+        pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
+        if self.backbone.takes_mask:
+            mask = np.stack(masks)
+            pixels = blank_padding(pixels, mask)
+        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
 
     def _download(
         self, tensors: Sequence[Tensor]
@@ -337,7 +310,7 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     cuda = computer.cuda
     device = computer.device
     backbone = computer.backbone
-    clip = clip_of_levels(backbone, np.zeros)
+    clip = black_clip(backbone)
     try:
         # Tables and the workspaces of libraries are made once.
         computer.compute_all([clip])
@@ -355,38 +328,23 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     return measured or backbone.activation_bytes
 
 
-def clip_of_levels(
-    backbone: Backbone,
-    draw: Callable[[tuple[int, ...], type[np.uint8]], npt.NDArray[np.uint8]],
-) -> DecodedClip:
-    """Return a clip of a backbone's size whose levels are drawn by a function of shape and type."""
+def black_clip(backbone: Backbone) -> Clip:
+    """Return a clip of a backbone's size whose pictures are black."""
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
-    pictures = draw((n_frames, height, width, 3), np.uint8)
+    pictures = np.zeros((n_frames, height, width, 3), np.uint8)
     if backbone.resize is not None:
         pictures = backbone.resize(pictures)
-    index = np.arange(n_frames)
+    places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
-    return DecodedClip(
-        path=Path(),
-        shared_pictures=pictures,
-        rows=index,
-        index=index,
-        time_s=index / 25,
-        asked_s=index / 25,
-        substituted=~is_real,
-        mask=is_real,
-        total=n_frames,
-        damaged=False,
-        missing=0.0,
-    )
+    return Clip(pictures, places, is_real, places / 25, places / 25, n_frames)
 
 
 def computer_for(
     backbone: Backbone,
-    specs: Sequence[ArraySpec],
+    specs: Sequence[Array],
     pool: Executor,
     uploads: Uploads | None = None,
 ) -> Computer:
@@ -431,3 +389,67 @@ def stack(pixels: Sequence[Any]) -> Any:
     import torch
 
     return torch.stack(list(pixels))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use of its machine; none of it changes the features.
+
+    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
+    `threads` (None: one a core).
+    """
+
+    device: str = "cpu"
+    workers: int = 1
+    batch: int | None = None
+    threads: int | None = None
+
+    @property
+    def compute_threads(self) -> int:
+        """Threads that compute on the CPU: one a core, since decoders that wait use none."""
+        return self.threads or usable_cores()
+
+    def batches_of(self, computers: Sequence[Computer]) -> list[int]:
+        """Return how many clips each backbone computes at once; those of a GPU share its memory."""
+        on_gpu = [c for c in computers if isinstance(c, BatchComputer)]
+        if self.batch:
+            return [self.batch] * len(computers)
+        of_gpu: Iterator[int] = iter(())
+        if on_gpu:
+            clip_bytes = [measured_clip_bytes(computer) for computer in on_gpu]
+            of_gpu = iter(gpu_batches(clip_bytes, free_gpu_memory(self.device)))
+        return [
+            next(of_gpu)
+            if isinstance(computer, BatchComputer)
+            else self._batch_on_cpu(computer.backbone.activation_bytes)
+            for computer in computers
+        ]
+
+    def _batch_on_cpu(self, clip_bytes: int) -> int:
+        """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
+        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        return max(1, min(clips_in_memory, self.compute_threads))
+
+    def most_clips_ahead(self, batches: Sequence[int]) -> int:
+        """Return how many decoded clips may wait: those of the decoders, and the next batch.
+
+        With fewer, the decoders would be idle while a batch is computed.
+        """
+        return 2 * self.workers + max(batches)
+
+
+def gpu_batches(clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:
+    """Return the batch of each backbone on a GPU of which so much memory is free.
+
+    Together they fit into half of it, since torch keeps the memory of each for its next batch.
+    Batches are powers of two: the last bits depend on them, so a GPU with a little less memory
+    should give the same.
+    """
+    batches = [MAX_BATCH] * len(clip_bytes)
+    while True:
+        needed = [n * n_bytes for n, n_bytes in zip(batches, clip_bytes, strict=True)]
+        if sum(needed) <= gpu_bytes // 2 or max(batches) == 1:
+            return batches
+        halvable = [index for index, batch in enumerate(batches) if batch > 1]
+        largest = max(halvable, key=lambda index: needed[index])
+        batches[largest] //= 2

@@ -1,21 +1,36 @@
-"""Write the manifest of the windows of whole films."""
+"""Cut whole films into windows: the manifest of them, without decoding where packets have times."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+from msgspec import structs
+
 from obygaze_features.core.console import count
-from obygaze_features.core.machine import usable_cores
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.planning import Workers
-from obygaze_features.manifest.io import manifest_sha256, write_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.io import (
+    manifest_sha256,
+    read_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.link import find_videos
+from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
+from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.windows import Grid
+from obygaze_features.manifest.workbooks import is_workbook
 
 GRID = "Grid"
 Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
 Amount: TypeAlias = Annotated[float | None, Option(above=0, group=GRID)]
+# Of a picture; windows that are shorter by less are as long.
+ROUNDING = 1e-6
+# Without progress for so long, a film cannot be read.
+TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,9 @@ def write_windows(
     fps: Amount = None,
     seconds: Amount = None,
     every: Amount = None,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None, Option(least=1, most=MAX_WORKERS, shown_default="(cores)")
+    ] = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenWindows:
@@ -70,7 +87,7 @@ def write_windows(
         fps: Take pictures at this rate. [default: all]
         seconds: Seconds of a window.
         every: Seconds from window to window.
-        workers: Processes that decode or read.
+        workers: Processes that read films.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -79,10 +96,8 @@ def write_windows(
         obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
         obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
     """
-    from obygaze_features.extraction.windows import make_windows
-
-    chosen_workspace = Workspace.of(workspace)
-    path = chosen_workspace.new_manifest(name)
+    here = Workspace.of(workspace)
+    path = here.new_manifest(name)
     grid = Grid(
         window=window or 0,
         stride=stride or 0,
@@ -91,11 +106,109 @@ def write_windows(
         every=every or 0,
     ).check()
     manifest = make_windows(
-        str(films),
-        grid,
-        workspace=chosen_workspace,
-        name=path.stem,
-        workers=workers or usable_cores(),
+        films, grid, workspace=here, name=path.stem, workers=workers or usable_cores()
     )
     write_manifest(manifest, path, force=force)
     return WrittenWindows(manifest, grid, path)
+
+
+def make_windows(
+    films: PathLike, grid: Grid, *, workspace: Workspace, name: str, workers: int = 1
+) -> Manifest:
+    """Return the manifest of the windows of whole films.
+
+    Each film is read once, without decoding where its packets have times; its index is kept in the
+    workspace.
+
+    Args:
+        films: A folder of films, a CSV table with `movie_id` and `video`, or a manifest's name.
+        grid: How each film is cut.
+        workspace: The workspace of the manifests and of the indexes.
+        name: The name of the manifest.
+        workers: Processes that read films.
+    """
+    # PyAV is loaded only where films are read, and not by the help of the command.
+    from obygaze_features.extraction.windows import film_of
+    from obygaze_features.video.film import film_index
+    from obygaze_features.video.pool import DecodeJob, DecodePool
+
+    source, folder, videos = _videos_of(films, workspace)
+    indexes = workspace.folder("indexes")
+    jobs = [
+        DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
+    ]
+    with DecodePool(workers, timeout_s=TIMEOUT_S) as pool:
+        errors = [result.error for result in pool.map(jobs) if result.error is not None]
+    if errors:
+        raise FixInput(
+            f"{count(len(errors), 'film')} cannot be read",
+            hint="move these files away, or repair them",
+            details=[f"{error.where}: {error.message}" for error in errors],
+        )
+    cut = []
+    for movie_id, video in sorted(videos.items()):
+        index, _ = film_index(folder / video, indexes)
+        film = film_of(movie_id, video, index)
+        if 0 < grid.seconds * film.fps < 1 - ROUNDING:
+            raise FixUsage(
+                f"a window has at least one picture, and {grid.seconds:g} s are less than a"
+                f" picture of {video} ({1 / film.fps:.4g} s)",
+                where=str(films),
+                hint="use a longer window",
+            )
+        cut.append(film)
+    if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
+        raise FixInput(
+            "no film holds a whole window",
+            where=str(films),
+            hint="use a shorter window",
+        )
+    header = structs.replace(
+        source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
+    )
+    return Manifest(name, header, Windows(tuple(cut), grid))
+
+
+def _videos_of(
+    films: PathLike, workspace: Workspace
+) -> tuple[Header, Path, dict[str, str]]:
+    """Return the header of the films, their folder, and the video of each film."""
+    path = Path(films)
+    if path.is_dir():
+        header = Header(ascii_id(path.resolve().name) or "films")
+        folder = path
+        pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
+    elif path.suffix == ".csv" or is_workbook(path):
+        header = Header(path.stem)
+        folder = path.parent
+        rows = read_table(path, required=("movie_id", "video"), content="films").rows
+        pairs = [(row["movie_id"], row["video"]) for row in rows]
+    else:
+        manifest = read_manifest(workspace.existing_manifest(str(films)))
+        header = structs.replace(manifest.header, concepts={})
+        folder = Path(header.video_root)
+        # Without a folder, the paths of videos are not known.
+        linked = [clip for clip in manifest if clip.video and header.video_root]
+        pairs = [(clip.movie_id, clip.video) for clip in linked]
+    videos: dict[str, str] = {}
+    for movie_id, video in pairs:
+        if not movie_id or not video:
+            raise FixInput(
+                "a film needs an id and a video, got"
+                f" movie_id {movie_id!r} and video {video!r}",
+                where=str(films),
+                hint="complete the row, or remove it",
+            )
+        if videos.setdefault(movie_id, video) != video:
+            raise FixInput(
+                f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}",
+                where=str(films),
+                hint="one video for each film",
+            )
+    if not videos:
+        raise FixInput(
+            "no film with a video",
+            where=str(films),
+            hint="obygaze manifest link, or a folder of films",
+        )
+    return header, folder, videos

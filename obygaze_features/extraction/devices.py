@@ -1,41 +1,36 @@
-"""Extract on several devices of one machine, with a process for each."""
+"""Extract on several devices of one machine: a process for each, all workers of the same stores."""
 
 import multiprocessing
 import os
 import re
+import shutil
 import signal
+import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from obygaze_features.core.console import silent
 from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
-from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import (
-    Resources,
-    RowProgress,
-    extract_plan,
-    refuse_retry,
-    refuse_unusable,
-)
-from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
-from obygaze_features.extraction.sources import units_again
-from obygaze_features.extraction.status import (
-    StoreStatus,
-    missing_units,
-    status_of_stores,
-)
+from obygaze_features.core.machine import count_gpus_as_nvidia_smi
+from obygaze_features.extraction.stopping import StopFlag, stop_on_signals
 
-POLL_S = 0.2
-# How long a process may take to write what it has finished.
-INTERRUPT_S = 5.0
+# A GPU with more memory in use is not idle; a screen takes less.
+_IDLE_MB = 2000
+_NVIDIA_SMI_S = 30
+_POLL_S = 0.2
+# How long a process may take to end after a second Ctrl-C.
+_INTERRUPT_S = 5.0
+
+# What a process says while it works: a kind of message, and its values.
+Say = Callable[..., None]
 
 
 def devices_of(text: str) -> list[str]:
-    """Return the devices of an option: one, several, or all GPUs (cuda:all).
+    """Return the devices of an option: one, several, or all idle GPUs (cuda:all).
 
     Example:
         >>> devices_of("cuda:0,cuda:2")
@@ -43,246 +38,179 @@ def devices_of(text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["cuda:all"]:
-        cuda = need("torch", "extract", "computing on a GPU").cuda
-        names = [f"cuda:{index}" for index in range(cuda.device_count())]
-        if not names:
-            raise FixUsage("this machine has no CUDA device", hint="--device cpu")
+        return idle_gpus()
+    for name in names:
+        if not re.fullmatch("cpu|cuda(:[0-9]+)?", name):
+            raise FixUsage(f"unknown device {name!r}", hint="cpu, cuda, or cuda:1")
     if not names:
         raise FixUsage(
             f"--device names no device: {text!r}", hint="cpu, cuda, or cuda:1"
         )
     kinds = {name.partition(":")[0] for name in names}
-    for name in names:
-        if not re.fullmatch("cpu|cuda(:[0-9]+)?", name):
-            raise FixUsage(f"unknown device {name!r}", hint="cpu, cuda, or cuda:1")
     if len(kinds) > 1:
         raise FixUsage(
-            f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly",
+            f"expected only GPUs or only cpu, got {text!r}: their features differ slightly",
             hint="run the command once for each, with a store of its own",
         )
     return names
 
 
-def extract_on_devices(
-    plan: ExtractPlan,
-    shares: Sequence[Resources],
+def idle_gpus() -> list[str]:
+    """Return the visible GPUs of which hardly any memory is in use; an error if there is none."""
+    count_gpus_as_nvidia_smi()
+    cuda = need("torch", "extract", "computing on a GPU").cuda
+    used_mb = _used_mb()
+    devices = []
+    for number, name in enumerate(_visible(cuda.device_count())):
+        # Of a GPU that nvidia-smi does not name so, such as a part of one, nothing is known.
+        if used_mb.get(name, 0) <= _IDLE_MB:
+            devices.append(f"cuda:{number}")
+    if not devices:
+        n_gpus = cuda.device_count()
+        problem = "no idle GPU" if n_gpus else "no CUDA device"
+        raise FixUsage(f"this machine has {problem}", hint="--device cpu, or cuda:0")
+    return devices
+
+
+def _visible(n_devices: int) -> list[str]:
+    """Return the number or the UUID of each device that CUDA sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return list(map(str, range(n_devices)))
+    return [name.strip() for name in visible.split(",")][:n_devices]
+
+
+def _used_mb() -> dict[str, int]:
+    """Return the MB in use of each GPU, by its number and by its UUID."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    query = "--query-gpu=index,uuid,memory.used"
+    words = [program, query, "--format=csv,noheader,nounits"]
+    try:
+        printed = subprocess.run(
+            words, capture_output=True, text=True, timeout=_NVIDIA_SMI_S, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    used = {}
+    for line in printed.splitlines():
+        number, uuid, mb = [part.strip() for part in line.split(",")]
+        if mb.isdigit():
+            used[number] = used[uuid] = int(mb)
+    return used
+
+
+def work_on_devices(
+    work: Callable[[str, StopFlag, Say], Any],
+    devices: Sequence[str],
     stop: StopFlag,
-    *,
-    rows: Sequence[int] | None = None,
-    worker: str | None = None,
-    retry_failed: bool = False,
-    changed: bool = False,
-    mixed: bool = False,
-    progress: RowProgress | None = None,
-    note: Callable[[str], object] = silent,
-) -> list[StoreStatus]:
-    """Extract what is missing of a plan's stores on several devices.
+    heard: Callable[..., None],
+) -> tuple[list[Any], list[ObygazeError]]:
+    """Call a function in a process for each device; return what they return, and their errors.
 
-    Return the status of the stores, that of `rows` if given.
-
-    With one share, this process extracts. The processes of several take the missing units in turns,
-    and one that has finished takes over units of the others. If one of them ends early, the others
-    stop too; the same call extracts what is left.
+    A process that fails leaves its work to the others.
 
     Args:
-        plan: The clips, backbones and stores.
-        shares: What each process may use; a device may be in several of them.
-        stop: The flag that stops the run.
-        rows: Rows of whole units to extract. The default is all rows.
-        worker: The worker whose rows these are, such as 0/8. After them, it takes over units of
-            other workers.
-        retry_failed: Extract all rows again that failed or had no video, and no others.
-        changed: With `retry_failed`, also rows of clips whose times or video changed.
-        mixed: Add to stores whose clips were made in another way.
-        progress: The progress bar. The default shows nothing.
-        note: Is called with what this process takes over of other workers.
+        work: Is called with the device, a flag that stops it, and a function that sends words.
+        devices: The devices; a device may be named twice.
+        stop: The flag that stops all processes.
+        heard: Is called with the words that a process sends.
     """
-    settings: dict[str, bool] = {
-        "retry_failed": retry_failed,
-        "changed": changed,
-        "mixed": mixed,
-    }
-    if len(shares) == 1:
-        return extract_plan(
-            plan,
-            shares[0],
-            stop,
-            rows=rows,
-            worker=worker,
-            retry_failed=retry_failed,
-            changed=changed,
-            mixed=mixed,
-            progress=progress,
-            note=note,
-        )
-    refuse_unusable(plan, rows, only_sealed=changed)
-    units = _units_to_extract(plan, rows, retry_failed=retry_failed, changed=changed)
     running: dict[Any, SpawnProcess] = {}
-    n_rows = 0
-    for first, share in enumerate(shares):
-        rows_of_share: list[int] = []
-        for unit in units[first :: len(shares)]:
-            rows_of_share += plan.unit_range(unit)
-        n_rows += len(rows_of_share)
-        if rows_of_share:
-            # Rows that are given without a worker are the only ones to extract.
-            is_limited = rows is not None and worker is None
-            part = None if is_limited else part_of_worker(worker, first, len(shares))
-            connection, process = _started(plan, share, rows_of_share, part, settings)
-            running[connection] = process
-    progress = progress or RowProgress()
-    progress.begin(n_rows)
+    for device in devices:
+        connection, process = _started(work, device)
+        running[connection] = process
+    processes = list(running.values())
     try:
-        errors = _wait_for_all(running, stop, progress)
+        return _wait_for_all(running, stop, heard)
     except KeyboardInterrupt:
-        _interrupt(list(running.values()))
+        _interrupt(processes)
         raise
-    if errors and not stop:
-        raise errors[0]
-    # After an early stop, there may be no stores yet.
-    return status_of_stores(plan, rows)
-
-
-def part_of_worker(worker: str | None, index: int, n_parts: int) -> str:
-    """Return the worker that is one of the parts of a worker, or of the only one.
-
-    Example:
-        >>> part_of_worker(None, 1, 2)
-        '1/2'
-        >>> part_of_worker("3/8", 1, 2)
-        '11/16'
-    """
-    first, _, n_workers = (worker or "0/1").partition("/")
-    return f"{int(first) + index * int(n_workers)}/{int(n_workers) * n_parts}"
-
-
-def _units_to_extract(
-    plan: ExtractPlan,
-    rows: Sequence[int] | None,
-    *,
-    retry_failed: bool,
-    changed: bool,
-) -> Sequence[int]:
-    """Return the units that are missing, or with `retry_failed` those to extract again."""
-    if retry_failed:
-        refuse_retry(plan, rows)
-        units = units_again(plan, changed=changed)
-    else:
-        units = missing_units(plan)
-    if rows is None:
-        return units
-    units_of_rows = {row // plan.unit_rows for row in rows}
-    return [unit for unit in units if unit in units_of_rows]
+    finally:
+        for process in processes:
+            process.join()
 
 
 def _wait_for_all(
-    processes: Mapping[Any, SpawnProcess], stop: StopFlag, progress: RowProgress
-) -> list[ObygazeError]:
-    """Show the rows of processes until all have ended; return their errors.
-
-    After an error, and after a signal, the other processes are ended too.
-    """
+    processes: Mapping[Any, SpawnProcess],
+    stop: StopFlag,
+    heard: Callable[..., None],
+) -> tuple[list[Any], list[ObygazeError]]:
     running = dict(processes)
+    results: list[Any] = []
     errors: list[ObygazeError] = []
     while running:
-        for connection in wait(list(running), POLL_S):
-            message = _received(connection, running[connection])  # type: ignore[arg-type]
-            if isinstance(message, tuple):
-                progress(*message)
+        ready: list[Any] = wait(list(running), _POLL_S)
+        for connection in ready:
+            try:
+                kind, *values = connection.recv()
+            except EOFError:
+                process = running.pop(connection)
+                process.join()
+                if process.exitcode:
+                    errors.append(_died(process))
                 continue
-            del running[connection]
-            if message is not None:
-                errors.append(message)
-        if stop or errors:
+            if kind == "result":
+                results += values
+            elif kind == "error":
+                errors += values
+            else:
+                heard(kind, *values)
+        if stop:
             for process in running.values():
                 process.terminate()
-    for process in processes.values():
-        process.join()
-    return errors
+    return results, errors
+
+
+def _died(process: SpawnProcess) -> ObygazeError:
+    code = process.exitcode or 0
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return ObygazeError(
+        f"the process of {process.name} ended ({how}) before all clips were extracted",
+        hint="run the same command again to resume",
+    )
 
 
 def _interrupt(processes: Sequence[SpawnProcess]) -> None:
-    """End processes without waiting for clips at work; each keeps what it has finished."""
+    """End processes without waiting for clips at work; finished blocks are kept."""
     for process in processes:
         process.terminate()  # the first signal, where the terminal has sent none
         if process.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGINT)
     for process in processes:
-        process.join(INTERRUPT_S)
+        process.join(_INTERRUPT_S)
         process.kill()
-        process.join()
 
 
 def _started(
-    plan: ExtractPlan,
-    resources: Resources,
-    rows: Sequence[int],
-    worker: str | None,
-    settings: Mapping[str, bool],
+    work: Callable[[str, StopFlag, Say], Any], device: str
 ) -> tuple[Connection, SpawnProcess]:
-    """Start a process that extracts rows, named after its device; return its messages and it."""
+    """Start a process, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, sender = spawn.Pipe(duplex=False)
-    work = sender, plan.to_bytes(), resources, rows, worker, settings
-    process = spawn.Process(target=_work, name=resources.device, args=work)
+    process = spawn.Process(target=_work, name=device, args=(work, device, sender))
     process.start()
     sender.close()
     return messages, process
 
 
-def _received(messages: Connection, process: SpawnProcess) -> Any:
-    """Return the next row or error of a process; None once it has ended as it should."""
-    try:
-        return messages.recv()
-    except EOFError:
-        process.join()
-    code = process.exitcode or 0
-    if not code:
-        return None
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return ObygazeError(
-        f"the process of {process.name} ended ({how}) before its clips were extracted",
-        hint="run the same command again to resume",
-    )
-
-
-class _Sender(RowProgress):
-    """Sends the rows of a process to the process that shows them."""
-
-    def __init__(self, messages: Connection) -> None:
-        super().__init__()
-        self.messages = messages
-
-    def __call__(self, row: int, failed: bool) -> None:
-        """Send a row."""
-        self.messages.send((row, failed))
-
-
 def _work(
-    messages: Connection,
-    plan: bytes,
-    resources: Resources,
-    rows: Sequence[int],
-    worker: str | None,
-    settings: Mapping[str, bool],
+    work: Callable[[str, StopFlag, Say], Any], device: str, messages: Connection
 ) -> None:
-    # If the process that shows the rows was killed, this one ends with its next row.
+    one_at_a_time = threading.Lock()
+
+    def say(*words: Any) -> None:
+        with one_at_a_time:
+            messages.send(words)
+
+    # If the process that listens was killed, this one ends with its next word.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
-            extract_plan(
-                plan_from_bytes(plan, "plan"),
-                resources,
-                stop,
-                rows=rows,
-                worker=worker,
-                progress=_Sender(messages),
-                retry_failed=settings["retry_failed"],
-                changed=settings["changed"],
-                mixed=settings["mixed"],
-            )
+            say("result", work(device, stop, say))
         except ObygazeError as error:
-            messages.send(error)
+            say("error", error)
         except KeyboardInterrupt:
             # Python would wait for threads that compute a clip.
             os._exit(EXIT_INTERRUPTED)

@@ -1,44 +1,79 @@
-"""Choose what to extract, and estimate what it costs.
+"""Plan an extraction: what each store is to have, what is there, what is missing, what it costs."""
 
-Nothing here is slow to import: a run catches signals before it imports what computes.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from os import fspath
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.cards import find_card, split_preset
+from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.commands import named_values
-from obygaze_features.core.console import silent
-from obygaze_features.core.errors import FixUsage, Mismatch, NotFound
-from obygaze_features.core.machine import MAX_WORKERS, usable_cores
-from obygaze_features.core.options import ADVANCED, Option
+from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.core.options import Option
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.plan import (
-    ExtractPlan,
-    Target,
-    make_plan,
-    read_plan_file,
-    write_plan,
+from obygaze_features.extraction.cases import Stored, Wanted, Work, compare
+from obygaze_features.extraction.clips import (
+    PlannedClip,
+    clips_of,
+    facts_of,
+)
+from obygaze_features.extraction.compute import (
+    black_clip,
+    clip_threads,
+    computer_for,
+)
+from obygaze_features.extraction.decoded import Failure, RowJob
+from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.kept import KeptFrames, find_kept, is_kept
+from obygaze_features.extraction.recipes import (
+    arrays_of,
+    chosen_arrays,
+    maker_of,
+    recipe_of,
+    view_of,
 )
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
-
-if TYPE_CHECKING:
-    from obygaze_features.extraction.estimate import CostEstimate
-    from obygaze_features.extraction.run import Resources
+from obygaze_features.manifest.model import Manifest, Windows, clips_sha256
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store.filling import Filling, plan_filling, remove_leftover
+from obygaze_features.store.layout import Array, check_store_name
+from obygaze_features.store.placing import finish_waiting, seal_at
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import Maker, withdrawn_by
+from obygaze_features.store.records import Manifest as ManifestRecord
+from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.sealing import NOT_EXTRACTED
+from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.pool import DecodePool
 
 FEATURES = "Features"
 MACHINE = "Machine"
+# One clip is decoded for `plan`; so many are tried, in case some cannot be read.
+_MOST_TRIED = 5
+_TIMEOUT_S = 30.0
 
-# The parameters of everything that extracts. None is what was not given: a plan that was read from
-# a file has its own settings, and none of them may be given again.
-Source: TypeAlias = PathLike | Manifest | ExtractPlan
+
+@dataclass(frozen=True)
+class Target:
+    """A backbone with its settings, and the store of its features (MANIFEST.NAME by default)."""
+
+    backbone: str
+    store: str = ""
+    weights: str | None = None
+    arrays: tuple[str, ...] = ()
+    dtype: str = "float32"
+
+
+# The parameters that `plan` and `run` share.
 Backbones: TypeAlias = Annotated[
-    str | Sequence[str],
+    str | Sequence[str | Target],
     Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
 ]
 Arrays: TypeAlias = Annotated[
@@ -53,263 +88,501 @@ Stores: TypeAlias = Annotated[
     Option("--store", metavar="NAME=STORE", group=FEATURES),
 ]
 Precision: TypeAlias = Annotated[
-    Literal["float32", "bfloat16", "float16"] | None,
-    Option(group=ADVANCED, shown_default="float32"),
-]
-BlockClips: TypeAlias = Annotated[int | None, Option(least=1, group=ADVANCED)]
-Terms: TypeAlias = Annotated[str, Option(group=ADVANCED)]
-Timeout: TypeAlias = Annotated[
-    float | None, Option(group=ADVANCED, shown_default="300.0")
+    Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
-PlanDevice: TypeAlias = Annotated[
-    str | None,
-    Option("--device", group=MACHINE, shown_default="that of the plan, or cpu"),
-]
-Workers: TypeAlias = Annotated[
-    int | None,
-    Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
-]
-Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
 
 
-# Which of them are settings of each target, and the names of the others in a plan.
-_OF_TARGETS = {
-    "dtype": "dtype",
-    "block_clips": "block_rows",
-}
-_OF_PLAN = {
-    "timeout": "timeout_s",
-    "licence": "licence",
-}
-
-
-def chosen_plan(
-    manifest: Source,
-    backbones: str | Sequence[str] = (),
+def chosen_targets(
+    backbones: str | Sequence[str | Target],
     *,
-    workspace: PathLike | None = None,
-    **settings: Any,
-) -> ExtractPlan:
-    """Return a plan as it is or from its file, or that of a manifest, backbones and settings.
-
-    Args:
-        manifest: The clips, or the plan.
-        backbones: The names of backbones.
-        workspace: The workspace, if it is not the current one.
-        settings: Those of `plan_extraction` about features.
-    """
-    names = [backbones] if isinstance(backbones, str) else list(backbones)
-    given_settings = {"backbones": names, **settings}
-    given_settings = {
-        name: value for name, value in given_settings.items() if is_given(value)
-    }
-    if isinstance(manifest, ExtractPlan):
-        plan = manifest
-        path = "PLAN"
-    elif not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
-        plan = read_plan_of(Path(manifest), workspace)
-        path = fspath(manifest)
-    else:
-        return _new_plan(manifest, given_settings, Workspace.of(workspace))
-    for target in plan.targets:
-        _refuse_other_code(plan, target, path)
-    return _with_timeout(plan, given_settings, path)
-
-
-def read_plan_of(path: Path, workspace: PathLike | None = None) -> ExtractPlan:
-    """Return the plan in a file; an error if it belongs to another workspace or to a missing one.
-
-    The paths of a plan are absolute, so that workers may start in any folder: in a workspace that
-    was moved or copied, it would extract into the old one.
-    """
-    plan = read_plan_file(path)
-    folder = Path(plan.workspace)
-    chosen = Workspace.of(workspace).root
-    again = _again(plan, str(path))
-    if not folder.is_dir():
-        raise NotFound(
-            f"the workspace of the plan does not exist: {folder}",
-            where=str(path),
-            hint=f"if it was moved, write the plan again there: obygaze {again}",
+    arrays: Sequence[str],
+    weights: Sequence[str] | Mapping[str, PathLike],
+    stores: Mapping[str, PathLike] | None,
+    dtype: str,
+) -> list[Target]:
+    """Return the targets of backbones; `weights` and `stores` are by their names."""
+    named = [backbones] if isinstance(backbones, str) else list(backbones)
+    names = [name for name in named if isinstance(name, str)]
+    weights_of = _weights_by_name(weights, names)
+    stores_of = stores or {}
+    for option, values in (("--store", stores_of), ("--weights", weights_of)):
+        for name in sorted(values.keys() - set(names)):
+            raise FixUsage(
+                f"{option} names the backbone {name!r}, which -b does not",
+                hint=f"add -b {name}, or correct the name{near(name, names)}",
+            )
+    targets: list[Target] = []
+    for backbone in named:
+        if isinstance(backbone, Target):
+            targets.append(backbone)
+            continue
+        target = Target(
+            backbone,
+            store=os.fspath(stores_of.get(backbone, "")),
+            weights=weights_of.get(backbone),
+            arrays=tuple(arrays),
+            dtype=dtype,
         )
-    is_typed = chosen != Path()
-    if is_typed and folder.is_absolute() and folder.resolve() != chosen.resolve():
-        raise FixUsage(
-            f"the plan is of the workspace {folder}, not of {chosen}",
-            where=str(path),
-            hint=f"write a plan for the other one: obygaze -C {chosen} {again}",
-        )
-    return plan
-
-
-def _again(plan: ExtractPlan, path: str) -> str:
-    """Return the command that writes a plan again."""
-    return f"extract plan {plan.manifest} -b BACKBONE -o {path} --force"
-
-
-def _refuse_other_code(plan: ExtractPlan, target: Target, path: str) -> None:
-    """Raise an error unless a backbone of one's own has the code that it had in the plan."""
-    from obygaze_features.extraction.recipes import version_of_code
-
-    code = version_of_code(target.backbone)
-    if code != target.code:
-        raise Mismatch(
-            f"the code of the backbone {target.backbone} is not the code of the plan:"
-            f" {target.code or 'none'} in the plan, {code or 'none'} now",
-            where=path,
-            hint=f"read the code, then write the plan again: obygaze {_again(plan, path)}",
-        )
-
-
-def is_given(value: Any) -> bool:
-    """Return whether a setting was given: None, False and what is empty were not."""
-    if isinstance(value, bool | str | Sequence | Mapping):
-        return bool(value)
-    return value is not None
-
-
-def _with_timeout(
-    plan: ExtractPlan, given_settings: Mapping[str, Any], path: str
-) -> ExtractPlan:
-    """Return a plan with the given time limit, in which alone machines may differ."""
-    fixed = [name for name in given_settings if name != "timeout"]
-    if fixed:
-        from obygaze_features.core.function_commands import flags_of
-
-        flags = flags_of(plan_extraction)
-        names = ", ".join(flags.get(name, f"--{name}") for name in fixed)
-        raise FixUsage(
-            f"{names} cannot be used with a plan file, which has its own settings",
-            hint=f"write a new plan: obygaze extract plan MANIFEST ... -o {path}",
-        )
-    return (
-        replace(plan, timeout_s=given_settings["timeout"]) if given_settings else plan
-    )
-
-
-def _new_plan(
-    manifest: PathLike | Manifest,
-    given_settings: Mapping[str, Any],
-    workspace: Workspace,
-) -> ExtractPlan:
-    """Return the plan of a manifest and settings."""
-    from obygaze_features.extraction.recipes import targets_for
-
-    clips = read_manifest(manifest, workspace=workspace)
-    backbones = given_settings.get("backbones", [])
-    stores = given_settings.get("stores", {})
-    of_targets = {
-        _OF_TARGETS[name]: given_settings[name]
-        for name in _OF_TARGETS
-        if name in given_settings
-    }
-    of_plan = {
-        _OF_PLAN[name]: given_settings[name]
-        for name in _OF_PLAN
-        if name in given_settings
-    }
-    targets = targets_for(
-        clips,
-        backbones,
-        workspace,
-        stores={name: fspath(store) for name, store in stores.items()},
-        weights=_weights_by_name(given_settings.get("weights", {}), backbones),
-        arrays=tuple(given_settings.get("arrays", ())),
-        **of_targets,
-    )
-    return make_plan(clips, targets, workspace=workspace.root, **of_plan)
+        targets.append(target)
+    return targets
 
 
 def _weights_by_name(
-    weights: Mapping[str, PathLike] | Sequence[str], backbones: Sequence[str]
-) -> dict[str, str]:
+    weights: Sequence[str] | Mapping[str, PathLike], names: Sequence[str]
+) -> Mapping[str, str]:
     """Return the weights by the names of backbones; of a single one, PATH alone is enough."""
     if isinstance(weights, Mapping):
-        return {name: fspath(path) for name, path in weights.items()}
+        return {name: os.fspath(path) for name, path in weights.items()}
     words = [weights] if isinstance(weights, str) else list(weights)
-    if len(backbones) == len(words) == 1:
-        (name,) = backbones
-        (word,) = words
-        is_path = "=" not in word or Path(word).exists()
-        if is_path and not word.startswith(f"{name}="):
-            return {name: word}
+    if len(names) == len(words) == 1:
+        is_path = "=" not in words[0] or Path(words[0]).exists()
+        if is_path and not words[0].startswith(f"{names[0]}="):
+            return {names[0]: words[0]}
     return named_values(words, "--weights")
 
 
-def resources_of(workers: int | None, batch: int | None) -> Resources:
-    """Return what may be used of this machine; by default all its cores."""
-    from obygaze_features.extraction.run import Resources
+@dataclass(frozen=True)
+class StorePlan:
+    """What one store is to have, what is there, and what a run computes.
 
-    return Resources(workers=workers or usable_cores(), batch=batch)
+    Args:
+        path: The folder of the store.
+        backbone: The loaded backbone.
+        view: What it sees of a clip.
+        arrays: All arrays that the store will have.
+        recipe: How the numbers are made.
+        maker: What computes.
+        work: The comparison of the manifest with the store.
+        filling: The filling of the store, if it is being filled.
+        seal: The seal of the finished store, if there is one.
+    """
+
+    path: Path
+    backbone: Backbone
+    view: View
+    arrays: tuple[Array, ...]
+    recipe: Recipe
+    maker: Maker
+    work: Work
+    filling: Filling | None = None
+    seal: str = ""
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one computed row."""
+        names = set(self.work.computes)
+        return sum(array.row_bytes for array in self.arrays if array.name in names)
+
+    @property
+    def n_computed(self) -> int:
+        """How many rows are computed."""
+        return sum(self.work.computed)
+
+
+@dataclass(frozen=True)
+class ExtractionPlan:
+    """The stores of a run, and the clips of the manifest."""
+
+    manifest: str
+    clips: Sequence[PlannedClip]
+    grid: Grid | None
+    stores: Sequence[StorePlan]
+    kept: Mapping[View, KeptFrames] = field(default_factory=dict)
+
+    def refuse(self) -> None:
+        """Raise an error if a store is refused, or if there is nothing that could be decoded."""
+        for store in self.stores:
+            store.work.refuse(str(store.path))
+        is_needed = any(store.work.is_needed for store in self.stores)
+        if is_needed and not self.kept:
+            _refuse_without_videos(self.manifest, self.clips)
+
+
+def plan_stores(
+    manifest: Manifest,
+    targets: Sequence[Target],
+    workspace: Workspace,
+    *,
+    device: str = "cpu",
+    retry_failed: bool = False,
+    mixed: bool = False,
+    as_planned: bool = False,
+) -> ExtractionPlan:
+    """Load the backbones and compare the manifest with their stores; nothing is written."""
+    if not len(manifest):
+        raise FixInput("the manifest has no clips", where=manifest.name)
+    if not targets:
+        raise FixUsage("no backbone given", hint="use -b NAME; obygaze backbones ls")
+    paths = [store_path(target, manifest, workspace) for target in targets]
+    if len(set(paths)) < len(paths):
+        raise FixUsage(
+            "each backbone needs a store of its own", where=", ".join(map(str, paths))
+        )
+    clips = clips_of(manifest)
+    is_there = [manifest_of(path) for path in paths]
+    facts = facts_of(clip.video for clip in clips) if any(is_there) else {}
+    options: dict[str, Any] = {
+        "facts": facts,
+        "retry_failed": retry_failed,
+        "mixed": mixed,
+        "as_planned": as_planned,
+    }
+    grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
+    stores = [
+        _plan_store(path, target, clips, grid, workspace, device, options)
+        for path, target in zip(paths, targets, strict=True)
+    ]
+    views = [store.view for store in stores if store.work.is_needed]
+    kept = find_kept(manifest.name, clips, views, grid, workspace)
+    return ExtractionPlan(manifest.name, clips, grid, stores, kept)
+
+
+def _plan_store(
+    path: Path,
+    target: Target,
+    clips: Sequence[PlannedClip],
+    grid: Grid | None,
+    workspace: Workspace,
+    device: str,
+    options: Mapping[str, Any],
+) -> StorePlan:
+    backbone = load_backbone(
+        target.backbone,
+        target.weights,
+        device=device,
+        dtype=target.dtype,
+        workspace=workspace,
+    )
+    view = view_of(backbone)
+    recipe = recipe_of(backbone, view, grid)
+    maker = maker_of(backbone, recipe)
+    stored, known_arrays, seal, filling = read_stored(path)
+    names = target.arrays
+    if stored is not None and not names:
+        # Without --arrays, a store keeps those that it has.
+        names = tuple(name for name in stored.arrays if name in backbone.arrays)
+    wanted_arrays = arrays_of(backbone, chosen_arrays(backbone, names), grid)
+    wanted = Wanted(
+        clips, recipe, [array.name for array in wanted_arrays], maker.kind, **options
+    )
+    work = compare(wanted, stored)
+    known = {array.name for array in known_arrays}
+    further = [array for array in wanted_arrays if array.name not in known]
+    if filling is not None:
+        further = []
+    return StorePlan(
+        path=path,
+        backbone=backbone,
+        view=view,
+        arrays=(*known_arrays, *further),
+        recipe=recipe if stored is None else stored.recipe,
+        maker=maker,
+        work=work,
+        filling=filling,
+        seal=seal,
+    )
+
+
+def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path:
+    """Return the folder of a target's store: MANIFEST.NAME by default."""
+    name = target.store
+    if not name:
+        card = find_card(target.backbone, workspace)
+        is_name = ":" not in target.backbone and not target.backbone.endswith(".toml")
+        label = target.backbone if is_name else card.name
+        name = f"{manifest.name}.{label.replace('@', '-')}"
+        path, preset = split_preset(target.backbone)
+        if path.endswith(".toml") and preset:
+            name = f"{manifest.name}.{card.label.replace('@', '-')}"
+    folder = Path(workspace.store(name)).resolve()
+    check_store_name(folder.name, str(folder))
+    return folder
+
+
+# --- What is there ---
+
+
+def manifest_of(path: Path) -> str:
+    """Return the name of the manifest of a store, finished or being filled; "" without a store."""
+    finish_waiting(path)
+    with suppress(NotFound):
+        return Filling.open(path).plan.manifest.name
+    return open_store(path).record.manifest.name if seal_at(path) else ""
+
+
+class Found(NamedTuple):
+    """What is there of a store.
+
+    Args:
+        stored: Its rows and what they were made by; None if there is no store.
+        arrays: Its arrays.
+        seal: The seal of the finished store, if there is one.
+        filling: The filling, if it is being filled.
+    """
+
+    stored: Stored | None = None
+    arrays: tuple[Array, ...] = ()
+    seal: str = ""
+    filling: Filling | None = None
+
+
+def read_stored(path: Path) -> Found:
+    """Return what is there of a store."""
+    while True:
+        finish_waiting(path)
+        remove_leftover(path)
+        filling = None
+        with suppress(NotFound):
+            filling = Filling.open(path)
+        seal = seal_at(path)
+        try:
+            if filling is not None:
+                stored = _stored_of_filling(filling)
+                if filling.is_current():
+                    return Found(stored, filling.plan.arrays, seal, filling)
+            elif seal:
+                return _found_of_store(open_store(path))
+            else:
+                return Found()
+        except (OSError, ObygazeError):
+            # Another process may have sealed the store, and moved or removed what was read here.
+            is_as_before = seal_at(path) == seal
+            if is_as_before and (filling is None or filling.is_current()):
+                raise
+
+
+def _found_of_store(store: Store) -> Found:
+    record = store.record
+    withdrawn = withdrawn_by(record.replaces)
+    stored = Stored(
+        recipe=store.recipe,
+        arrays=[array.name for array in record.arrays],
+        rows=store.rows,
+        kinds=[maker.kind for maker in record.makers],
+        withdrawn_clips=withdrawn.clips,
+        withdrawn_films=withdrawn.films,
+    )
+    return Found(stored, record.arrays, store.seal)
+
+
+def _stored_of_filling(filling: Filling) -> Stored:
+    """Return the rows of a store that is being filled, as far as they are known."""
+    rows: list[Row] = []
+    for row, is_computed in zip(filling.rows, filling.computed.tolist(), strict=True):
+        missing = row._replace(status=FAILED, reason=NOT_EXTRACTED)
+        rows.append(missing if is_computed else row)
+    for block in sorted(filling.done() & set(filling.needed)):
+        record = filling.read_block(block)
+        if record is None:
+            continue
+        for done in record.rows:
+            rows[done.row] = filling.rows[done.row]._replace(
+                status=done.status,
+                reason=done.reason,
+                video_bytes=done.video_bytes,
+                video_hash=done.video_hash,
+                pictures=done.pictures,
+            )
+    return Stored(
+        recipe=Recipe.from_json(filling.plan.recipe),
+        arrays=[array.name for array in filling.plan.arrays],
+        rows=rows,
+        kinds=[filling.plan.kind],
+        computed=filling.computed.tolist(),
+    )
+
+
+def open_filling(store: StorePlan, manifest: str, grid: Grid | None) -> Filling:
+    """Return the filling of a store; plan it if it is not there."""
+    if store.filling is not None:
+        return store.filling
+    rows = store.work.rows
+    ids = [(row.clip_id, row.movie_id) for row in rows]
+    store.path.parent.mkdir(parents=True, exist_ok=True)
+    return plan_filling(
+        store.path,
+        rows,
+        arrays=store.arrays,
+        recipe=store.recipe,
+        manifest=ManifestRecord(manifest, clips_sha256(ids)),
+        kind=store.maker.kind,
+        windows=grid is not None,
+        computed=store.work.computed,
+        computes=tuple(store.work.computes),
+        replaces=store.seal,
+    )
+
+
+def _refuse_without_videos(manifest: str, clips: Sequence[PlannedClip]) -> None:
+    """Raise an error if no clip has a video file: all rows would fail."""
+    videos = dict.fromkeys(clip.video for clip in clips if clip.video)
+    if any(Path(video).is_file() for video in videos):
+        return
+    link = f"obygaze manifest link {manifest} FOLDER"
+    if not videos:
+        raise NotFound(
+            f"no clip of {manifest} is linked to a video; nothing to extract",
+            hint=f"{link}, then the same command",
+        )
+    raise NotFound(
+        f"none of the {len(videos)} video files of {manifest} exists; nothing to extract",
+        where=f"{next(iter(videos))}, ...",
+        hint=f"mount their folder, or {link}, then the same command",
+    )
+
+
+# --- What it costs ---
+
+
+@dataclass(frozen=True)
+class StoreCost:
+    """What is to compute for one store, its bytes, and the seconds of one clip as measured."""
+
+    store: str
+    clips: int
+    to_extract: int
+    n_bytes: int
+    forward_s: float
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be."""
+
+    clips: int
+    with_video: int
+    decode_s: float | None
+    stores: Sequence[StoreCost]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, bytes and seconds."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        decoding = "no clip could be decoded"
+        if self.decode_s is not None:
+            decoding = f"decoding takes about {self.decode_s:.3f} s a clip"
+        lines = [f"{self.clips} clips, {self.with_video} with video; {decoding}"]
+        rows = []
+        for store in self.stores:
+            counts = (store.store, store.clips, store.to_extract)
+            rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
+        headers = ("store", "clips", "to extract", "size", "s a clip")
+        lines.append(table(headers, rows))
+        for store in self.stores:
+            lines += [f"{store.store}: {sentence}" for sentence in store.sentences]
+        return "\n".join(lines)
 
 
 def plan_extraction(
-    manifest: Source,
+    manifest: PathLike | Manifest,
     backbones: Backbones = (),
     *,
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
-    dtype: Precision = None,
-    block_clips: BlockClips = None,
-    timeout: Timeout = None,
-    device: PlanDevice = None,
-    workers: Workers = None,
-    batch: Batch = None,
-    probe: Annotated[int, Option(least=0)] = 3,
-    out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
-    force: bool = False,
-    note: Callable[[str], object] = silent,
+    dtype: Precision = "float32",
+    device: Device = "cpu",
     workspace: PathLike | None = None,
-) -> CostEstimate:
-    """Estimate the cost of a run, and what is missing.
+) -> Cost:
+    """Count what is missing, and measure one clip.
 
-    A few clips are decoded, and one forward pass of each backbone is timed on --device if its
-    weights are here. MANIFEST is a manifest's name, or the file of a plan. Nothing is written but
-    the plan itself, with -o: its runs use the same device, unless they are given another.
+    One clip is decoded, and one is computed with each backbone. No store is changed or made. The
+    exit code is 5 where `extract run` would refuse to add to a store.
 
     Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`), or a plan.
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
-        arrays: The arrays to store. [default: all but tokens]
+        arrays: The arrays to store. [default: all but tokens, or those of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
-        block_clips: Clips of a block, a power of two. [default: 64; tokens 16, windows 256]
-        timeout: Seconds to decode one clip.
-        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all.
-        workers: Processes that decode or read.
-        batch: Clips computed at once. [default: as many as fit]
-        probe: Decode this many clips, and time each backbone; 0 times nothing.
-        out: Write the plan to a file, for workers.
-        force: Replace the output if it exists.
-        note: Is called with the path of the plan.
+        device: The device that computes: cpu, cuda or cuda:1.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
         obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
-        obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
     """
-    from obygaze_features.extraction.devices import devices_of
-    from obygaze_features.extraction.estimate import estimate
-
-    plan = chosen_plan(
-        manifest,
-        backbones,
-        arrays=arrays,
-        weights=weights,
-        stores=stores,
-        dtype=dtype,
-        block_clips=block_clips,
-        timeout=timeout,
-        workspace=workspace,
+    here = Workspace.of(workspace)
+    clips = read_manifest(manifest, workspace=here)
+    targets = chosen_targets(
+        backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
-    plan = replace(plan, device=device or plan.device)
-    shares = resources_of(workers, batch).shared_by(devices_of(plan.device))
-    cost = estimate(plan, shares, n_probed=probe, timed=probe > 0)
-    if out is not None:
-        write_plan(plan, Path(out), force=force)
-        note(f"wrote {out}")
-    return cost
+    plan = plan_stores(clips, targets, here, device=device)
+    for store in plan.stores:
+        store.work.refuse(str(store.path))
+    return cost_of(plan, here)
+
+
+def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:
+    """Decode one clip, compute it with each backbone, and count."""
+    stores = [
+        StoreCost(
+            store=store.path.name,
+            clips=len(store.work.rows),
+            to_extract=store.n_computed,
+            n_bytes=store.n_computed * store.row_bytes,
+            forward_s=seconds_of_a_clip(store),
+            sentences=store.work.sentences,
+        )
+        for store in plan.stores
+    ]
+    is_file = _are_files(clip.video for clip in plan.clips)
+    return Cost(
+        clips=len(plan.clips),
+        with_video=sum(is_file[clip.video] for clip in plan.clips),
+        decode_s=_decode_seconds(plan, is_file, workspace),
+        stores=stores,
+    )
+
+
+def _are_files(videos: Iterable[str]) -> dict[str, bool]:
+    """Return which of these videos are there."""
+    return {video: bool(video) and Path(video).is_file() for video in set(videos)}
+
+
+def seconds_of_a_clip(store: StorePlan) -> float:
+    """Return the seconds that a backbone needs for one clip of made-up pictures."""
+    computes = [
+        array
+        for array in store.arrays
+        if array.name in store.work.computes and array.name in store.backbone.arrays
+    ]
+    clip = black_clip(store.backbone)
+    with clip_threads(1) as threads:
+        computer = computer_for(store.backbone, computes, threads)
+        # What is loaded or compiled once does not count.
+        computer.compute_all([clip])
+        started = time.monotonic()
+        computer.compute_all([clip])
+    return time.monotonic() - started
+
+
+def _decode_seconds(
+    plan: ExtractionPlan, is_file: Mapping[str, bool], workspace: Workspace
+) -> float | None:
+    """Return the seconds to decode one clip for all backbones: the first that can be decoded."""
+    views = tuple(dict.fromkeys(store.view for store in plan.stores))
+    first_of_video: dict[str, int] = {}
+    for row, clip in enumerate(plan.clips):
+        if is_file[clip.video] or is_kept(RowJob(row, views), clip, plan.kept):
+            first_of_video.setdefault(clip.video, row)
+    jobs = [RowJob(row, views) for row in first_of_video.values()][:_MOST_TRIED]
+    with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
+        decoded_rows = decode_ahead(
+            jobs,
+            plan.clips,
+            pool,
+            most_clips=1,
+            most_bytes=0,
+            indexes=str(workspace.folder("indexes")),
+            grid=plan.grid,
+            kept=plan.kept,
+        )
+        for decoded in decoded_rows:
+            if not any(isinstance(one, Failure) for one in decoded.views.values()):
+                return decoded.seconds
+    return None

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from obygaze_features.core.console import table
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.options import PYTHON_ONLY, Option
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
+from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.text import TextModel
-    from obygaze_features.store import Store
+    from obygaze_features.store.reading import Store
 
 
 class Hit(NamedTuple):
@@ -41,17 +44,17 @@ class Hits(list[Hit]):
 
 
 def search(
-    store: Store | str | Path,
+    store: Store | PathLike,
     *,
     text: Annotated[str | None, Option(metavar="WORDS")] = None,
     like: Annotated[str | None, Option(metavar="CLIP")] = None,
     array: str | None = None,
     top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
-    out: Annotated[str | Path | None, Option("-o --output", metavar="PATH")] = None,
+    out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
     load: Annotated[Callable[[str], TextModel] | None, PYTHON_ONLY] = None,
-    workspace: str | Path | None = None,
+    workspace: PathLike | None = None,
 ) -> Hits:
     """Find clips by a text or a clip.
 
@@ -59,7 +62,7 @@ def search(
     `obygaze manifest export csv MANIFEST --predictions FILE`.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
-    pad a short clip do not count. The store is read block by block.
+    pad a short clip do not count. The store is read part by part.
 
     Args:
         store: A store, its name in the workspace, or a path or URL.
@@ -82,33 +85,28 @@ def search(
         obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
     from obygaze_features.backbones.text import load_text_tower
-    from obygaze_features.extraction.similarity import (
-        most_similar,
-        vector_of_clip,
-        vector_of_text,
-    )
-    from obygaze_features.store import Store, open_store
+    from obygaze_features.store.reading import open_store
 
     here = Workspace.of(workspace)
     if out is not None:
         check_table_name(out)
-    if not isinstance(store, Store):
-        store = open_store(here.existing_store(str(store)))
+    store = open_store(store, workspace=here.root)
     if not array:
         array = "clip" if "clip" in store.feature_arrays else store.feature_arrays[0]
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if top < 1:
         raise FixUsage(f"top must be at least 1, got {top}")
+    is_other = None
     if text is not None:
         load = load or partial(load_text_tower, weights=weights, workspace=here)
-        query = vector_of_text(store, array, text, load)
+        query = _vector_of_text(store, array, text, load)
     else:
-        query = vector_of_clip(store, array, like or "")
-    is_other = None if like is None else store.clip_ids != like
-    rows, cosines = most_similar(store, array, query, is_other, top)
-    clip_ids = store.clip_ids_of(rows).tolist()
-    movie_ids = store.movie_ids_of(rows).tolist()
+        query = _vector_of_clip(store, array, like or "")
+        is_other = store.clip_ids != like
+    rows, cosines = _most_similar(store, array, query, is_other, top)
+    clip_ids = store.clip_ids[rows].tolist()
+    movie_ids = store.movie_ids[rows].tolist()
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
     if out is not None:
         manifest = store.find_manifest(here)
@@ -121,3 +119,75 @@ def search(
         write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)
     return hits
+
+
+def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
+    """Return the mean of the vectors of a clip."""
+    features = store.matrix(array, clips=[clip])
+    values = features.values.astype(np.float64)
+    real = store.real_frames(array, features.rows)
+    if real is not None:
+        values = values[real]
+    mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
+    return mean
+
+
+def _vector_of_text(
+    store: Store, array: str, text: str, load: Callable[[str], TextModel]
+) -> NDArray[np.float64]:
+    """Return the vector of a text, which must be in the space of the array."""
+    from obygaze_features.backbones.cards import refuse_code_of_store
+
+    name = store.recipe.to_json().get("backbone", {}).get("name", "")
+    refuse_code_of_store(name)
+    space = space_of_array(store.recipe, array)
+    if space is None:
+        raise FixInput(
+            f"the store does not say with which backbone's texts its array {array!r} can be"
+            " compared",
+            where=store.location,
+            hint="--like CLIP, or a store of CLIP, SigLIP or X-CLIP",
+        )
+    tower = load(name)
+    if not same_space(space, tower.space_id):
+        raise Mismatch(
+            "the text is in another embedding space than the clips:"
+            f" {tower.space_id}, not {space}",
+            where=store.location,
+            hint="--weights of the store",
+        )
+    vector: NDArray[np.float64] = tower.embed([text])[0].astype(np.float64)
+    return vector
+
+
+def _most_similar(
+    store: Store,
+    array: str,
+    query: NDArray[np.float64],
+    mask: NDArray[np.bool_] | None,
+    top: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the rows most like a vector, best first, and their cosines; part by part."""
+    rows = np.empty(0, np.int64)
+    cosines = np.empty(0)
+    for part in store.stream(array, mask=mask, missing="drop"):
+        closest = _closest(part.values, store.real_frames(array, part.rows), query)
+        rows = np.append(rows, part.rows)
+        cosines = np.append(cosines, closest)
+        best = np.lexsort((rows, -cosines))[:top]
+        rows = rows[best]
+        cosines = cosines[best]
+    return rows, cosines
+
+
+def _closest(
+    values: NDArray[Any], real: NDArray[np.bool_] | None, query: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the highest cosine of each clip's vectors with the query, -1 for vectors of zeros."""
+    vectors = values.astype(np.float64)
+    lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)
+    cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
+    if real is not None:
+        cosine[~real] = -np.inf
+    closest: NDArray[np.float64] = cosine.max(axis=tuple(range(1, cosine.ndim)))
+    return closest

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
 from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import count
@@ -25,25 +26,17 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.value_types import TypedPath, WholeNumber
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.extracting import extract
-from obygaze_features.extraction.planning import chosen_plan
-
-if TYPE_CHECKING:
-    from obygaze_features.extraction.plan import ExtractPlan
-
-# Parameters of `extract` that say how a task runs; all others are about the features.
-OF_RUNS = frozenset(
-    {
-        "retry_failed",
-        "changed",
-        "device",
-        "workers",
-        "batch",
-        "mixed",
-        "seal",
-    }
+from obygaze_features.extraction.planning import (
+    ExtractionPlan,
+    StorePlan,
+    chosen_targets,
+    plan_stores,
 )
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store.layout import block_rows_of
 
 
 @dataclass(frozen=True)
@@ -86,15 +79,19 @@ def write_slurm_script(
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
-    plan = _checked_plan(run_words, workspace)
-    if tasks > plan.n_units:
+    root = Workspace.of(workspace).root.resolve()
+    plan = _checked_plan(run_words, root)
+    n_blocks = max(
+        _missing_blocks(store, windows=plan.grid is not None) for store in plan.stores
+    )
+    if not n_blocks:
+        raise FixUsage("nothing is missing: a task would have nothing to do")
+    if tasks > n_blocks:
         raise FixUsage(
-            f"--tasks {tasks} is more than the {count(plan.n_units, 'unit')} of"
-            f" {plan.unit_rows} clips that tasks can share",
-            hint=f"--tasks {plan.n_units}, or --block-clips for a new store with smaller units",
+            f"--tasks {tasks} is more than the {count(n_blocks, 'block')} of clips that are"
+            " missing, each of which is the work of one task",
+            hint=f"--tasks {n_blocks}",
         )
-    folder = Path.cwd()
-    root = Path(plan.workspace).resolve()
     logs = root / "logs"
     words = [_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
 
@@ -107,7 +104,7 @@ def write_slurm_script(
         tasks=tasks,
         log=_for_sbatch(f"{_as_pattern(logs)}/%x-%A_%a.log"),
         sbatch_options=" ".join(map(_for_sbatch, sbatch_options)),
-        folder=_one_line(shlex.quote(str(folder))),
+        folder=_one_line(shlex.quote(str(Path.cwd()))),
         command=_one_line(shlex.join(words)),
     )
     # Slurm starts no task whose log it cannot write.
@@ -116,25 +113,46 @@ def write_slurm_script(
     return SlurmScript(Path(out), tasks)
 
 
-def _checked_plan(run_words: Sequence[str], workspace: PathLike | None) -> ExtractPlan:
+def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     """Return the plan of a run.
 
     What `extract run` would refuse is an error now: a task may wait for days to refuse it.
     """
-    from obygaze_features.extraction.devices import devices_of
-
     run = command_of(extract, "run")
     ctx = run.make_context("obygaze extract run", list(run_words))
     values = typed_values(ctx.params, run.params)
-    if values.pop("worker") is not None:
-        raise FixUsage("--worker is an option that the script gives to each task")
-    settings = {name: values[name] for name in values if name not in OF_RUNS}
-    plan = chosen_plan(workspace=workspace, **settings)
-    device = values["device"]
-    # How many GPUs there are is known on their node alone.
-    if device is not None and device != "cuda:all":
-        devices_of(device)
+    if values["device"] != "cuda:all":
+        # How many GPUs are idle is known on their node alone.
+        devices_of(values["device"])
+    targets = chosen_targets(
+        values.get("backbones", ()),
+        arrays=values.get("arrays", ()),
+        weights=values.get("weights", ()),
+        stores=values.get("stores"),
+        dtype=values["dtype"],
+    )
+    here = Workspace.of(workspace)
+    plan = plan_stores(
+        read_manifest(values["manifest"], workspace=here),
+        targets,
+        here,
+        retry_failed=values["retry_failed"],
+        as_planned=values["as_planned"],
+        # The tasks compute on other machines, so that only they know whether rows are mixed.
+        mixed=True,
+    )
+    plan.refuse()
     return plan
+
+
+def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
+    """Return how many blocks of a store are to be computed."""
+    if store.filling is not None:
+        return len(store.filling.missing())
+    row_bytes = sum(array.row_bytes for array in store.arrays)
+    block_rows = block_rows_of(len(store.work.rows), row_bytes, windows=windows)
+    computed_rows = np.flatnonzero(store.work.computed)
+    return len(np.unique(computed_rows // block_rows))
 
 
 def _obygaze_program() -> str:

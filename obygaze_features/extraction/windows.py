@@ -1,4 +1,4 @@
-"""Windows of whole films: cut films by a grid, and decode their windows in one sweep.
+"""Decode the windows of films in one sweep.
 
 A sweep decodes each picture once, in parts that begin at key frames, and windows share its
 pictures. A window with a damaged picture is decoded by itself, as a clip is.
@@ -7,22 +7,12 @@ pictures. A window with a damaged picture is decoded by itself, as a clip is.
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import structs
 
-from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import PlannedClip, PlannedWindow
-from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.link import find_videos
-from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.windows import Film, Grid
-from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
@@ -36,150 +26,47 @@ MOST_BYTES = 1_000_000_000
 # A rate is constant if no picture is further from its place than this share of a picture.
 JITTER = 0.25
 
-Planned = tuple[int, PlannedClip, tuple[View, ...]]
 
+class WantedWindow(NamedTuple):
+    """The number of a window in its film, and the views that see it."""
 
-def make_windows(
-    films: Path | str,
-    grid: Grid,
-    *,
-    workspace: Workspace,
-    name: str,
-    workers: int = 1,
-    timeout_s: float = 300.0,
-) -> Manifest:
-    """Return the manifest of the windows of whole films.
-
-    Each film is read once, without decoding where its packets have times; its index is kept in the
-    workspace.
-
-    Args:
-        films: A folder of films, a CSV table with `movie_id` and `video`, or a manifest's name.
-        grid: How each film is cut.
-        workspace: The workspace of the manifests and of the indexes.
-        name: The name of the manifest.
-        workers: Processes that read films.
-        timeout_s: Seconds without progress after which reading a film fails.
-    """
-    grid.check()
-    source, folder, videos = _videos_of(films, workspace)
-    indexes = workspace.folder("indexes")
-    jobs = [
-        DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
-    ]
-    with DecodePool(workers, timeout_s=timeout_s) as pool:
-        errors = [result.error for result in pool.map(jobs) if result.error is not None]
-    if errors:
-        lines = [f"{error.where}: {error.message}" for error in errors]
-        hint = "move these files away, or repair them"
-        raise FixInput(
-            f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines
-        )
-    cut = []
-    for movie_id, video in sorted(videos.items()):
-        index, _ = film_index(folder / video, indexes)
-        cut.append(_film(movie_id, video, index))
-    if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
-        raise FixInput(
-            "no film holds a whole window",
-            where=str(films),
-            hint="use a shorter window",
-        )
-    header = structs.replace(
-        source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
-    )
-    return Manifest(name, header, Windows(tuple(cut), grid))
-
-
-def _videos_of(
-    films: Path | str, workspace: Workspace
-) -> tuple[Header, Path, dict[str, str]]:
-    """Return the header of the films, their folder, and the video of each film."""
-    path = Path(films)
-    if path.is_dir():
-        header = Header(ascii_id(path.resolve().name) or "films")
-        folder = path
-        pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
-    elif path.suffix == ".csv" or is_workbook(path):
-        header = Header(path.stem)
-        folder = path.parent
-        rows = read_table(path, required=("movie_id", "video"), content="films").rows
-        pairs = [(row["movie_id"], row["video"]) for row in rows]
-    else:
-        manifest = read_manifest(workspace.existing_manifest(str(films)))
-        header = structs.replace(manifest.header, concepts={})
-        folder = Path(header.video_root)
-        # Without a folder, the paths of videos are not known.
-        linked = [clip for clip in manifest if clip.video and header.video_root]
-        pairs = [(clip.movie_id, clip.video) for clip in linked]
-    videos: dict[str, str] = {}
-    for movie_id, video in pairs:
-        if not movie_id or not video:
-            cells = f"movie_id {movie_id!r} and video {video!r}"
-            problem = f"a film needs an id and a video, got {cells}"
-            raise FixInput(
-                problem, where=str(films), hint="complete the row, or remove it"
-            )
-        if videos.setdefault(movie_id, video) != video:
-            problem = (
-                f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
-            )
-            raise FixInput(problem, where=str(films), hint="one video for each film")
-    if not videos:
-        hint = "obygaze manifest link, or a folder of films"
-        raise FixInput("no film with a video", where=str(films), hint=hint)
-    return header, folder, videos
-
-
-def _film(movie_id: str, video: str, index: FrameIndex) -> Film:
-    """Return a film as the table of films has it: with its rate, if that is constant."""
-    times_s = index.times_s - index.times_s[0]
-    length_s = float(times_s[-1])
-    mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
-    # The rate in the header is exact where it fits; the mean one is rounded by the last time.
-    for rate in (index.rate, mean_rate):
-        furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
-        if furthest < JITTER:
-            return Film(movie_id, video, index.frames, rate, index.frames / rate)
-    return Film(movie_id, video, index.frames, 0.0, index.duration_s)
+    number: int
+    views: tuple[View, ...]
 
 
 def decode_windows(
-    grid: Grid, planned: Sequence[Planned], pool: DecodePool, indexes: str
+    video: str,
+    grid: Grid,
+    windows: Sequence[WantedWindow],
+    pool: DecodePool,
+    indexes: str,
 ) -> Iterator[DecodeResult]:
-    """Decode the windows of films in order, each picture once; yield the result of each window.
+    """Decode windows of one film in order, each picture once; yield the result of each window.
 
     Args:
-        grid: How the films are cut.
-        planned: The rows, their windows in order, and the views of each.
+        video: The film.
+        grid: How the film is cut.
+        windows: The windows, by their numbers.
         pool: The processes that decode.
         indexes: The folder that keeps the indexes of films.
     """
-    with_video = (one for one in planned if one[1].video)
-    # Two films may be one video: the windows of each begin at its first picture.
-    for (_, video), rows in groupby(
-        with_video, lambda one: (one[1].movie_id, one[1].video)
-    ):
-        job = DecodeJob(video, (), indexes=indexes)
-        indexed = pool.submit(job).result()
-        error = indexed.error
-        if error is None:
-            try:
-                index, size = film_index(Path(video), Path(indexes))
-            except BadVideo as reason:  # a folder may be unmounted in between
-                error = reason
-        if error is not None:
-            for _ in rows:
-                yield DecodeResult(job, None, error, 0.0)
-            continue
-        sweep = _Sweep(grid, index, pool, job)
-        numbered = [
-            (c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)
-        ]
-        for result in sweep.results(numbered, size):
-            # The index decides where windows begin: of a film that is replaced meanwhile, all
-            # windows count as those of the film before.
-            yield replace(result, file_facts=indexed.file_facts)
+    job = DecodeJob(video, (), indexes=indexes)
+    indexed = pool.submit(job).result()
+    error = indexed.error
+    if error is None:
+        try:
+            index, size = film_index(Path(video), Path(indexes))
+        except BadVideo as reason:  # a folder may be unmounted in between
+            error = reason
+    if error is not None:
+        for _ in windows:
+            yield DecodeResult(job, None, error, 0.0)
+        return
+    sweep = _Sweep(grid, index, pool, job)
+    for result in sweep.results(windows, size):
+        # The index decides where windows begin: of a film that is replaced meanwhile, all
+        # windows count as those of the film before.
+        yield replace(result, file_facts=indexed.file_facts)
 
 
 @dataclass(frozen=True)
@@ -224,10 +111,10 @@ class _Sweep:
         self.parts: deque[_DecodedPart] = deque()
 
     def results(
-        self, wanted: Sequence[tuple[int, tuple[View, ...]]], size: tuple[int, int]
+        self, wanted: Sequence[WantedWindow], size: tuple[int, int]
     ) -> Iterator[DecodeResult]:
         """Yield the result of each wanted window, by its number and its views."""
-        film = _film("", "", self.index)
+        film = film_of("", "", self.index)
         n_whole = self.grid.n_windows(film.n_frames, film.duration_s)
         windows: list[_Window | None] = []
         for number, views in wanted:
@@ -340,14 +227,13 @@ class _Sweep:
             rows = np.arange(len(pictures))
         times_s = self.index.times_s
         mask = sampled.mask
-        shown_s = np.where(mask, times_s[sampled.index], np.nan)
         clip = DecodedClip(
             path=Path(self.job.path),
             shared_pictures=pictures,
             rows=rows[inverse],
             index=np.where(mask, sampled.index, -1),
-            time_s=shown_s,
-            asked_s=shown_s,
+            time_s=np.where(mask, times_s[sampled.index], np.nan),
+            asked_s=np.where(mask, times_s[sampled.index], np.nan),
             substituted=np.zeros(len(mask), dtype=np.bool_),
             mask=mask,
             total=len(window.ranks),
@@ -384,3 +270,16 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
 def _pictures(view: View, count: int) -> View:
     """Return the view of a list of pictures as this view sees each of them."""
     return replace(view, count=count, sampling="even")
+
+
+def film_of(movie_id: str, video: str, index: FrameIndex) -> Film:
+    """Return a film as the table of films has it: with its rate, if that is constant."""
+    times_s = index.times_s - index.times_s[0]
+    length_s = float(times_s[-1])
+    mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
+    # The rate in the header is exact where it fits; the mean one is rounded by the last time.
+    for rate in (index.rate, mean_rate):
+        furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
+        if furthest < JITTER:
+            return Film(movie_id, video, index.frames, rate, index.frames / rate)
+    return Film(movie_id, video, index.frames, 0.0, index.duration_s)

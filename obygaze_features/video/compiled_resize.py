@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 # Importing Numba and reading compiled code takes as long as resizing some hundred pictures.
 COMPILED_AFTER = 200
+# Weights are whole numbers of fractions of 2 to the power of these bits, as Pillow's are.
+BITS = 22
 # How many rows are resized at once, and how many weights are added at once.
 _ROWS = 48
 _TAPS = 4
@@ -58,20 +60,20 @@ class Kernels:
         self._compiled_down = down
 
     def across(
-        self, picture: Pixels, part: slice, first: Ints, weights: Weights, bits: int
+        self, picture: Pixels, part: slice, first: Ints, weights: Weights
     ) -> Pixels:
         """Resize a part of the columns of a picture [H, W, 3], with `padded` weights."""
         rows = np.ascontiguousarray(picture).reshape(len(picture), -1)
         resized = np.empty((len(rows), 3 * len(first)), np.uint8)
         columns = rows[:, 3 * part.start : 3 * part.stop]
-        self._compiled_across(columns, first, weights, np.int32(bits), resized)
+        self._compiled_across(columns, first, weights, resized)
         return resized.reshape(len(rows), -1, 3)
 
-    def down(self, picture: Pixels, first: Ints, weights: Weights, bits: int) -> Pixels:
+    def down(self, picture: Pixels, first: Ints, weights: Weights) -> Pixels:
         """Resize a picture [H, W, 3] down, with `padded` weights."""
         rows = np.ascontiguousarray(picture).reshape(len(picture), -1)
         resized = np.empty((len(first), rows.shape[1]), np.uint8)
-        self._compiled_down(rows, first, weights, np.int32(bits), resized)
+        self._compiled_down(rows, first, weights, resized)
         return resized.reshape(len(first), -1, 3)
 
 
@@ -81,7 +83,7 @@ def padded(weights: Weights) -> Weights:
     return np.pad(weights, ((0, 0), (0, n_more)))
 
 
-def _across(rows: Any, first: Any, weights: Any, bits: Any, resized: Any) -> None:
+def _across(rows: Any, first: Any, weights: Any, resized: Any) -> None:
     """Resize rows [H, W * 3] across.
 
     Some rows at once are turned, so that the same column of all of them lies together.
@@ -89,7 +91,7 @@ def _across(rows: Any, first: Any, weights: Any, bits: Any, resized: Any) -> Non
     n_rows, n_values = rows.shape
     n_out, n_taps = weights.shape
     lanes = 3 * _ROWS
-    half = np.int32(1 << (bits - 1))
+    half = np.int32(1 << (BITS - 1))
     turned = np.zeros((n_values + 3 * n_taps) * _ROWS, np.uint8)
     sums = np.zeros(lanes, np.int32)
     levels = np.zeros(lanes, np.uint8)
@@ -117,18 +119,18 @@ def _across(rows: Any, first: Any, weights: Any, bits: Any, resized: Any) -> Non
                         + d * np.int32(part[3 * lanes + lane])
                     )
             for lane in range(lanes):
-                level = sums[lane] >> bits
+                level = sums[lane] >> BITS
                 levels[lane] = min(np.int32(255), max(np.int32(0), level))
             for y in range(height):
                 for channel in range(3):
                     resized[top + y, 3 * out + channel] = levels[channel * _ROWS + y]
 
 
-def _down(rows: Any, first: Any, weights: Any, bits: Any, resized: Any) -> None:
+def _down(rows: Any, first: Any, weights: Any, resized: Any) -> None:
     """Resize rows [H, W * 3] down."""
     last = len(rows) - 1
     n_values = rows.shape[1]
-    half = np.int32(1 << (bits - 1))
+    half = np.int32(1 << (BITS - 1))
     sums = np.zeros(n_values, np.int32)
     for out in range(len(first)):
         for x in range(n_values):
@@ -142,5 +144,5 @@ def _down(rows: Any, first: Any, weights: Any, bits: Any, resized: Any) -> None:
             for x in range(n_values):
                 sums[x] += a * np.int32(row[x]) + b * np.int32(next_row[x])
         for x in range(n_values):
-            level = sums[x] >> bits
+            level = sums[x] >> BITS
             resized[out, x] = min(np.int32(255), max(np.int32(0), level))

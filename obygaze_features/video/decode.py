@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, Progress, no_progress
 from obygaze_features.video.decoded_clip import (
-    MAX_SUBSTITUTED,
     Allocate,
     Canvas,
     DecodedClip,
@@ -32,7 +30,7 @@ def decode_clip(
     start_s: float | None = None,
     end_s: float | None = None,
     ranks: Sequence[int] | None = None,
-    max_substituted: float = MAX_SUBSTITUTED,
+    accept_damaged: bool = False,
     indexes: Path | str | None = None,
 ) -> DecodedClip:
     """Decode the pictures of one view of a video, or of a part of it.
@@ -43,9 +41,8 @@ def decode_clip(
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
         ranks: the numbers of the pictures of the part, in place of its times.
-        max_substituted: the largest share of pictures that may be damaged or missing.
+        accept_damaged: return what the decoder gives of damaged pictures, which are marked.
         indexes: as for `decode_views`.
-        device: as for `decode_views`.
     """
     clips = decode_views(
         path,
@@ -56,7 +53,7 @@ def decode_clip(
         indexes=indexes,
     )
     (clip,) = clips.values()
-    return clip.check(max_substituted)
+    return clip.check(accept_damaged)
 
 
 def decode_views(
@@ -153,7 +150,7 @@ class _ClipDecoder:
             def take(position: int, frame: Any, out: list[int] = out) -> None:
                 out.append(position)
                 if position not in is_drawn:
-                    canvas.offer_at(position, frame, nearest=False)
+                    canvas.offer_at(position, frame)
 
             if not source.run(run, take, skip=True, record=False):
                 # An error counts only if it occurs when no picture is left out.
@@ -167,7 +164,6 @@ class _ClipDecoder:
             for position in index.order[canvas.missing()].tolist():
                 if not index.is_affected(source.damage, position):
                     raise _IndexIsWrong
-            canvas.substitute()
         return self._finish(canvas)
 
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
@@ -201,11 +197,7 @@ class _ClipDecoder:
         exact = index.corrected(out, source.damage)
         again = self._canvas(exact)
         ranks = iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
-        source.run(
-            source.whole,
-            lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True),
-        )
-        again.substitute()
+        source.run(source.whole, lambda _, frame: again.offer(next(ranks, -1), frame))
         return self._finish(again)
 
     def _by_decoded_order(
@@ -245,10 +237,7 @@ class _ClipDecoder:
     def _decode_runs(self, canvas: Canvas, positions: list[int]) -> bool:
         """Decode the pictures at some positions; return whether all come out, without damage."""
         for run in canvas.index.runs(positions):
-            fine = self.source.run(
-                run, partial(canvas.offer_at, nearest=False), record=False
-            )
-            if not fine:
+            if not self.source.run(run, canvas.offer_at, record=False):
                 return False
         return not canvas.missing()
 
@@ -293,6 +282,7 @@ class _ClipDecoder:
         if self.ranks is not None:
             end_s = float(index.times_s[stop]) if stop < index.frames else None
         missing = self.source.film.missing_share(index, canvas.span, end_s)
+        canvas.blank_missing()
         return {
             view: canvas.clip(number, missing) for number, view in enumerate(self.views)
         }

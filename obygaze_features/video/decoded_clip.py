@@ -24,7 +24,6 @@ from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.resize import Pixels, Resize
 from obygaze_features.video.source import VideoSource
 
-MAX_SUBSTITUTED = 1 / 8
 # A larger clip is refused before its memory is allocated.
 MAX_BYTES = 8 * 1024**3
 # The size of a contact sheet, in pixels, and its colours.
@@ -83,10 +82,10 @@ class DecodedClip:
 
     `shared_pictures` are those of all views that resize alike, `rows` those of this view. `index`
     is the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s`
-    when the one asked for is shown (a substitute differs). `substituted` marks
-    pictures that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule
-    found too few, the other rows are black with index -1. `missing` is the share of pictures that
-    is missing from a broken file. `span_s` is the time of a window in its film.
+    when the one asked for is shown. `substituted` marks pictures that damage has affected; one that
+    cannot be decoded at all is black with index -1. `mask` marks the real ones: if a rule found too
+    few, the other rows are black with index -1. `missing` is the share of pictures that is missing
+    from a broken file. `span_s` is the time of a window in its film.
     """
 
     path: Path
@@ -131,15 +130,24 @@ class DecodedClip:
             f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
         )
 
-    def check(self, max_substituted: float = MAX_SUBSTITUTED) -> Self:
-        """Return this clip, or raise BadVideo if a larger share of it is damaged or missing."""
-        if self.missing > max_substituted:
+    def check(self, accept_damaged: bool = False) -> Self:
+        """Return this clip, or raise BadVideo if a picture is damaged or missing.
+
+        With `accept_damaged`, only a picture that cannot be decoded at all is an error.
+        """
+        real = int(self.mask.sum())
+        n_lost = int((self.mask & (self.index < 0)).sum())
+        if n_lost:
+            message = f"{n_lost} of {real} pictures cannot be decoded"
+            raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
+        if accept_damaged:
+            return self
+        if self.missing:
             message = f"{self.missing:.0%} of the pictures are missing"
             raise BadVideo(message, path=self.path, stage="decode", reason="truncated")
-        bad = int(self.substituted.sum())
-        real = int(self.mask.sum())
-        if bad > max_substituted * real:
-            message = f"{bad} of {real} pictures are damaged"
+        n_damaged = int(self.substituted.sum())
+        if n_damaged:
+            message = f"{n_damaged} of {real} pictures are damaged"
             raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
         return self
 
@@ -170,10 +178,9 @@ class Canvas:
         for resize, rows in self.rows.items():
             self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
         self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
-        # The wanted ranks, and for each: the rank of the picture drawn, and the nearest so far.
+        # The wanted ranks, and those of which the picture is drawn.
         self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
-        self.drawn: dict[int, int] = {}
-        self.near: dict[int, tuple[int, Any]] = {}
+        self.drawn: set[int] = set()
 
     def _shapes(self) -> list[tuple[int, ...]]:
         size = self.source.geometry.upright
@@ -195,48 +202,34 @@ class Canvas:
         """Return the wanted ranks for which no picture has come out."""
         return [rank for rank in self.wanted if rank not in self.drawn]
 
-    def offer_at(self, position: int, frame: Any, *, nearest: bool = True) -> None:
-        """Offer the picture of a packet."""
-        self.offer(int(self.index.ranks[position]), frame, nearest=nearest)
+    def offer_at(self, position: int, frame: Any) -> None:
+        """Take the picture of a packet if it is wanted."""
+        self.offer(int(self.index.ranks[position]), frame)
 
-    def offer(self, rank: int, frame: Any, *, nearest: bool = False) -> None:
-        """Take a picture if it is wanted; with `nearest`, keep it if it may replace another."""
-        if rank in self.wanted:
-            self._draw(rank, frame)
-            self.drawn[rank] = rank
-        if nearest and self.span[0] <= rank < self.span[1]:
-            for gap in self.missing():
-                best = self.near.get(gap)
-                if best is None or abs(rank - gap) < abs(best[0] - gap):
-                    self.near[gap] = (rank, frame)
-
-    def substitute(self) -> None:
-        """Put the nearest picture of the span where the wanted one did not come out."""
-        present = dict(self.drawn)
-        for rank in self.missing():
-            layers = [resize for resize, rows in self.rows.items() if rank in rows]
-            others = [source for source in present if self._has(source, layers)]
-            if rank in self.near:
-                self.drawn[rank], frame = self.near[rank]
-                self._draw(rank, frame)
-            elif others:
-                nearest = min(others, key=lambda source: abs(source - rank))
-                for resize in layers:
-                    pictures = self.pictures[resize]
-                    rows = self.rows[resize]
-                    pictures[rows[rank]] = pictures[rows[nearest]]
-                self.drawn[rank] = present[nearest]
-
-    def _has(self, rank: int, layers: Sequence[Resize | None]) -> bool:
-        """Return whether the pictures of some sizes have a row for a rank."""
-        return all(rank in self.rows[resize] for resize in layers)
-
-    def _draw(self, rank: int, frame: Any) -> None:
+    def offer(self, rank: int, frame: Any) -> None:
+        """Take a picture if it is wanted."""
+        if rank not in self.wanted:
+            return
+        self.drawn.add(rank)
         picture = self.converter.convert(frame)
         for resize, rows in self.rows.items():
             if rank in rows:
                 resized = picture if resize is None else resize(picture[None])[0]
                 self.pictures[resize][rows[rank]] = resized
+
+    def blank_missing(self) -> None:
+        """Make the pictures black that did not come out; the memory may have those of others."""
+        if not self.drawn:
+            raise BadVideo(
+                "no picture can be decoded",
+                path=self.source.path,
+                stage="decode",
+                reason="damaged",
+            )
+        for rank in self.missing():
+            for resize, rows in self.rows.items():
+                if rank in rows:
+                    self.pictures[resize][rows[rank]] = 0
 
     def clip(self, number: int, missing: float) -> DecodedClip:
         """Return the finished clip of one view."""
@@ -244,15 +237,8 @@ class Canvas:
         index = self.index
         source = self.source
         resize = self.views[number].resize
-        drawn = np.array(
-            [self.drawn.get(int(rank), -1) for rank in sampled.index], dtype=np.int64
-        )
-        drawn[~sampled.mask] = -1
-        if (drawn[sampled.mask] < 0).any():
-            message = "no picture can be decoded"
-            path = source.path
-            raise BadVideo(message, path=path, stage="decode", reason="damaged")
         ranks = sampled.index.tolist()
+        is_drawn = sampled.mask & np.array([rank in self.drawn for rank in ranks])
         affected = [
             index.is_affected(source.damage, int(index.order[rank])) for rank in ranks
         ]
@@ -260,10 +246,10 @@ class Canvas:
             path=source.path,
             shared_pictures=self.pictures[resize],
             rows=np.array([self.rows[resize].get(rank, 0) for rank in ranks], np.int64),
-            index=drawn,
-            time_s=np.where(sampled.mask, index.times_s[drawn], np.nan),
+            index=np.where(is_drawn, sampled.index, -1),
+            time_s=np.where(is_drawn, index.times_s[sampled.index], np.nan),
             asked_s=np.where(sampled.mask, index.times_s[sampled.index], np.nan),
-            substituted=sampled.mask & (np.array(affected) | (drawn != sampled.index)),
+            substituted=sampled.mask & (np.array(affected) | ~is_drawn),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
             damaged=source.damaged,
@@ -293,7 +279,7 @@ def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> No
 
 
 def contact_sheet(clip: DecodedClip) -> bytes:
-    """Return a PNG of all pictures with their times; substituted ones are framed and marked."""
+    """Return a PNG of all pictures with their times; damaged ones are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
     pictures = clip.pictures

@@ -72,6 +72,8 @@ def save_frames(
         obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
         obygaze video frames film.mkv --start 0:01:01.5 --end 0:01:15 -o frames.npz
     """
-    clip = decode_clip(file, View(count), start_s=start_s, end_s=end_s)
+    clip = decode_clip(
+        file, View(count), start_s=start_s, end_s=end_s, accept_damaged=True
+    )
     save_clip(clip, output, force=force)
     return SavedFrames(Path(output), clip)

@@ -1,8 +1,9 @@
 """Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
 import io
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
-from obygaze_features.store.interchange.source import DAMAGE
+from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.video.container import Progress, av, no_progress, open_video
 from obygaze_features.video.index import (
     NO_PTS,
@@ -61,6 +62,8 @@ _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
 Values = dict[str, Any]
+# A process that makes an index may be suspended: after so many seconds, others make it too.
+_PATIENCE_S = 30.0
 T = TypeVar("T")
 
 _FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
@@ -189,13 +192,6 @@ def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
         index = source.film.index
         shape = source.decoder.height, source.decoder.width
         return index if index.timed else exact_index(source), shape
-
-
-def kept_end_s(path: Path, indexes: Path) -> float | None:
-    """Return when a film ends, from its kept index; None if there is none."""
-    file = _index_file(path, indexes)
-    film = _read_kept(file, partial(_unpacked_film, folder=file.parent))
-    return None if film is None else film.end_s(film.index)
 
 
 def exact_index(source: VideoSource) -> FrameIndex:
@@ -451,21 +447,39 @@ def _read_kept(file: Path, unpack: Callable[[Values], T]) -> T | None:
     return None
 
 
+@contextmanager
+def _turn(folder: Path, progress: Progress) -> Iterator[None]:
+    """Let one process at a time make an index, and do not wait for ever for one that is stopped."""
+    ends = time.monotonic() + _PATIENCE_S
+
+    def wait() -> None:
+        progress()
+        if time.monotonic() > ends:
+            raise TimeoutError
+
+    with ExitStack() as stack:
+        with suppress(TimeoutError):
+            stack.enter_context(locked(folder, wait))
+        yield
+
+
 def _read_or_make(
     file: Path,
     make: Callable[[], Values],
     unpack: Callable[[Values], T],
     progress: Progress,
 ) -> T:
-    """Return the content of a file; make it if it is missing or invalid, in one process only."""
+    """Return the content of a file; make it if it is missing or invalid, in one process if it can.
 
+    Two processes that make it write the same.
+    """
     value = _read_kept(file, unpack)
     if value is not None:
         return value
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-    with locked(file.parent, progress) if file.parent.is_dir() else nullcontext():
+    with _turn(file.parent, progress) if file.parent.is_dir() else nullcontext():
         value = _read_kept(file, unpack)
         if value is not None:
             return value

@@ -16,16 +16,7 @@ from obygaze_features.video.index import FrameIndex, Ints
 Coded = Iterable[tuple[int, bytes]]
 """Positions and the bytes of their packets, in the order of the file."""
 
-# Codecs that never write certain zeros, and whose pictures never begin with some.
-NO_ZEROS = frozenset(
-    {"h264", "hevc", "vp8", "vp9", "av1", "mjpeg", "mpeg1video", "mpeg2video"}
-)
-# The arithmetic coders of VP8 and VP9 never write so many zeros.
-_ZEROS = bytes(256)
-_ZEROS_WITHOUT_START_CODE = re.compile(rb"\x00\x00\x00[^\x00\x01]")
 _START_CODE = b"\0\0\1"
-_JPEG_END = b"\xff\xd9"
-_JPEG_PADDING = bytes(16)
 # How many pictures may be shown between a lost key frame and the next picture in the file.
 _NEAR = 16
 # The H.264 profile whose slices may be partitioned; only the first partition has the number.
@@ -103,49 +94,15 @@ def skipped_in_avi(
     return [position for position in after.tolist() if position < len(packet_offsets)]
 
 
-def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
-    """Return whether a packet holds zeros that its codec never writes: a part was not stored.
-
-    `length_size` is that of the length before each unit of H.264 and HEVC; 0 with start codes.
-    """
-    if codec in ("vp8", "vp9"):
-        return _zeros_inside(data, _ZEROS)
-    if codec in ("mpeg1video", "mpeg2video"):
-        return not data.strip(b"\0")
-    if codec == "mjpeg":
-        # Zeros may follow the mark of the end, and not replace it.
-        return data.endswith(_JPEG_PADDING) and not data.rstrip(b"\0").endswith(
-            _JPEG_END
-        )
-    if codec not in ("h264", "hevc"):
-        return False
-    if not length_size:
-        begins = data.lstrip(b"\0")[:1] == b"\1"
-        return begins and _ZEROS_WITHOUT_START_CODE.search(data) is not None
-    shift, mask, below = (1, 63, 32) if codec == "hevc" else (0, 31, 6)
-    units = units_of(data, length_size)
-    pictures = (unit for unit in units if unit[0] >> shift & mask < below)
-    return any(_zeros_inside(unit, b"\0\0\0") for unit in pictures)
-
-
-def _zeros_inside(data: bytes, zeros: bytes) -> bool:
-    """Return whether other bytes follow these zeros; zeros at the end may be padding."""
-    at = data.find(zeros)
-    return at >= 0 and bool(data[at:].strip(b"\0"))
-
-
 def length_size_of(codec: str, extradata: bytes | None) -> int:
-    """Return the size of the length before a unit of H.264 or HEVC; 0 with start codes."""
-    at = {"h264": 4, "hevc": 21}.get(codec)
-    if at is None or extradata is None or len(extradata) <= at:
+    """Return the size of the length before a unit of H.264; 0 with start codes."""
+    if codec != "h264" or extradata is None or len(extradata) < 5:
         return 0
-    # The version of an HEVC record may still be 0, as in the draft.
-    with_lengths = extradata[0] == 1 or (codec == "hevc" and extradata[:3] > b"\0\0\1")
-    return (extradata[at] & 3) + 1 if with_lengths else 0
+    return (extradata[4] & 3) + 1 if extradata[0] == 1 else 0
 
 
 def units_of(data: bytes, length_size: int) -> Iterator[bytes]:
-    """Yield the units of H.264 or HEVC in a packet, without their lengths or start codes."""
+    """Yield the units of H.264 in a packet, without their lengths or start codes."""
     if not length_size:
         yield from (unit for unit in data.split(_START_CODE)[1:] if unit)
         return

@@ -1,14 +1,14 @@
 """Resize pictures to what a model sees: integer arithmetic, the same with every version.
 
 Image libraries change their filters with their releases. Resizing here is a table of integer
-weights that NumPy computes once, and sums of integers, equal to those of Pillow, torchvision and
-OpenCV to the bit. SciPy makes the sums or, after some pictures and where Numba is installed,
+weights that NumPy computes once, and sums of integers, equal to those of Pillow and OpenCV to the
+bit. SciPy makes the sums or, after some pictures and where Numba is installed,
 compiled code.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video import compiled_resize
+from obygaze_features.video.compiled_resize import BITS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -25,14 +26,8 @@ Pixels = npt.NDArray[np.uint8]
 Taps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 """For each output position, its input positions and their integer weights."""
 
-_PILLOW_BITS = 22
-# torchvision's weights have 16 bits with their sign, as many of them fractions as fit.
-_TORCH_LIMIT = 1 << 15
 _OPENCV_BITS = 11
 _REACH = {"bilinear": 1.0, "bicubic": 2.0}
-PILLOW_11 = "pillow-11"
-PILLOW_13 = "pillow-13"
-TORCHVISION = "torchvision"
 
 
 @dataclass(frozen=True)
@@ -42,10 +37,9 @@ class Resize:
     `edge` is the length of the shortest edge with the proportions kept ("shortest-edge"), or of
     both ("squash"), and `crop` the square that is cut from the middle, 0 for all of it. The filter
     is "bilinear", "bicubic" or "nearest", and the offset of the crop a "floor" or a "round" of half
-    the rest. `squash_first` first resizes to that square as OpenCV does. `resizer` names the
-    library that gives the same pixels: Pillow up to 11 or from 13 on, or torchvision. `target` is
-    the height and width of a result that is no square, in place of `edge` and `crop`: a picture is
-    squashed to it, or covers it with its proportions kept and is cropped.
+    the rest. `squash_first` first resizes to that square as OpenCV does. `target` is the height
+    and width of a result that is no square, in place of `edge` and `crop`: a picture is squashed to
+    it, or covers it with its proportions kept and is cropped.
     """
 
     edge: int
@@ -54,7 +48,6 @@ class Resize:
     filter: str = "bicubic"
     crop_offset: str = "floor"
     squash_first: int = 0
-    resizer: str = PILLOW_11
     target: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +61,7 @@ class Resize:
         if self.squash_first:
             pictures = squash_like_opencv(pictures, self.squash_first)
         size, box = self.target_of(*pictures.shape[1:3])
-        return resize_crop(pictures, size, box, self.filter, self.resizer)
+        return resize_crop(pictures, size, box, self.filter)
 
     def shape(self, height: int, width: int) -> tuple[int, int]:
         """Return (height, width) of the result for pictures of this height and width."""
@@ -79,9 +72,6 @@ class Resize:
     def recipe(self) -> dict[str, Any]:
         """Return the settings, and a hash of a test picture that was resized."""
         settings = asdict(self)
-        if self.resizer == PILLOW_11:
-            # A recipe names the resizer only where it is not the default.
-            del settings["resizer"]
         settings["target"] = list(self.target or ())
         if self.target is None:
             del settings["target"]
@@ -163,24 +153,8 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
     """Return the taps of Pillow."""
     first, weights = float_taps(n_in, n_out, kernel)
     index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
-    return index, _in_fractions(weights, _PILLOW_BITS)
-
-
-def _in_fractions(
-    weights: npt.NDArray[np.float64], n_bits: int
-) -> npt.NDArray[np.int32]:
-    """Return weights as whole numbers of fractions of 2 to the power of bits."""
     half = np.where(weights < 0, -0.5, 0.5)
-    return np.trunc(weights * (1 << n_bits) + half).astype(np.int32)
-
-
-def torchvision_bits(weights: npt.NDArray[np.float64]) -> int:
-    """Return how many bits of the weights are fractions in torchvision: as many as 16 bits take."""
-    largest = float(weights.max())
-    bits = 0
-    while bits < _PILLOW_BITS and int(0.5 + largest * (1 << bits + 1)) < _TORCH_LIMIT:
-        bits += 1
-    return bits
+    return index, np.trunc(weights * (1 << BITS) + half).astype(np.int32)
 
 
 def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
@@ -204,13 +178,11 @@ def resize_crop(
     size: tuple[int, int],
     box: tuple[int, int, int, int],
     kernel: str,
-    resizer: str = PILLOW_11,
 ) -> Pixels:
     """Resize pictures [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
 
-    Equal to an antialiased resize of the library, followed by a crop, to the bit: across first,
-    rounded to uint8, then down. Pillow 13 goes down first where more than twice as many rows are
-    lost as columns. "nearest" takes the pixel at the centre of each new one.
+    Equal to an antialiased resize of Pillow, followed by a crop, to the bit: across first, rounded
+    to uint8, then down. "nearest" takes the pixel at the centre of each new one.
     """
     top, left, height, width = box
     n_rows, n_columns = pictures.shape[1:3]
@@ -218,30 +190,17 @@ def resize_crop(
         rows = nearest_of(n_rows, size[0])
         columns = nearest_of(n_columns, size[1])
         return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
-    down = axis_of(n_rows, size[0], top, height, kernel, resizer)
-    across = axis_of(n_columns, size[1], left, width, kernel, resizer)
-    down_first = shrinks_down_first(resizer, (n_rows, n_columns), size)
+    down = axis_of(n_rows, size[0], top, height, kernel)
+    across = axis_of(n_columns, size[1], left, width, kernel)
     resized = []
     for picture in pictures:
-        if down_first:
-            resized.append(_across(_down(picture, down), across))
-        else:
-            resized.append(_down(_across(picture[down.chosen], across), down.inside))
+        resized.append(_down(_across(picture[down.chosen], across), down))
     return np.stack(resized)
 
 
 def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
     """Return the input at the centre of each output."""
     return ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
-
-
-def shrinks_down_first(
-    resizer: str, size: tuple[int, int], new_size: tuple[int, int]
-) -> bool:
-    """Return whether a library resizes down before it resizes across."""
-    lost_rows = size[0] - new_size[0]
-    lost_columns = size[1] - new_size[1]
-    return resizer == PILLOW_13 and lost_rows > max(0, 2 * lost_columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,36 +214,24 @@ class Axis:
     chosen: slice
     first: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int32]
-    bits: int
     matrix: csr_matrix | None
-
-    @property
-    def inside(self) -> Axis:
-        """Return the axis for pictures that have only the inputs that count."""
-        return replace(self, chosen=slice(None))
 
 
 @lru_cache(maxsize=64)
-def axis_of(
-    n_in: int, n_out: int, start: int, length: int, kernel: str, resizer: str
-) -> Axis:
+def axis_of(n_in: int, n_out: int, start: int, length: int, kernel: str) -> Axis:
     """Return how a part of the output is made."""
     if n_in == n_out:
         nothing = np.zeros((0, 0), np.int32)
         part = slice(start, start + length)
-        return Axis(part, np.zeros(0, np.int64), nothing, 0, None)
-    first, weights = float_taps(n_in, n_out, kernel)
-    bits = torchvision_bits(weights) if resizer == TORCHVISION else _PILLOW_BITS
-    fractions = _in_fractions(weights, bits)
-    index = np.minimum(first[:, None] + np.arange(weights.shape[1]), n_in - 1)
+        return Axis(part, np.zeros(0, np.int64), nothing, None)
+    index, weights = pillow_taps(n_in, n_out, kernel)
     index = index[start : start + length]
-    fractions = fractions[start : start + length]
+    weights = weights[start : start + length]
     begin = int(index.min())
     stop = int(index.max()) + 1
-    first = first[start : start + length] - begin
-    matrix = _matrix(index - begin, fractions, stop - begin)
-    padded = compiled_resize.padded(fractions)
-    return Axis(slice(begin, stop), first, padded, bits, matrix)
+    matrix = _matrix(index - begin, weights, stop - begin)
+    padded = compiled_resize.padded(weights)
+    return Axis(slice(begin, stop), index[:, 0] - begin, padded, matrix)
 
 
 def _across(picture: Pixels, axis: Axis) -> Pixels:
@@ -295,26 +242,25 @@ def _across(picture: Pixels, axis: Axis) -> Pixels:
     kernels = compiled_resize.kernels_after(1)
     if kernels is not None:
         # A part of the columns would be copied first.
-        return kernels.across(picture, axis.chosen, axis.first, axis.weights, axis.bits)
-    return _weighted(axis.matrix, part.swapaxes(0, 1), axis.bits).swapaxes(0, 1)
+        return kernels.across(picture, axis.chosen, axis.first, axis.weights)
+    return _weighted(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
 
 
-def _down(picture: Pixels, axis: Axis) -> Pixels:
-    """Resize one picture down."""
-    part = picture[axis.chosen]
+def _down(part: Pixels, axis: Axis) -> Pixels:
+    """Resize one picture, of which only the rows that count are there, down."""
     if axis.matrix is None:
         return part
     kernels = compiled_resize.kernels_after(0)
     if kernels is not None:
-        return kernels.down(part, axis.first, axis.weights, axis.bits)
-    return _weighted(axis.matrix, part, axis.bits)
+        return kernels.down(part, axis.first, axis.weights)
+    return _weighted(axis.matrix, part)
 
 
-def _weighted(matrix: csr_matrix, lines: Pixels, bits: int) -> Pixels:
+def _weighted(matrix: csr_matrix, lines: Pixels) -> Pixels:
     """Return the weighted sums of lines, rounded to levels."""
     sums = _sums(matrix, lines)
-    sums += 1 << (bits - 1)
-    sums >>= bits
+    sums += 1 << (BITS - 1)
+    sums >>= BITS
     return sums.clip(0, 255, out=sums).astype(np.uint8)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from obygaze_features.video.container import BadVideo, Progress, av, demux, open_video
 from obygaze_features.video.index import NO_PTS, Damage, PacketRun
-from obygaze_features.video.losses import NO_ZEROS, has_unwritten_zeros, length_size_of
 from obygaze_features.video.packets import Film
 from obygaze_features.video.picture import PictureGeometry, geometry_of
 
@@ -30,7 +29,6 @@ BEFORE = (2, 32)
 # Codecs in which no picture is built on a B picture: an error in one affects no other.
 _LEAF_B_CODECS = frozenset({"mpeg1video", "mpeg2video", "mpeg4", "msmpeg4v3", "h263"})
 _B_PICTURE = 3
-_NO_BEGINNING = bytes(8)
 # Without these options the decoders do not report the errors they conceal. The checksums of
 # pictures in a stream of HEVC are compared if there are any.
 _ERR_DETECT = {
@@ -100,7 +98,6 @@ class VideoSource:
         self.codec = str(self.decoder.codec.canonical_name)
         if self.codec in _ERR_DETECT:
             self.decoder.options = {"err_detect": _ERR_DETECT[self.codec]}
-        self.length_size = length_size_of(self.codec, self.decoder.extradata)
         self.damage: Damage = {
             (at, True) for at in np.flatnonzero(film.index.broken).tolist()
         }
@@ -242,17 +239,8 @@ class VideoSource:
 
     def _run(self, run: PacketRun, sink: Sink, skip: bool, decoded: int) -> None:
         """Decode the packets of a run after position `decoded`, and the rest in the decoder."""
-        ended_in_zeros = False
         is_skipping = False
         for position, packet in self.packets(run.start, run.stop):
-            if self.codec in NO_ZEROS:
-                data = bytes(packet)
-                if has_unwritten_zeros(self.codec, data, self.length_size):
-                    self.damage.add((position, True))
-                if ended_in_zeros and data.startswith(_NO_BEGINNING):
-                    # The part that was not stored begins in the packet before, and ends in this.
-                    self.damage |= {(position - 1, True), (position, True)}
-                ended_in_zeros = data.endswith(b"\0")
             if position <= decoded:
                 continue
             unwanted = skip and position not in run.wanted

@@ -53,7 +53,7 @@ class StoreRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array that all clips would be."""
-        return len(self.clips), *self.store.plan.array(self.array).tail_shape
+        return len(self.clips), *self.store.array(self.array).shape
 
     @property
     def ndim(self) -> int:

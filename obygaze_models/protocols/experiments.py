@@ -399,9 +399,9 @@ def _with_store_name(word: str) -> str:
 
 
 def _last_name(location: str) -> str:
-    """Return the last part of the place of a store, without the ending of a packed store."""
+    """Return the last part of the place of a store."""
     path = location if is_url(location) else str(Path(location).resolve())
-    return last_part(path).removesuffix(".zip")
+    return last_part(path)
 
 
 command = command_of(

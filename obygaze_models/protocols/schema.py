@@ -14,7 +14,7 @@ schema = "obygaze-protocol/1"
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import is_own_code
@@ -27,7 +27,7 @@ from obygaze_features.core.schema_rules import (
     whole,
 )
 from obygaze_features.manifest.model import VIEWS
-from obygaze_features.store.read.segments import REDUCERS, RULES
+from obygaze_features.store.segments import Reducer, Rule
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.schemes import NONE, SCHEMES
@@ -61,8 +61,8 @@ class Data:
 
     manifest: str = ""
     segments: str = ""
-    rule: Annotated[str, choice(RULES)] = "touch"
-    reduce: Annotated[str, choice(REDUCERS)] = "max"
+    rule: Annotated[str, choice(get_args(Rule))] = "touch"
+    reduce: Annotated[str, choice(get_args(Reducer))] = "max"
     view: Annotated[str, choice((AUTO, *VIEWS))] = AUTO
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""

@@ -39,17 +39,18 @@ from obygaze_features.core.schema_rules import (
     text,
     whole,
 )
-from obygaze_features.store.format.recipe import IMPORTED, UNKNOWN
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.records import FileMark
 
 Floats = NDArray[np.float64]
-SCHEMA = "obygaze-model/2"
+SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The features that a model takes as input: those of stores with this fingerprint.
+    """The features that a model takes as input: those of an array of this dtype in stores with this
+    fingerprint.
 
     The features of segments are those of the windows that belong to it by the `rule`, reduced to
     one vector; both are "" for features of clips.
@@ -57,14 +58,14 @@ class FeatureSpec:
 
     backbone: str
     array: str
+    dtype: str
     width: int
     fingerprint: str
     store: str = ""
     rule: str = ""
     reduce: str = ""
-    # The version of the store, and the sha256 of its seal; 0 and "" where they are not recorded.
-    store_version: int = 0
-    seal_sha256: str = ""
+    # The seal of the store; "" where it is not recorded.
+    seal: str = ""
     # What the importer of imported features said of how they were made.
     facts: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
@@ -347,6 +348,4 @@ def croissant(
         columns += [RecordColumn(name, "sc:Float") for name in clips.scores]
         description = "The training clips, with the scores of fits without them."
         tables.append(RecordTable(CLIPS_FILE, description, columns))
-    return publication.document(
-        CROISSANT_FILE, listed=listed, tables=tables, zip_name="", beside=(), arrays=()
-    )
+    return publication.document(CROISSANT_FILE, listed=listed, tables=tables, arrays=())

@@ -396,7 +396,7 @@ def _predict(
     )
     # The out-of-fold scores of a model are those of the features that it was trained on.
     wanted = model.info.features
-    is_other_import = not store.gives(wanted.fingerprint, wanted.array)
+    is_other_import = store.fingerprint != wanted.fingerprint
     basis = _basis(
         model, ids, film_of, trained_on, in_sample=in_sample or is_other_import
     )
@@ -438,8 +438,15 @@ def read_features(
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    if not store.gives(wanted.fingerprint, wanted.array):
+    if store.fingerprint != wanted.fingerprint:
         _require_same_import(model, store, workspace, same_recipe=same_recipe)
+    dtype = store.array(wanted.array).dtype
+    if dtype != wanted.dtype:
+        raise Mismatch(
+            f"{model.info.name} expects {wanted.dtype} in the array {wanted.array!r}, got {dtype}",
+            where=store.location,
+            hint=_stores_that_fit(wanted, workspace),
+        )
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
@@ -515,7 +522,9 @@ def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
             store = open_store(name, workspace=workspace)
-            if store.gives(wanted.fingerprint, wanted.array):
+            array = store.record.array(wanted.array)
+            has_recipe = store.fingerprint == wanted.fingerprint
+            if has_recipe and array is not None and array.dtype == wanted.dtype:
                 fitting.append(name)
     if fitting:
         return f"{' or '.join(fitting)}, of the same recipe"

@@ -33,9 +33,10 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
-from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote import open_files, open_target
-from obygaze_features.store.remote.files import Files
+from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.network import open_remote
+from obygaze_features.store.records import FileMark
+from obygaze_features.store.targets import open_target
 from obygaze_models.zoo.info import (
     CLIPS_FILE,
     SCHEMA,
@@ -166,8 +167,8 @@ def save_model(
     contents[CROISSANT_FILE] = croissant(info, marks, clips)
     marks[CROISSANT_FILE] = _mark_of(contents[CROISSANT_FILE])
     document |= {
-        _KEYS[name]: {"bytes": size, "sha256": sha}
-        for name, (size, sha) in marks.items()
+        _KEYS[name]: {"bytes": mark.n_bytes, "sha256": mark.sha256}
+        for name, mark in marks.items()
     }
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
@@ -308,23 +309,44 @@ def push_model(
     if not is_url(target):
         _write(Path(target), contents, force=force)
     else:
-        marks = {name: _mark_of(data) for name, data in contents.items()}
-        address = open_target(target)
-        address.prepare(marks)
-        missing = [name for name, mark in marks.items() if not address.has(name, mark)]
-        if not force:
-            for name in missing:
-                if address.files.read(name, 0, 1) is not None:
-                    raise AlreadyThere(
-                        f"another {name} is at this address",
-                        where=address.location,
-                        hint="choose another address, or replace it with --force",
-                    )
-        for name in missing:
-            address.put(name, contents[name], marks[name])
-        address.settle(f"model {folder.name}")
+        _send(folder, contents, target, force=force)
     n_bytes = sum(map(len, contents.values()))
     return PushedModel(os.fspath(model), target, n_bytes)
+
+
+def _send(
+    folder: Path, contents: Mapping[str, bytes], target: str, *, force: bool
+) -> None:
+    """Send the files of a model to a bucket or the hub, model.json last."""
+    destination = open_target(target)
+    names_there = destination.names()
+    strange = [name for name in names_there if name not in MAX_BYTES]
+    if strange:
+        raise AlreadyThere(
+            f"{strange[0]} does not belong to a model",
+            where=destination.location,
+            hint="choose another address",
+        )
+    is_same = False
+    if MODEL_FILE in names_there:
+        there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
+        is_same = there.tobytes() == contents[MODEL_FILE]
+    marks = {name: _mark_of(data) for name, data in contents.items()}
+    missing = [name for name, mark in marks.items() if not destination.has(name, mark)]
+    if not is_same and not force:
+        for name in missing:
+            if name in names_there:
+                raise AlreadyThere(
+                    f"another {name} is at this address",
+                    where=destination.location,
+                    hint="choose another address, or replace it with --force",
+                )
+    for name in missing:
+        destination.put(name, folder / name, marks[name])
+    for name in names_there:
+        if name not in contents:
+            destination.remove(name)
+    destination.finish(f"Model {folder.name}")
 
 
 def pull_model(
@@ -361,7 +383,9 @@ def pull_model(
     check_folder(folder, MODEL, force=force)
     with write_then_rename(folder) as draft:
         draft.mkdir()
-        files = open_files(location)
+        files: Files = FolderFiles(Path(location))
+        if is_url(location):
+            files = open_remote(location)
         _fetch(files, MODEL_FILE, draft)  # it lists the other files
         for file in files_of(draft)[:-1]:
             _fetch(files, file, draft)
@@ -441,11 +465,14 @@ def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
 
 
 def _fetch(files: Files, name: str, draft: Path) -> None:
-    piece = files.read(name)
-    if piece is None:
+    try:
+        data = files.read(name, MAX_BYTES[name])
+    except FileNotFoundError as error:
         hint = "the folder or address of a saved model, as in obygaze models push"
-        raise NotFound(f"no model here: no {name}", where=files.location, hint=hint)
-    write_atomic(draft / name, piece.data.data)
+        raise NotFound(
+            f"no model here: no {name}", where=files.location, hint=hint
+        ) from error
+    write_atomic(draft / name, data.data)
 
 
 def _mark_of(content: bytes) -> FileMark:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -31,30 +30,21 @@ def test_the_table_has_the_published_fits(workspace: Path) -> None:
         assert not np.intersect1d(job.train, job.validation).size
 
 
-@pytest.mark.parametrize("source", ["matrix", "loader"])
-def test_the_loop_counts_its_fits(source: str, workspace: Path) -> None:
+def test_the_loop_counts_its_fits(workspace: Path) -> None:
     pytest.importorskip("torch")
-    fit.main(str(workspace), source, "89")
-    costs = json.loads((workspace / f"{source}.json").read_text(encoding="utf-8"))
+    costs = fit.loop(workspace, 89)
     assert costs["fits"] == 2
-    assert costs["steps"] > 0 < costs["cpu_s"]
+    # At least six epochs each.
+    _, jobs = fit.fits_of(workspace)
+    n_batches = [-(-len(jobs[number].train) // 16) for number in (0, 89)]
+    assert costs["steps"] >= 6 * sum(n_batches)
 
 
 def test_the_loop_learns_what_ours_learns(workspace: Path) -> None:
     torch = pytest.importorskip("torch")
     X, jobs = fit.fits_of(workspace)
-    epochs = fit.fit(torch, X, jobs[0], fit.rows_of_a_tensor(torch, X, jobs[0]))
+    epochs = fit.fit(torch, X, jobs[0])
     (ours,) = fit_many(X, [jobs[0]], fit.SETTINGS)
     # Patience 5: both end early, after other draws.
     assert 6 <= epochs < 100
     assert 6 <= ours.n_epochs < 100
-
-
-@pytest.mark.parametrize("batches_of", [fit.rows_of_a_tensor, fit.loader])
-def test_batches_are_the_rows_of_the_fit(batches_of, workspace: Path) -> None:
-    torch = pytest.importorskip("torch")
-    X, jobs = fit.fits_of(workspace)
-    batches = [*batches_of(torch, X, jobs[0])()]
-    assert {len(rows) for rows, _ in batches[:-1]} == {16}
-    taken = np.concatenate([rows.numpy() for rows, _ in batches])
-    assert sorted(taken[:, 0].tolist()) == sorted(X[jobs[0].train, 0].tolist())

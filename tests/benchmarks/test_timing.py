@@ -11,6 +11,7 @@ from benchmarks.timing import (
     Contestant,
     Timing,
     compare,
+    duration,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine
@@ -124,3 +125,20 @@ def test_the_result_as_text() -> None:
         "ratios to 'ours', median of rounds taken in turns (3)",
         "CPU, 2 cores, Linux x86_64, Python 3.11.7",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1234.0, "1,234 s"),
+        (12.34, "12.3 s"),
+        (1.0, "1 s"),
+        (0.5, "500 ms"),
+        (0.0123, "12.3 ms"),
+        (45e-6, "45 us"),
+        (0.0, "0 us"),
+        (0.9999, "1 s"),
+    ],
+)
+def test_times_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

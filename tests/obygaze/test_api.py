@@ -15,23 +15,19 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.cli import ROOT, call_obygaze, environment
+from support.cli import ROOT, environment
 from support.data import real_data
-from support.extraction import array_bytes, film_folder
+from support.extracted_stores import bytes_of
+from support.extraction import film_folder
 from support.pages import blocks, run_block
-from support.stores import (
-    fill_store,
-    partial_copy,
-    plan_store,
-    sealed_store,
-    some_ids,
-)
+from support.stores import made_store
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
-from obygaze_features.store import ArraySpec, store_uses, withdraw
+from obygaze_features.store import Row, subset
 
 HEAVY = {
     "numpy",
@@ -186,33 +182,25 @@ def test_tables_hold_the_same_numbers(here):
     assert [cells["auc_low"][0], cells["auc_high"][0]] == run.cells[0]["auc"]["ci"]
 
 
-def test_runs_and_models_record_the_version_of_their_store(workspace, tmp_path):
+def test_runs_and_models_record_the_seal_of_their_store(workspace, tmp_path):
     here = tmp_path / "copy"
     shutil.copytree(workspace, here)
-    first = og.open_store("mine", workspace=here).seal_sha256
-    withdraw("mine", films=["alba"], reason="asked for", workspace=here)
-    second = og.open_store("mine", workspace=here).seal_sha256
-    assert first != second
-    for store, recorded in (("mine@1", (1, first)), ("mine", (2, second))):
-        name = store.replace("@", "-")
-        run = og.run(
-            "honest",
-            store,
-            "films",
-            changes=["grid.models=['ridge']", "report.replicates=200"],
-            output=name,
-            workspace=here,
-        )
-        (about,) = run.about["stores"].values()
-        assert (about["store_version"], about["seal_sha256"]) == recorded
-    uses = store_uses("mine", workspace=here)
-    runs = {use.name for use in uses.uses if use.kind == "run"}
-    assert "mine-1" in runs and "mine" not in runs
-    og.train("ridge", "mine@1", "films", task="ENHN_S", output="old", workspace=here)
-    features = og.load_model("old", workspace=here).info.features
-    assert (features.store_version, features.seal_sha256) == (1, first)
-    uses = store_uses("mine", workspace=here)
-    assert ("model", "old") in {(use.kind, use.name) for use in uses.uses}
+    first = og.open_store("mine", workspace=here).seal
+    og.train("ridge", "mine", "films", task="ENHN_S", output="old", workspace=here)
+    subset("mine", without=["alba"], reason="asked for", workspace=Workspace(here))
+    store = og.open_store("mine", workspace=here)
+    assert store.seal != first
+    run = og.run(
+        "honest",
+        store,
+        "films",
+        changes=["grid.models=['ridge']", "report.replicates=200"],
+        output="new",
+        workspace=here,
+    )
+    (about,) = run.about["stores"].values()
+    assert about["seal"] == store.seal
+    assert og.load_model("old", workspace=here).info.features.seal == first
 
 
 @pytest.mark.parametrize(
@@ -253,13 +241,8 @@ def test_the_papers_view_is_the_default(here):
     obygaze12 = obygaze12_adapter.read(table, name="obygaze12").manifest
     clips = [clip for clip in obygaze12 if clip.video]
     place = here / "stores" / "twelve"
-    plan_store(
-        place,
-        clip_ids=[clip.clip_id for clip in clips],
-        movie_ids=[clip.movie_id for clip in clips],
-        arrays=[ArraySpec("clip", (1,))],
-    )
-    fill_store(place, {"clip": np.zeros((len(clips), 1), dtype=np.float32)})
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
+    made_store(place, rows, {"clip": np.zeros((len(clips), 1), dtype=np.float32)})
     assert len(og.dataset("twelve", obygaze12, task="EN_S").y) == 1263
     assert len(og.dataset("twelve", obygaze12, task="EN_S", view="raw").y) == 771
 
@@ -280,40 +263,21 @@ def test_unknown_names_list_the_known_ones(here):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
-@pytest.fixture(scope="module")
-def three_blocks(tmp_path_factory):
-    """A workspace with a store of three blocks of the default size, by one process."""
-    place = tmp_path_factory.mktemp("blocks")
-    films = film_folder(place, 3)
-    clips = tuple(
-        replace(films.clips[n % 3], clip_id=f"clip-{n:03d}", movie_id="tt0")
-        for n in range(140)
-    )
-    write_manifest(replace(films, clips=clips), place / "manifests" / "films.toml")
-    stores = {"descriptors": "one"}
-    og.extract("films", "descriptors", workers=1, workspace=place, stores=stores)
-    return place
-
-
-@pytest.mark.check("three blocks of the default size, three times")
+@pytest.mark.check("three blocks, three times")
 @pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
-def test_workers_of_any_pool_give_the_bytes_of_one_process(three_blocks, kind):
-    """From two workers; threads cannot handle signals."""
-    place = three_blocks
-    shutil.rmtree(place / "stores" / "films.descriptors", ignore_errors=True)
-    call = partial(og.extract, "films", "descriptors", workers=1, workspace=place)
+def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
+    """Threads cannot handle signals."""
+    films = film_folder(tmp_path, 40)
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    extract = partial(og.extract, "films", "descriptors", workspace=tmp_path)
+    extract(stores={"descriptors": "one"})
     with kind(2) as pool:
-        done = [pool.submit(call, worker=f"{i}/2") for i in range(2)]
-        states = [future.result()[0] for future in done]
-    assert [(state.ok, state.blocks) for state in states] == [(64 + 12, 2), (64, 1)]
-    assert array_bytes(place / "stores" / "films.descriptors") == array_bytes(
-        place / "stores" / "one"
-    )
-    assert og.open_store("films.descriptors", workspace=place).sealed
-    with pytest.raises(FixUsage, match="--worker must be I/K"):
-        call(worker="2/2")
-    (state,) = call(worker="0/2", retry_failed=True)
-    assert (state.clips, state.ok) == (64 + 12, 64 + 12)
+        done = [pool.submit(extract) for _ in range(2)]
+        seals = {future.result()[0].seal for future in done}
+    store = og.open_store("films.descriptors", workspace=tmp_path)
+    assert seals == {store.seal}
+    stores = tmp_path / "stores"
+    assert bytes_of(stores / "films.descriptors") == bytes_of(stores / "one")
 
 
 def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):
@@ -347,26 +311,3 @@ def test_the_six_lines_of_the_page(here):
     scores = [float(score) for score in done.stdout.strip("[] \n").split()]
     assert len(scores) == 3
     assert all(0 <= score <= 1 for score in scores)
-
-
-def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None:
-    values = sealed_store(tmp_path / "stores/whole")
-    partial_copy(tmp_path / "stores/whole", tmp_path / "stores/part", arrays=["clip"])
-    clips, films = some_ids(23)
-    rows = zip(clips, films, ["S", "EN"] * 12, strict=False)
-    table = tmp_path / "films.csv"
-    table.write_text(
-        "\n".join(["clip_id,movie_id,level", *(",".join(row) for row in rows)]),
-        encoding="utf-8",
-    )
-    call_obygaze(
-        "-C", str(tmp_path), "manifest", "import", "csv", str(table), "-o", "films"
-    ).ok()
-    # The first choice of a level is `pooled`, which the whole store has.
-    whole, part = (
-        og.dataset(name, "films", view="raw", workspace=tmp_path)
-        for name in ("whole", "part")
-    )
-    np.testing.assert_array_equal(whole.X, values["pooled"])
-    np.testing.assert_array_equal(part.X, values["clip"])
-    assert part.y.tolist() == [1, 0] * 11 + [1]

@@ -464,7 +464,7 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
             "not a complete HDF5 file",
             "download it again",
         ),
-        ("store info foreign", 5, "format must be", "obygaze store ls"),
+        ("store info foreign", 4, "not a document of a store", "another copy"),
         ("run empty.toml", 1, "not a protocol", 'schema = "obygaze-protocol/1"'),
         (
             "manifest import folder text.npz -o new",

@@ -67,13 +67,6 @@ def test_every_command_takes_ids_and_files(inside, chosen):
     assert [line.partition(",")[0] for line in table] == ["clip_id", "a-1", "b-2"]
     page = call_obygaze("manifest", "show", "films", *chosen, "--json").ok().json()
     assert [clip["clip_id"] for clip in page["clips"]] == ["a-1", "b-2"]
-    withdrawn = call_obygaze("store", "withdraw", "mine", *chosen, "--reason", "asked")
-    assert "2 clips of 2 films withdrawn" in withdrawn.ok().stdout
-    as_clip = ["--clip" if word == "--clips" else word for word in chosen]
-    log = call_obygaze("store", "log", "mine", *as_clip, "--json").ok().json()
-    assert [version["number"] for version in log["versions"]] == [2, 1]
-    others = call_obygaze("store", "log", "mine", "--clip", "a-2", "--json").ok().json()
-    assert [version["number"] for version in others["versions"]] == [1]
 
 
 def test_a_file_that_is_not_there_and_an_unknown_id_are_errors(inside):

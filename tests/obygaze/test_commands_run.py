@@ -339,7 +339,6 @@ def test_as_a_process(here: Path) -> None:
         ("films", "films", "films"),
         ("x=films", "x", "films"),
         ("x=/data/lr=0.1/films", "x", "/data/lr=0.1/films"),
-        ("/data/lr=0.1/films.zip", "films", "/data/lr=0.1/films.zip"),
         ("/data/lr=0.1", "lr-0.1", "/data/lr=0.1"),
         ("./a=b/films/", "films", "./a=b/films/"),
         ("https://host/films?token=a=b", "films", "https://host/films?token=a=b"),

@@ -62,20 +62,13 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
     "manifest export": ["vtt", "made-up", "--fps", "25", "-o", "exported", "--force"],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
-    "store verify": ["sig"],
     "search": ["sig", "--like", "tt0000001-001"],
-    "extract plan": ["clips", "-b", "descriptors", "--probe", "0"],
-    "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
+    # Before the run, after which nothing is missing.
     "extract slurm": [
-        "clips",
-        "-b",
-        "descriptors",
-        "--tasks",
-        "1",
-        "-o",
-        "job.sh",
-        "--force",
+        *("clips", "-b", "descriptors"),
+        *("--tasks", "1", "-o", "job.sh", "--force"),
     ],
+    "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit captions": ["captions.csv", "--group", "g"],
@@ -86,7 +79,6 @@ TEXT_NUMBERS = {
     "manifest project": ["--every", "--fps", "--threshold"],
     "manifest agree": ["--every", "--fps", "--threshold"],
     "manifest export": ["--fps"],
-    "extract run": ["--worker"],
 }
 SLOW = (
     "extract run",
@@ -142,18 +134,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     draw = np.random.default_rng(0)
     names = ("X", "Y", "A", "B")
     np.savez(root / "vectors.npz", **{name: draw.normal(size=(8, 4)) for name in names})
-    plan = [
-        "extract",
-        "plan",
-        "clips",
-        "-b",
-        "descriptors",
-        "--probe",
-        "0",
-        "-o",
-        "plan.json",
-    ]
-    call_obygaze(*plan, cwd=root).ok()
     return root
 
 

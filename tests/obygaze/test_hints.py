@@ -9,7 +9,6 @@ import pytest
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
-from obygaze_features.extraction.status import StoreStatus
 from obygaze_features.store import open_store
 from obygaze_models.protocols import dataset
 
@@ -45,7 +44,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "store merge mine theirs -o both",
             [
-                "have my-model and other-model",
+                "have different recipes: told.backbone differ",
+                "told.backbone: my-model here, other-model there",
                 "obygaze run takes several, each with --store",
             ],
         ),
@@ -79,23 +79,3 @@ def test_an_array_of_frames_is_refused_with_the_arrays_that_are_not(
         dataset("mine", "made-up", array="frames", workspace=workspace)
     assert caught.value.hint == "another array: clip"
     assert open_store("mine", workspace=workspace).feature_arrays == ("clip", "frames")
-
-
-def test_more_workers_are_advised_up_to_the_cores() -> None:
-    status = StoreStatus(
-        store="films.x",
-        backbone="x",
-        clips=2,
-        ok=2,
-        failed=0,
-        missing=0,
-        blocks=1,
-        blocks_done=1,
-        reasons={},
-        failures={},
-        seconds={"wait": 9.0, "forward": 1.0},
-        sealed=False,
-    )
-    assert status.bottleneck.endswith(
-        "use more --workers, up to one for each core, or more machines (--worker I/K)"
-    )

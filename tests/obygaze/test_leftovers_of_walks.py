@@ -12,7 +12,6 @@ from support.cli import call_obygaze
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.store.interchange.importing import MISSING
 
 TABLE = """\
 clip_id,movie_id,level,concepts,decade
@@ -46,83 +45,10 @@ def inside(workspace, tmp_path, monkeypatch):
     return copy
 
 
-# ---- copies and parts of a store that went on ---------------------------------------------------
-
-
-def test_a_part_knows_the_store_that_went_on(inside):
-    call_obygaze("store", "pull", "stores/mine", "--film", "a", "-o", "part").ok()
-    call_obygaze("store", "pull", "stores/mine", "--film", "b", "-o", "other").ok()
-    verify = ["store", "verify", "part", "--source", "stores/mine"]
-    assert "the same version as its source" in call_obygaze(*verify).ok().stdout
-    withdraw = ["store", "withdraw", "mine", "--reason", "asked for", "--clips"]
-    call_obygaze(*withdraw, "a-2").ok()
-    behind = call_obygaze(*verify).ok()
-    assert "a part of version 1 of its source, which has version 2" in behind.stderr
-    assert "1 clip withdrawn since, the first is a-2: asked for" in behind.stderr
-    # The other part has no features of that clip.
-    others = call_obygaze("store", "verify", "other", "--source", "stores/mine").ok()
-    assert "a part of version 1 of its source" in others.stderr
-    assert "withdrawn since" not in others.stderr
-    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
-    replaced = call_obygaze("store", "verify", "part", "--source", "purged").ok()
-    assert "the source is a store without withdrawn features" in replaced.stderr
-
-
-def test_uses_list_the_stores_that_still_have_the_features(inside):
-    call_obygaze("store", "pull", "stores/mine", "--film", "a", "-o", "part").ok()
-    call_obygaze("store", "subset", "mine", "--film", "b", "-o", "half").ok()
-    call_obygaze(
-        "store", "withdraw", "mine", "--clips", "a-2", "--reason", "asked"
-    ).ok()
-    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
-    uses = call_obygaze("store", "uses", "mine", "--json").ok().json()["uses"]
-    stores = {use["name"]: use["clips"] for use in uses if use["kind"] == "store"}
-    assert stores == {"part": ["a-2"]}
-
-
-def test_the_log_of_a_purged_store_says_what_it_replaces(inside):
-    call_obygaze(
-        "store", "withdraw", "mine", "--clips", "a-2", "--reason", "asked"
-    ).ok()
-    call_obygaze("store", "purge", "mine", "-o", "purged").ok()
-    log = call_obygaze("store", "log", "purged").ok()
-    assert "in place of version 1, 2 of a store" in log.stderr
-    assert "the features of clips that were withdrawn: asked" in log.stderr
-
-
 # ---- ways in and out ----------------------------------------------------------------------------
 
 
-def test_an_import_replaces_no_file_of_somebody_else(inside):
-    np.savez("few.npz", clip_id=["a-1"], X=np.zeros((1, 8), np.float32))
-    mine = Path("stores/new" + MISSING)
-    mine.write_text("my notes\n", encoding="utf-8")
-    command = ["store", "import", "npz", "few.npz", "--array", "clip=X", *TERMS]
-    refused = call_obygaze(*command, "-o", "new")
-    assert refused.code == 1
-    assert "is not a list of clips without features" in refused.stderr
-    assert mine.read_text(encoding="utf-8") == "my notes\n"
-    assert not Path("stores/new").exists()
-    mine.unlink()
-    assert call_obygaze(*command, "-o", "new").code == 3
-    assert mine.is_file()
-
-
-def test_pandas_reads_what_the_export_names(inside):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    done = call_obygaze("store", "export", "parquet", "mine", "out")
-    assert 'pandas.read_parquet("out/data")' in done.stderr
-    readme = Path("out/README.md").read_text(encoding="utf-8")
-    assert 'pandas.read_parquet("path/of/this/folder/data")' in readme
-    assert len(pandas.read_parquet("out/data")) == 4
-
-
 def test_an_ending_of_another_format_is_refused(inside):
-    refused = call_obygaze("store", "export", "npz", "mine", "out.h5")
-    assert (refused.code, Path("out.h5").exists()) == (2, False)
-    assert "the format is npz, and the name is one of hdf5" in refused.stderr
-    assert "Try: the format hdf5, or the name out.npz" in refused.stderr
     table = call_obygaze("manifest", "export", "csv", "films", "-o", "out.txt")
     assert (table.code, Path("out.txt").exists()) == (2, False)
     assert "Try: out.csv or out.xlsx" in table.stderr
@@ -152,8 +78,8 @@ def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
 
 
 def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
-    shutil.copytree("stores/mine", "stores/films.one")
-    shutil.copytree("stores/mine", "stores/films.two")
+    shutil.move("stores/mine", "stores/films.one")
+    shutil.copytree("stores/films.one", "stores/films.two")
     status = call_obygaze("extract", "status", "films", "--json").ok().json()
     both = call_obygaze("extract", "status", "films.one", "films.two", "--json").ok()
     assert status == both.json()

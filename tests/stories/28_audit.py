@@ -315,8 +315,7 @@ def embedded(folder: Path, text: str) -> Vectors:
 
 
 def test_captions_get_a_gender_score_from_two_small_models(ws: Workspace) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
+    pytest.importorskip("sentence_transformers")
     from support.words import save_encoder, save_language_model
 
     language_model = save_language_model(ws.path("gpt2"))

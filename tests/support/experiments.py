@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_features.store import ArraySpec, Recipe, RowStatus, Store, open_store
+from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Protocol
-from support.stores import a_recipe, fill_store, plan_store
+from support.stores import a_recipe, made_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
 
@@ -75,23 +75,15 @@ def store_of(
     without: Sequence[str] = (),
     recipe: Recipe | None = None,
 ) -> Store:
-    """A sealed store of these rows; `failed` rows have a reason, `without` are not in it at all."""
+    """A store of these rows; `failed` rows have a reason, `without` are not in it at all."""
     kept = [i for i, clip in enumerate(manifest) if clip.clip_id not in without]
-    clips = [manifest.clips[i] for i in kept]
-    plan_store(
-        path,
-        clip_ids=[clip.clip_id for clip in clips],
-        movie_ids=[clip.movie_id for clip in clips],
-        arrays=(ArraySpec(array, X.shape[1:]),),
-        block_rows=64,
-        **({"recipe": recipe} if recipe else {}),
-    )
-    reason = RowStatus.failed("decode", "OSError", "a broken file")
-    status_of_row = {
-        row: reason for row, clip in enumerate(clips) if clip.clip_id in failed
-    }
-    fill_store(path, {array: X[kept].astype(np.float32)}, status_of_row).seal()
-    return open_store(path)
+    rows = []
+    for clip in (manifest.clips[i] for i in kept):
+        row = Row(clip.clip_id, clip.movie_id)
+        if clip.clip_id in failed:
+            row = row._replace(status="failed", reason="decode OSError: a broken file")
+        rows.append(row)
+    return made_store(path, rows, {array: X[kept].astype(np.float32)}, recipe=recipe)
 
 
 def write_workspace(
@@ -158,21 +150,16 @@ def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
 
 
 def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
-    """A sealed store of windows of films: window n is second n to n + 1."""
+    """A store of windows of films: window n is second n to n + 1."""
     ids = [(film, second) for film, own in values.items() for second in range(len(own))]
     X = np.concatenate(list(values.values())).astype(np.float32)
-    spans = [ArraySpec(name, (), dtype="float64") for name in ("start_s", "end_s")]
-    plan_store(
-        path,
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
-        clip_ids=[f"{film}:{second:06d}" for film, second in ids],
-        movie_ids=[film for film, _ in ids],
-        arrays=(ArraySpec("clip", X.shape[1:]), *spans),
-        block_rows=64,
-    )
     start_s = np.array([second for _, second in ids], dtype=np.float64)
-    fill_store(path, {"clip": X, "start_s": start_s, "end_s": start_s + 1}).seal()
-    return open_store(path)
+    return made_store(
+        path,
+        [Row(f"{film}:{second:06d}", film) for film, second in ids],
+        {"clip": X, "start_s": start_s, "end_s": start_s + 1},
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
+    )
 
 
 def long_segments(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.extraction_next.extracting import Extraction, extract
+from obygaze_features.extraction.extracting import Extraction, extract
 from obygaze_features.manifest.model import Manifest
 from support.extraction import film_folder
 from support.written_stores import lasting_bytes

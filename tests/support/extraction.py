@@ -1,4 +1,4 @@
-"""A small world to extract from: films with numbered clips, a manifest, a plan."""
+"""A small world to extract from: films with numbered clips, a manifest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import numpy.typing as npt
 import torch
 
 from obygaze_features.backbones.base import Placement
-from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan, write_plan
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from support.videos import write_video
-
-BLOCK_ROWS = 4
 
 
 def film_folder(
@@ -43,23 +40,6 @@ def film_folder(
 def keep_manifest(manifest: Manifest, workspace: Path) -> None:
     """Put a manifest where commands find it."""
     write_manifest(manifest, workspace / "manifests" / "films.toml", force=True)
-
-
-def a_plan(
-    manifest: Manifest, workspace: Path, *backbones: str, **more: Any
-) -> ExtractPlan:
-    """A plan with small blocks, one store a backbone."""
-    targets = [
-        Target(str(workspace / "stores" / name), name, block_rows=BLOCK_ROWS, **more)
-        for name in backbones
-    ]
-    return make_plan(manifest, targets, workspace=workspace)
-
-
-def plan_file(plan: ExtractPlan, path: Path) -> Path:
-    """The plan as other processes read it."""
-    write_plan(plan, path, force=True)
-    return path
 
 
 def array_bytes(store: Path) -> dict[str, bytes]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.store_next.filling import Filling, plan_filling
-from obygaze_features.store_next.layout import Array
-from obygaze_features.store_next.records import Kind, Maker
-from obygaze_features.store_next.rows import FAILED, Row
+from obygaze_features.store.filling import Filling, plan_filling
+from obygaze_features.store.layout import Array
+from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.rows import FAILED, Row
 from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
 KIND = Kind("obygaze 1", "cpu", "float32")

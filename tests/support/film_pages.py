@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from obygaze.films.app import server_of
 from obygaze.films.marks import MarkTable
 from obygaze.films.projection import Segment
 from obygaze.films.server import PageServer
 from obygaze.films.site import Site
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -81,6 +85,21 @@ def mark(number: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:
 def segment(first: int, last: int, annotator: str = "ada", level: str = "S") -> Segment:
     """A segment of the film lake."""
     return Segment("lake", annotator, first, last, level, ("Look",))
+
+
+@dataclass(frozen=True)
+class OneText:
+    """A text model that knows one text; others are too long for it."""
+
+    text: str
+    vector: NDArray[np.float32]
+    space_id: str
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vector of the text."""
+        if list(texts) != [self.text]:
+            raise FixInput("too many tokens", hint="use a shorter prompt")
+        return self.vector[None]
 
 
 @contextmanager

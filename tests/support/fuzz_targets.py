@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
-from collections.abc import Callable
+import shutil
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
+import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import canonical_json
-from obygaze_features.store import RowSource, TextTable, open_store
-from obygaze_features.store.format.limits import check_document
-from obygaze_features.store.format.records import with_checksum
-from obygaze_features.store.read import commits, index_pages
-from obygaze_features.store.remote.files import Piece, bounds, names_in
-from obygaze_features.store.remote.selection import FileSelection, select_files
-from obygaze_features.store.write import seal
+from obygaze_features.store import Array, Row, open_store
+from obygaze_features.store.files import Range, check_length
+from obygaze_features.store.layout import CHECKS, STORE_JSON
+from obygaze_features.store.rows import FAILED
 from obygaze_models.protocols.runner.records import Run
+from support import filled_stores
 from support.fuzz import Target, Tree
 from support.runs import usual, write_run
-from support.stores import (
-    ARRAYS,
-    copy_of_sealed,
-    fill_store,
-    plan_store,
-    some_values,
-    tree,
-)
+from support.stores import made_store, some_rows, some_values, tree
 
 HEX = 64
 Read = Callable[[Tree, Path], None]
 
 
 class MemoryFiles:
-    """A store in memory; every second one answers as a web server does."""
+    """A store in memory; every second one cannot be listed, as on a web server."""
 
-    def __init__(self, files: Tree, is_remote: bool) -> None:
-        self.files, self.is_remote, self.location = files, is_remote, "memory"
+    piece_bytes = 2**19
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+    def __init__(self, files: Tree) -> None:
+        self.files = files
+        self.location = self.address = "memory"
+
+    def read(self, name: str, most_bytes: int) -> npt.NDArray[np.uint8]:
+        check_length(name, self.length(name), most_bytes, self.location)
+        return np.frombuffer(self.files[name], np.uint8)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Iterator[npt.NDArray[np.uint8]]:
+        for name, start, stop in ranges:
+            self.length(name)
+            yield np.frombuffer(self.files[name][start:stop], np.uint8)
+
+    def length(self, name: str) -> int:
         if name not in self.files:
-            return None
-        data = np.frombuffer(self.files[name], np.uint8)
-        check_document(name, len(data), self.location)
-        first, after = bounds(start, stop, len(data))
-        return Piece(data[first:after], len(data))
+            raise FileNotFoundError(name)
+        return len(self.files[name])
 
-    def names(self, folder: str) -> list[str] | None:
-        return None if self.is_remote else names_in(folder, self.files)
+    def names(self) -> list[str] | None:
+        is_remote = len(self.files.get(STORE_JSON, b"")) % 2 == 1
+        return None if is_remote else sorted(self.files)
 
 
 def all_targets(folder: Path) -> list[Target]:
@@ -67,100 +73,98 @@ def all_targets(folder: Path) -> list[Target]:
 
 
 def store_targets(folder: Path) -> list[Target]:
-    """Stores: sealed, open and with texts; packed; and one file of their JSON alone."""
+    """Stores of plain and compressed chunks, their store.json alone, and one that is filled."""
     folder.mkdir()
-    sealed = tree(copy_of_sealed(folder / "sealed"))
-    plan = plan_store(folder / "open", 9, 4, compressor="zstd")
-    writer = fill_store(folder / "open", some_values(9, plan.arrays), blocks=[0, 2])
-    texts = TextTable(
-        np.ones((2, 4), np.float32), ["a", "b"], ["", ""], ["x", "y"], "space#1"
-    )
-    writer.add_text(texts)
-    whole = plan_store(folder / "texts", 5, 4, arrays=ARRAYS[:1])
-    done = fill_store(folder / "texts", some_values(5, whole.arrays), blocks=[0])
-    values = {"clip": np.ones((1, 4), np.float32)}
-    done.commit_block(1, values, sources=[RowSource(0.0, 1.5, 7, "ab" * 32, 3)])
-    done.add_text(texts)
-    done.seal()
-    with (
-        mock.patch.multiple(index_pages, PAGE_ROWS=8),
-        mock.patch.object(seal, "INDEX_ROWS", 9),
-    ):
-        indexed = plan_store(folder / "indexed", 23)
-        fill_store(folder / "indexed", some_values(23, indexed.arrays)).seal()
-    stores = [sealed, tree(folder / "open"), tree(folder / "texts")]
+    stores = []
+    for compressor in ("", "zstd", "blosc"):
+        path = folder / f"s{compressor}"
+        arrays = (
+            Array("clip", "float32", (4,), ("d4",), 2, 8, compressor),
+            Array("time_s", "float64", (3,), ("t3",), 4, 4),
+        )
+        failed = Row("tt2-001", "tt2", status=FAILED, reason="no picture, at all")
+        rows = [*some_rows(9), failed]
+        made_store(path, rows, some_values(10, arrays), arrays=arrays)
+        stores.append(_with_fixed_time(tree(path)))
+    filling = filled_stores.plan(folder / "f", 40)
+    filled_stores.compute(filling, 1, filled_stores.values_of(n_rows=40))
+    filled = {f"f.next/{name}": data for name, data in tree(filling.folder).items()}
+    documents = [{STORE_JSON: one[STORE_JSON]} for one in stores]
     return [
-        Target("store", stores, read_store, 2, restamped),
-        Target(
-            "store document",
-            [_documents(one) for one in stores],
-            read_documents,
-            12,
-            restamped,
-        ),
-        Target("index", [tree(folder / "indexed")], read_index, 3, restamped_index),
-        Target("packed store", [_zip_of(one) for one in stores], read_zip, 3),
+        Target("store", stores, read_store, 3, resealed),
+        Target("store document", documents, read_document, 12, resealed),
+        Target("filling", [filled], read_filling, 2, replanned),
     ]
 
 
-def _documents(files: Tree) -> Tree:
-    return {name: data for name, data in files.items() if name.endswith(".json")}
+def _with_fixed_time(files: Tree) -> Tree:
+    """The same inputs in every campaign."""
+    document = json.loads(files[STORE_JSON])
+    document["created"] = "2026-11-25T00:00:00+00:00"
+    return files | {STORE_JSON: f"{json.dumps(document)}\n".encode()}
 
 
-def restamped(files: Tree, draw: random.Random) -> Tree:
-    """Make checksums fit the changed files: of each document, of all files in the seal."""
-    if draw.random() < 0.2:
+def resealed(files: Tree, draw: random.Random) -> Tree:
+    """Make checksums fit the changed files: of chunks, of each file, of the recipe."""
+    if draw.random() < 0.2 or STORE_JSON not in files:
         return files
-    files = {name: _stamped(data) for name, data in files.items()}
-    if "seal.json" not in files:
-        return files
-    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        seal = json.loads(files["seal.json"])
-        seal["fingerprint"] = json.loads(files["store.json"])["fingerprint"]
-        for name in seal["files"].keys() & files.keys():
-            seal["files"][name] = [
-                len(files[name]),
-                hashlib.sha256(files[name]).hexdigest(),
-            ]
-        files["seal.json"] = _stamped(json.dumps(seal).encode())
+    with suppress(
+        *(LookupError, ValueError, TypeError, AttributeError, RecursionError),
+        *(struct.error, ArithmeticError, MemoryError),
+    ):
+        document = json.loads(files[STORE_JSON])
+        files = with_right_chunks(files, document)
+        recipe = canonical_json(document["recipe"])
+        document["fingerprint"] = hashlib.sha256(recipe).hexdigest()
+        for name in document["files"].keys() & files.keys():
+            sha256 = hashlib.sha256(files[name]).hexdigest()
+            document["files"][name] = [len(files[name]), sha256]
+        return files | {STORE_JSON: f"{json.dumps(document)}\n".encode()}
     return files
 
 
-def _stamped(data: bytes) -> bytes:
-    if b'"sha256"' not in data[:16]:
-        return data
-    with suppress(ValueError, TypeError, AttributeError, RecursionError):
-        value = json.loads(data)
-        value.pop("sha256", None)
-        if "recipe" in value:
-            value["fingerprint"] = hashlib.sha256(
-                canonical_json(value["recipe"])
-            ).hexdigest()
-        return with_checksum(value)
-    return data
+def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
+    """The CRC32C of each chunk at its end and in `checks`, and that of each index."""
+    files = dict(files)
+    checks = b""
+    for array in document["arrays"]:
+        n_entries = array["file_rows"] // array["chunk_rows"]
+        prefix = f"data.zarr/{array['name']}/c."
+        for name in sorted(name for name in files if name.startswith(prefix)):
+            data = bytearray(files[name])
+            index = bytes(data[-16 * n_entries - 4 : -4])
+            data[-4:] = struct.pack("<I", google_crc32c.value(index))
+            for offset, length in struct.iter_unpack("<2Q", index):
+                if offset + length <= len(data):
+                    end = offset + length
+                    crc = google_crc32c.value(bytes(data[offset : end - 4]))
+                    data[end - 4 : end] = struct.pack("<I", crc)
+                    checks += data[end - 4 : end]
+            files[name] = bytes(data)
+    return files | {CHECKS: checks}
 
 
 def read_store(files: Tree, folder: Path) -> None:
-    """Open a store, and read, describe, verify and select all of it."""
-    from obygaze_features.store.read.describe import card_text, describe
-    from obygaze_features.store.read.verify import verify
+    """Open a store, and read, describe and verify all of it."""
+    from obygaze_features.store.describing import describe
+    from obygaze_features.store.publishing import describe_as_card
+    from obygaze_features.store.verifying import verify
 
-    place = MemoryFiles(files, is_remote=len(files.get("seal.json", b"")) % 2 == 1)
-    store = open_store(place)
+    store = open_store(MemoryFiles(files))
     # An error in one of them must not hide those of the others.
     work: list[Callable[[], object]] = [
-        lambda: card_text(store.plan, store.status().counts),
         lambda: describe(store),
-        store.text,
-        lambda: select_files(place),
-        lambda: select_files(place, films=[store.movie_ids[0]]),
-        lambda: select_files(place, arrays=store.feature_arrays[:1]),
-        lambda: verify(place, hashes=True),
+        lambda: describe_as_card(store),
+        store.status,
+        lambda: list(store.rows),
+        lambda: verify(store, hashes=True, decode=True),
         *(
             lambda name=name: store.matrix(name, missing="drop")
             for name in store.feature_arrays
         ),
-        lambda: store.matrix(store.feature_arrays[0], clips=[store.clip_ids[-1]]),
+        lambda: store.matrix("clip", films=[str(store.movie_ids[0])], missing="nan"),
+        lambda: store.matrix("clip", clips=[str(store.clip_ids[0])]),
+        lambda: list(store.stream("clip", missing="drop")),
     ]
     errors = [error for one in work if (error := _error_of(one))]
     if errors:
@@ -175,96 +179,48 @@ def _error_of(work: Callable[[], object]) -> ObygazeError | None:
     return None
 
 
-def read_documents(files: Tree, folder: Path) -> None:
-    """Read the status and the recipe of a store, and nothing of its arrays."""
-    from obygaze_features.store.format.records import Marker, Partial, Plan, Sources
-    from obygaze_features.store.read.describe import card_text
+def read_document(files: Tree, folder: Path) -> None:
+    """Read what store.json says of a store, without its other files."""
+    from obygaze_features.store.describing import describe, summary
 
-    kinds = {"sources.json": Sources, "partial.json": Partial}
+    store = open_store(MemoryFiles(files))
+    _ = repr(store), store.recipe.title, store.feature_arrays
+    summary(store)
+    _error_of(lambda: describe(store))
+    _error_of(lambda: store.matrix(store.feature_arrays[0], missing="nan"))
+
+
+def replanned(files: Tree, draw: random.Random) -> Tree:
+    """Let the blocks belong to the changed plan."""
+    plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.csv", b"")
+    files = dict(files)
     for name, data in files.items():
-        kind = Marker if name.startswith("commits/block") else kinds.get(name)
-        if kind is not None:
-            kind.from_bytes(data, name)
-    plan = Plan.from_bytes(files.get("store.json", b""), "store.json")
-    card_text(plan, {})
-    store = open_store(MemoryFiles(files, is_remote=False))
-    store.status()
-    store.commits.listed_files()
-    for block in range(min(store.plan.n_blocks, 3)):
-        store.commits.sources(block)
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            if name.endswith("rows.json"):
+                record = json.loads(data)
+                record["plan"] = hashlib.sha256(plan).hexdigest()
+                files[name] = json.dumps(record).encode()
+    return files
 
 
-def restamped_index(files: Tree, draw: random.Random) -> Tree:
-    """Make the list of pages fit the changed pages, then the seal and all checksums."""
-    files = {name: _stamped(data) for name, data in files.items()}
-    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        films = json.loads(files["index/movies.json"])
-        for name in films["files"].keys() & files.keys():
-            films["files"][name] = [
-                len(files[name]),
-                hashlib.sha256(files[name]).hexdigest(),
-            ]
-        files["index/movies.json"] = _stamped(json.dumps(films).encode())
-    return restamped(files, draw)
+def read_filling(files: Tree, folder: Path) -> None:
+    """Say how far a store is filled, then seal what is there."""
+    from obygaze_features.store.filling import Filling
+    from obygaze_features.store.reading import being_filled_at
+    from obygaze_features.store.sealing import seal
 
-
-def read_index(files: Tree, folder: Path) -> None:
-    """Read the rows of two films by the index, and compare the index with the seal."""
-    from obygaze_features.store.read.verify import verify
-
-    place = MemoryFiles(files, is_remote=True)
-    with (
-        mock.patch.object(commits, "INDEX_ROWS", 9),
-        mock.patch.multiple(index_pages, PAGE_ROWS=8),
-    ):
-        store = open_store(place)
-        errors = [
-            _error_of(
-                lambda: (
-                    store.matrix("clip", films=["tt0000100"], missing="drop").clip_ids
-                )
-            ),
-            _error_of(
-                lambda: store.matrix("pooled", films=["tt0000102"], missing="drop")
-            ),
-            _error_of(lambda: store.movie_ids_of(np.arange(7))),
-            _error_of(lambda: verify(place, hashes=True)),
-        ]
-    if any(errors):
-        raise next(filter(None, errors))
-
-
-def _zip_of(files: Tree) -> Tree:
-    import io
-    import zipfile
-
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
-        for name in ("store.json", *sorted(files.keys() - {"store.json"})):
-            packed.writestr(zipfile.ZipInfo(name), files[name])
-    return {"s.zip": out.getvalue()}
-
-
-def read_zip(files: Tree, folder: Path) -> None:
-    """Read a packed store in place, then all its files as `unpack` does."""
-    path = written(files, folder) / "s.zip"
+    target = written(files, folder) / "f"
     errors = [
-        _error_of(lambda: open_store(path).matrix("clip", missing="drop")),
-        _error_of(lambda: _read_all(select_files(path))),
+        _error_of(lambda: being_filled_at(target)),
+        _error_of(lambda: Filling.open(target).missing()),
+        _error_of(lambda: seal(target, seal_now=True)),
     ]
     if any(errors):
         raise next(filter(None, errors))
 
 
-def _read_all(selection: FileSelection) -> None:
-    for name in selection.marks:
-        selection.read(name)
-
-
 def written(files: Tree, folder: Path) -> Path:
     """Write files into an emptied folder; names that lead out of it are left out."""
-    import shutil
-
     place = folder / "input"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -286,7 +242,7 @@ def import_targets(folder: Path) -> list[Target]:
     )
     with h5py.File(folder / "f.h5", "w") as out:
         for name in ids:
-            out[f"{name}/features"] = vectors[:2]
+            out[name] = vectors[:2]
     with h5py.File(folder / "g.h5", "w") as out:
         out["clip_id"], out["features"] = ids, vectors
     for name in ids:
@@ -304,22 +260,11 @@ def import_targets(folder: Path) -> list[Target]:
 
 def _import(format: str, name: str) -> Read:
     def read(files: Tree, folder: Path) -> None:
-        from obygaze_features.store.format.recipe import Recipe
-        from obygaze_features.store.interchange import open_features
-        from obygaze_features.store.interchange.importing import (
-            ImportSettings,
-            _Job,
-            clips_of,
-        )
+        from obygaze_features.store import import_features
 
-        source = open_features(format, [written(files, folder) / name])
-        try:
-            clips_of(source)
-            Recipe.unknown(format, {"origin": dict(source.origin)})
-            job = _Job(source, ImportSettings(), range(len(source.clip_ids)))
-            job._block(range(min(len(source.clip_ids), 8)))
-        finally:
-            source.close()
+        place = written(files, folder)
+        import_features(format, place / name, folder / "store")
+        shutil.rmtree(folder / "store")
 
     return read
 
@@ -347,10 +292,16 @@ def text_targets(folder: Path) -> list[Target]:
     protocols = package(obygaze_models.protocols).joinpath("shipped")
     protocol_files = _each(protocols, "p.toml")
     cards = package(obygaze_features.backbones).joinpath("cards")
+    # Others only say in what they differ from one of these.
+    card_files = [
+        tree
+        for tree in _each(cards, "c.toml")
+        if _error_of(lambda tree=tree: _read_card(tree, folder)) is None
+    ]
     words = package(obygaze.audits).joinpath("words")
     return [
         Target("protocol", protocol_files, _read_protocol, 16),
-        Target("card", _each(cards, "c.toml"), _read_card, 8),
+        Target("card", card_files, _read_card, 8),
         Target("words", _each(words, "w.toml"), _read_words, 5),
         Target("manifest", [MANIFEST], _read_manifest, 16),
         Target(
@@ -363,7 +314,7 @@ def text_targets(folder: Path) -> list[Target]:
             [{"r.txt": b"1 Q0 d1 1 0.5 x\n", "q.txt": b"1 0 d1 1\n"}],
             _read_trec,
         ),
-        Target("plan", [{"p.json": _plan_file()}], _read_plan, 6),
+        Target("texts", [_texts()], _read_texts, 3),
         Target(
             "expression", [{"e.txt": b"EN and not (S or Look)"}], _read_expression, 6
         ),
@@ -520,23 +471,17 @@ def _read_trec(files: Tree, folder: Path) -> None:
     read_qrels(place / "q.txt")
 
 
-def _plan_file() -> bytes:
-    from obygaze_features.extraction import plan
-
-    rows = (
-        plan.PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5),
-        plan.PlannedClip("b-1", "b", ""),
-    )
-    targets = (plan.Target("s", "descriptors", arrays=("clip",), block_rows=4),)
-    return plan.ExtractPlan("films", "", "", rows, targets).to_bytes()
+def _texts() -> Tree:
+    out = io.BytesIO()
+    words = {name: ["a", "b"] for name in ("prompt", "template", "attribute")}
+    np.savez(out, embeddings=np.ones((2, 4), np.float32), space_id="space#1", **words)
+    return {"t.npz": out.getvalue()}
 
 
-def _read_plan(files: Tree, folder: Path) -> None:
-    from obygaze_features.extraction.plan import plan_from_bytes
+def _read_texts(files: Tree, folder: Path) -> None:
+    from obygaze_features.store.texts import read_texts
 
-    plan = plan_from_bytes(files.get("p.json", b""), "p.json")
-    plan.to_bytes()
-    _ = plan.clips_sha256, plan.shared_films, plan.n_units, plan.worker_rows("0/1")
+    read_texts(written(files, folder) / "t.npz")
 
 
 def _read_expression(files: Tree, folder: Path) -> None:
@@ -586,7 +531,7 @@ def model_targets(folder: Path) -> list[Target]:
             task="HN_S",
             classes=("HN", "S"),
             concepts=concepts,
-            features=FeatureSpec("toy", "clip", 6, "ab" * 32, "store"),
+            features=FeatureSpec("toy", "clip", "float32", 6, "ab" * 32, "store"),
             training=TrainingData(
                 "films", "0" * 64, "visual", 40, 1, ("x",), "Somebody 2026"
             ),

@@ -1,27 +1,125 @@
-"""Extractions on a simulated GPU with a clock of its own."""
+"""The loop on made-up clips and a simulated GPU with a clock of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.extraction.blocks import BlockMaker, run_rows
+from obygaze_features.extraction import loop
+from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import BatchComputer, Uploads
-from obygaze_features.extraction.decoding import DecodedRow
-from obygaze_features.extraction.plan import Target
-from obygaze_features.extraction.recipes import arrays_of, recipe_of, view_of
-from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.store import StoreWriter, create_store
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.extraction.decoded import (
+    Clip,
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+)
+from obygaze_features.extraction.loop import Ahead, StoreFiller, Watch, fill
+from obygaze_features.extraction.recipes import (
+    arrays_of,
+    chosen_arrays,
+    maker_of,
+    recipe_of,
+    view_of,
+)
+from obygaze_features.extraction.stopping import StopFlag
+from obygaze_features.store import Row
+from obygaze_features.store.filling import Filling, plan_filling
+from obygaze_features.store.layout import Array
+from obygaze_features.store.records import Manifest
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
 HOST_S = 0.012
-BLOCK_ROWS = 64
+
+# Gives the pictures of a row, or why there are none.
+Decode = Callable[[int], Clip | Failure]
+
+
+def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> Clip:
+    """Return a clip of small random pictures."""
+    random = np.random.default_rng(seed)
+    pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
+    places = np.arange(n_frames)
+    times_s = places / 25
+    mask = places < n_frames - n_masked
+    return Clip(pictures, places, mask, times_s, times_s, 99)
+
+
+def arrays_of_features(backbone: Backbone) -> list[Array]:
+    """Return the arrays that a backbone computes."""
+    arrays = arrays_of(backbone, chosen_arrays(backbone, list(backbone.arrays)))
+    return [array for array in arrays if array.name in backbone.arrays]
+
+
+def new_filling(target: Path, inner: Backbone, n_clips: int) -> Filling:
+    """Plan a store of some clips."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    recipe = recipe_of(inner, view_of(inner))
+    return plan_filling(
+        target,
+        [Row(f"c-{number:04d}", "c") for number in range(n_clips)],
+        arrays=arrays_of(inner, chosen_arrays(inner, ())),
+        recipe=recipe,
+        manifest=Manifest("m", "0" * 64),
+        kind=maker_of(inner, recipe).kind,
+    )
+
+
+@contextmanager
+def new_filler(
+    backbone: Any,
+    filling: Filling,
+    inner: Backbone,
+    batch: int,
+    uploads: Uploads | None = None,
+) -> Iterator[StoreFiller]:
+    """Return what fills a store on a simulated GPU."""
+    arrays = [array for array in filling.arrays if array.name in inner.arrays]
+    with ThreadPoolExecutor(1, "write") as writing:
+        yield StoreFiller(
+            filling,
+            view_of(inner),
+            BatchComputer(backbone, arrays, uploads),
+            maker_of(inner, recipe_of(inner, view_of(inner))),
+            batch=batch,
+            writing=writing,
+        )
+
+
+def fill_stores(
+    fillers: Sequence[StoreFiller],
+    decode: Decode,
+    *,
+    stop: StopFlag | None = None,
+    watch: Watch = lambda row, failed: None,
+) -> None:
+    """Run the loop on clips that a function makes, from the first block on."""
+
+    def decode_ahead(
+        jobs: Iterable[RowJob], *settings: object, **more: object
+    ) -> Iterator[Decoded]:
+        for job in jobs:
+            clip = decode(job.row)
+            yield Decoded(job.row, Source(), 0.0, dict.fromkeys(job.views, clip))
+
+    n_rows = fillers[0].filling.plan.rows
+    clips = [PlannedClip("", "")] * n_rows
+    pool: Any = None
+    with (
+        mock.patch.object(loop, "decode_ahead", decode_ahead),
+        mock.patch.object(loop.secrets, "randbelow", lambda most: 0),
+    ):
+        flag = StopFlag() if stop is None else stop
+        fill(fillers, clips, pool, Ahead(0, 0, ""), flag, watch)
 
 
 def timed_run(
@@ -32,64 +130,18 @@ def timed_run(
     All backbones together take `device_s` for a clip. Their stores are in the folder, by number.
     """
     inner = load_backbone("descriptors")
-    view = view_of(inner, Target("s", "descriptors"))
-    with SimulatedGpu() as gpu:
+    with SimulatedGpu() as gpu, ExitStack() as stack:
         uploads = Uploads("cuda")
-        makers = []
+        fillers = []
         for number in range(n_backbones):
-            writer = new_store(folder / str(number), inner, n_clips)
-            backbone: Any = TimedBackbone(inner, gpu, device_s / n_backbones)
-            makers.append(new_maker(backbone, writer, view, batch, uploads))
+            filling = new_filling(folder / str(number), inner, n_clips)
+            backbone = TimedBackbone(inner, gpu, device_s / n_backbones)
+            filler = new_filler(backbone, filling, inner, batch, uploads)
+            fillers.append(stack.enter_context(filler))
 
-        def decode(
-            jobs: Sequence[tuple[int, tuple[View, ...]]],
-        ) -> Iterator[DecodedRow]:
-            for row, views in jobs:
-                gpu.clock.sleep(HOST_S)
-                yield DecodedRow(row, dict.fromkeys(views, a_clip(row)))
+        def decode(row: int) -> Clip:
+            gpu.clock.sleep(HOST_S)
+            return a_clip(row)
 
-        run_rows(makers, decode, StopFlag(), lambda row, failed: None)
+        fill_stores(fillers, decode)
         return gpu.clock.time(), gpu
-
-
-def new_store(store: Path, inner: Backbone, n_clips: int) -> StoreWriter:
-    """Make a store for the features of some clips."""
-    view = view_of(inner, Target("s", "descriptors"))
-    create_store(
-        store,
-        recipe=recipe_of(inner, view, inner.arrays),
-        manifest_name="m",
-        manifest_sha256="0" * 64,
-        clip_ids=[f"c-{i:04d}" for i in range(n_clips)],
-        movie_ids=["c"] * n_clips,
-        arrays=arrays_of(inner, inner.arrays),
-        licence="",
-        citation="",
-        block_rows=BLOCK_ROWS,
-    )
-    return StoreWriter(store)
-
-
-def new_maker(
-    backbone: Any, writer: StoreWriter, view: View, batch: int, uploads: Uploads
-) -> BlockMaker:
-    """Return the block maker of all rows of a new store, on a simulated GPU."""
-    wanted = {}
-    for block in writer.pending_blocks():
-        wanted[block] = list(range(*writer.plan.block_range(block)))
-    arrays = [spec for spec in writer.plan.arrays if spec.is_feature_array]
-    computer = BatchComputer(backbone, arrays, uploads)
-    return BlockMaker(computer, writer, view, wanted, batch=batch)
-
-
-def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> DecodedClip:
-    """Return a clip of small random pictures."""
-    random = np.random.default_rng(seed)
-    pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
-    index = np.arange(n_frames)
-    no = np.zeros(n_frames, bool)
-    times = index / 25
-    mask = index < n_frames - n_masked
-    return DecodedClip(
-        Path("x"), pictures, index, index, times, times, no, mask, 99, False, 0.0
-    )

@@ -1,4 +1,4 @@
-"""Send the corpus of hostile stores through every way into the program; print the answers as JSON.
+"""Have commands read the corpus of hostile stores; print what they answered as JSON.
 
 A program of its own, so that its memory can be limited, and what ends a process ends only this one.
 """
@@ -12,130 +12,87 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import ObygazeError
-from obygaze_features.store import open_store, pull, unpack
-from obygaze_features.store.read.verify import verify
-from support.hostile_stores import CASES, Case, Forged, ZipCase, make_base, packed
+from support.cli import call_obygaze
+from support.hostile_stores import CASES, write_whole
 from support.store_servers import web_server
-from support.stores import tree
 
 LIMIT_BYTES = 100_000_000
-Answer = tuple[str, str, float]
 
 
-def answer(call: Callable[[], object]) -> Answer:
-    """The class of the error, its message, and the seconds; "" for no error."""
-    started = time.monotonic()
-    try:
-        call()
-    except ObygazeError as error:
-        kind, message = type(error).__name__, str(error)
-    except BaseException as error:  # noqa: BLE001 - a bug, which the test shows
-        kind, message = f"BUG {type(error).__name__}", str(error)[:500]
-    else:
-        kind, message = "", ""
-    return kind, message, time.monotonic() - started
-
-
-def read(place: Path | str) -> None:
-    """Read all there is to read of a store."""
-    store = open_store(place)
-    store.status()
-    assert len(store.clip_ids) == len(store.movie_ids)
-    store.text()
-    for spec in store.plan.arrays:
-        store.matrix(spec.name, missing="drop")
-        store.matrix(spec.name, clips=store.clip_ids[:1].tolist(), missing="drop")
-
-
-def check(place: Path | str, hashes: bool) -> None:
-    """Verify a store; a problem is an error."""
-    verify(place, hashes=hashes).require_whole()
-
-
-def ways(case: Case | ZipCase, place: Path, url: str, out: Path) -> dict[str, Answer]:
-    """The answer of each way into the program."""
-    archive = place.with_suffix(".zip")
-    if isinstance(case, ZipCase):
-        calls: dict[str, Callable[[], object]] = {
-            "verify": lambda: check(archive, False),
-            "verify-hash": lambda: check(archive, True),
-            "read": lambda: read(archive),
-            "pull": lambda: pull(archive, out / "pull"),
-            "http": lambda: pull(f"{url}/{archive.name}", out / "http"),
-            "zip": lambda: unpack(archive, out / "zip"),
-        }
-    else:
-        calls = {
-            "verify": lambda: check(place, False),
-            "verify-hash": lambda: check(place, True),
-            "read": lambda: read(place),
-            "pull": lambda: pull(place, out / "pull"),
-        }
-        # The test's server reads files.
-        if "pipe" not in case.name and "4 GB" not in case.name:
-            calls["http"] = lambda: pull(f"{url}/{place.name}", out / "http")
-        if archive.exists():
-            calls["zip"] = lambda: unpack(archive, out / "zip")
-    return {way: answer(call) for way, call in calls.items()}
-
-
-def _is_plain(path: Path) -> bool:
-    """Whether a file or folder can be an entry of a zip of these tests."""
-    is_known = path.is_dir() or path.is_file()
-    return is_known and not path.is_symlink() and path.stat().st_size < 10**9
-
-
-def written(out: Path) -> list[str]:
-    """Every file that was written, below the folder of its way."""
-    files = (
-        path.relative_to(out)
-        for path in out.rglob("*")
-        if path.is_symlink() or not path.is_dir()
+def ways(store: Path, good: Path, url: str) -> dict[str, tuple[str, ...]]:
+    """The words of each command that gets a store of somebody else."""
+    stated = ("--no-licence",)
+    named = {
+        "info": ("info", str(store)),
+        "verify": ("verify", str(store)),
+        "verify hash": ("verify", str(store), "--hash"),
+        "pull": ("pull", str(store), "-o", "pull/s"),
+        "push": ("push", str(store), "push/s", *stated),
+        "subset": ("subset", str(store), "--film", "film-0", "-o", "subset/s"),
+        "merge": ("merge", str(store), str(good), "-o", "merge/s"),
+        "export": ("export", "npz", str(store), "export/s.npz"),
+    }
+    is_served = all(
+        path.is_dir() or (path.is_file() and path.stat().st_size < 10**9)
+        for path in store.rglob("*")
     )
-    return sorted({"/".join(path.parts[1:]) for path in files})
+    if is_served:
+        named["http"] = ("pull", f"{url}/{store.name}", "-o", "http/s")
+    return named
+
+
+def answers_of(store: Path, good: Path, url: str, out: Path) -> dict[str, Any]:
+    """What each command answered, and the files that were written."""
+    answers = {}
+    for way, words in ways(store, good, url).items():
+        (out / way.split()[0]).mkdir(exist_ok=True)
+        done = call_obygaze("-C", out, "store", *words, cwd=out)
+        answers[way] = (done.code, done.stderr)
+    written = []
+    for way in ("pull", "push", "http"):
+        for path in (out / way).rglob("*"):
+            if path.is_symlink() or not path.is_dir():
+                written.append(path.relative_to(out / way).as_posix())
+    return {"answers": answers, "written": sorted(written)}
 
 
 def run(root: Path) -> dict[str, Any]:
     """Run the corpus below a folder."""
-    bases = {"plain": None, "zstd": "zstd", "blosc": "blosc"}
-    for name, compressor in bases.items():
-        make_base(root / name, compressor)
-    forged = {name: Forged.of(root / name) for name in bases}
-    www, found = root / "www", {}
-    www.mkdir()
-    with server_of(www) as url:
-        warm = Case("warm", lambda _: None, "", "")
-        n_before = 0
-        for number, case in enumerate([warm, *CASES]):
-            place, out = www / f"case{number}", root / f"out{number}"
+    good = root / "good"
+    write_whole(good)
+    listed = json.loads((good / "store.json").read_bytes())["files"]
+    stores = root / "stores"
+    found: dict[str, Any] = {}
+    stores.mkdir()
+    n_before = 0
+    with server_of(stores) as url:
+        # The right one twice: afterwards all modules are imported.
+        for number, name in enumerate(["first", "right", *CASES]):
+            store = stores / f"case{number}"
+            out = root / "out"
             out.mkdir()
-            if isinstance(case, ZipCase):
-                case.make(tree(root / "plain"), place.with_suffix(".zip"))
-            else:
-                spoiled = forged[case.base].copy()
-                case.spoil(spoiled)
-                spoiled.write(place)
-                if all(map(_is_plain, place.rglob("*"))):
-                    packed(tree(place), place.with_suffix(".zip"))
-            if number == 1:
+            shutil.copytree(good, store)
+            if name in CASES:
+                CASES[name][0](store)
+            if name == "right":
                 n_before = _limit()
-            answers = ways(case, place, url, out)
-            found[case.name] = {"answers": answers, "written": written(out)}
-            for folder in (place, out):
-                shutil.rmtree(folder, ignore_errors=True)
-            place.with_suffix(".zip").unlink(missing_ok=True)
-    outside = sorted(
-        path.name for path in root.iterdir() if not path.name.startswith("out")
-    )
+            found[name] = answers_of(store, good, url, out)
+            shutil.rmtree(store)
+            shutil.rmtree(out)
+    del found["first"]
+    names = {path.name for path in root.iterdir()}
     growth = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - n_before
-    return {"cases": found, "growth": growth, "outside": outside}
+    return {
+        "cases": found,
+        "growth": growth,
+        "listed": [*listed, "store.json"],
+        "outside": sorted(names - {"good", "stores"}),
+    }
 
 
 @contextmanager

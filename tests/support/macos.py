@@ -27,7 +27,10 @@ from support.windows import FIRST, HIDDEN
 FULL_SYNC = 51
 ABSENT = ("memfd_create", "posix_fadvise", "sched_getaffinity", "sched_setaffinity")
 # Functions that take one path, or two.
-OF_A_PATH = ("listdir", "lstat", "mkdir", "open", "remove", "rmdir", "scandir", "stat")
+OF_A_PATH = (
+    *("chmod", "listdir", "lstat", "mkdir", "open"),
+    *("remove", "rmdir", "scandir", "stat"),
+)
 OF_TWO_PATHS = ("link", "rename", "replace", "symlink")
 Call = Callable[..., Any]
 

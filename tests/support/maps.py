@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import ArraySpec, Store, open_store
-from support.stores import a_recipe, fill_store, plan_store
+from obygaze_features.store import Array, Row, Store
+from support.stores import a_recipe, made_store
 
 GRID = (4, 5, 5)
 WIDTH = 16
@@ -32,7 +32,7 @@ def places(n_clips: int, seed: int = 5) -> NDArray[np.int64]:
 def token_store(
     path: Path, manifest: Manifest, concepts: Sequence[str], seed: int = 2
 ) -> Store:
-    """A sealed store: tokens of noise, and of the k-th concept a patch along the k-th dimension.
+    """A store: tokens of noise, and of the k-th concept a patch along the k-th dimension.
 
     A token of class comes first in each frame, as large along all dimensions. `pooled` is the
     maximum over the patches.
@@ -52,19 +52,11 @@ def token_store(
         "card_sha256": "ab" * 32,
         "geometry": {"grid": list(GRID)},
     }
-    plan_store(
-        path,
-        recipe=a_recipe(backbone=backbone, levels=["pooled", "tokens"]),
-        clip_ids=[clip.clip_id for clip in manifest],
-        movie_ids=[clip.movie_id for clip in manifest],
-        arrays=(
-            ArraySpec("pooled", (WIDTH,)),
-            ArraySpec(
-                "tokens", (GRID[0], 26, WIDTH), ("step", "token", "width"), "float16"
-            ),
-            ArraySpec("time_s", (GRID[0],), ("step",), "float64"),
-        ),
-        block_rows=16,
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+    arrays = (
+        Array.of("pooled", "float32", (WIDTH,)),
+        Array.of("tokens", "float16", (GRID[0], 26, WIDTH), ("step", "token", "width")),
+        Array.of("time_s", "float64", (GRID[0],), ("step",)),
     )
-    fill_store(path, values).seal()
-    return open_store(path)
+    recipe = a_recipe(backbone=backbone)
+    return made_store(path, rows, values, arrays=arrays, recipe=recipe)

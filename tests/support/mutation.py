@@ -5,8 +5,8 @@ the tests of the room that call the changed function are run, the quickest first
 calls it, all tests of the file. Prints a line for each change: where, what was changed, and the
 test that saw it. A change with which nothing can be imported is not counted.
 
-A room is a folder or file of a package (`evaluation`, `store/format`, `audits`,
-`extraction/estimate`), or a path; several are separated by commas. Its tests are in the folder or
+A room is a folder or file of a package (`evaluation`, `store`, `audits`,
+`extraction/loop`), or a path; several are separated by commas. Its tests are in the folder or
 the files of that name in tests/; a file without such tests is proven by the tests of its folder.
 TESTS are others, separated by commas. Tests with a `check` mark are left out.
 """

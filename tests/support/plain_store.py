@@ -280,7 +280,7 @@ def seal_plain(
         "origins": [],
         "files": files,
     }
-    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8")
+    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
     (path / "store.json").write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -304,6 +304,6 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], object] | None = None)
             document["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
     if change is not None:
         change(document)
-    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8")
+    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
     file.write_bytes(data)
     return hashlib.sha256(data).hexdigest()

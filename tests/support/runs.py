@@ -235,9 +235,12 @@ def write_run(
         "stores": {
             "clip": {
                 "backbone": "made-up backbone",
+                "location": "stores/made-up",
                 "array": "pooled",
+                "dtype": "float32",
                 "width": 8,
                 "fingerprint": "c" * 64,
+                "seal": "d" * 64,
             }
         },
         "results_sha256": hashlib.sha256(results.encode()).hexdigest(),

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
-from obygaze_features.store import (
-    ArraySpec,
-    Recipe,
-    RowStatus,
-    StoreWriter,
-    create_store,
-    open_store,
-)
-from obygaze_features.store.format.records import Partial, Plan
-from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.read import arrays as read_arrays
-from obygaze_features.store.remote.files import FolderFiles, Piece
-from obygaze_features.store.write import gathering
+from obygaze_features.store import Array, Recipe, Row, Store, open_store, write_store
+from obygaze_features.store.card import Terms
+from obygaze_features.store.records import Manifest
+from support.written_stores import ArraySource
 
 ARRAYS = (
-    ArraySpec("clip", (4,)),
-    ArraySpec("pooled", (6,)),
-    ArraySpec("frames", (3, 4), dtype="float16"),
-    ArraySpec("time_s", (3,), dtype="float64"),
+    Array.of("clip", "float32", (4,)),
+    Array.of("pooled", "float32", (6,)),
+    Array.of("frames", "float16", (3, 4)),
+    Array.of("time_s", "float64", (3,)),
 )
-
-
-def gather_all(patch: pytest.MonkeyPatch) -> None:
-    """Gather the blocks of all arrays that have two, and read them so."""
-    patch.setattr(gathering, "MIN_BLOCKS", 2)
-    patch.setattr(read_arrays, "GATHERED_FROM_BLOCKS", 1)
+MANIFEST = Manifest("made-up", "12" * 32)
+TERMS = Terms("CC0-1.0", "Nobody (2026).")
 
 
 def a_recipe(**changes: Any) -> Recipe:
@@ -49,9 +32,7 @@ def a_recipe(**changes: Any) -> Recipe:
         "sampling": {"rule": "uniform", "frames": 3},
         "decoder": {"name": "pyav", "version_class": "18"},
         "preprocessing": {"size": 8, "filter": "bicubic"},
-        "levels": ["clip", "pooled", "frames"],
         "compute": {"dtype": "float32", "attention": "eager"},
-        "storage": {"clip": "float32", "frames": "float16"},
     }
     return Recipe.of(**{**sections, **changes})
 
@@ -62,168 +43,67 @@ def some_ids(n_clips: int, per_film: int = 5) -> tuple[list[str], list[str]]:
     return [f"{film}-{i % per_film + 1:03d}" for i, film in enumerate(films)], films
 
 
+def some_rows(n_clips: int, per_film: int = 5) -> list[Row]:
+    """A row for each of these ids, all ok."""
+    clip_ids, movie_ids = some_ids(n_clips, per_film)
+    return list(map(Row, clip_ids, movie_ids))
+
+
 def some_values(
-    n_clips: int, arrays: Sequence[ArraySpec] = ARRAYS, seed: int = 0
+    n_clips: int, arrays: Sequence[Array] = ARRAYS, seed: int = 0
 ) -> dict[str, npt.NDArray[Any]]:
     """Values for every row of every array."""
     random = np.random.default_rng(seed)
     return {
-        spec.name: random.standard_normal((n_clips, *spec.tail_shape)).astype(
-            spec.dtype
-        )
-        for spec in arrays
+        array.name: random.standard_normal((n_clips, *array.shape)).astype(array.dtype)
+        for array in arrays
     }
 
 
-def plan_store(
-    path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any
-) -> Any:
-    """An empty store; keyword arguments replace what `create_store` is given."""
-    clips, films = some_ids(n_clips)
-    given: dict[str, Any] = {
-        "recipe": a_recipe(),
-        "manifest_name": "made-up",
-        "manifest_sha256": "12" * 32,
-        "clip_ids": clips,
-        "movie_ids": films,
-        "arrays": ARRAYS,
-        "block_rows": block_rows,
-        "licence": "CC0-1.0",
-        "citation": "Nobody (2026).",
-    }
-    return create_store(path, **{**given, **changes})
-
-
-def block_of(
-    values: Mapping[str, npt.NDArray[Any]], rows: tuple[int, int]
-) -> dict[str, npt.NDArray[Any]]:
-    """The part of all arrays that belongs to a block."""
-    return {name: array[slice(*rows)] for name, array in values.items()}
-
-
-def fill_store(
+def made_store(
     path: Path,
+    rows: Sequence[Row],
     values: Mapping[str, npt.NDArray[Any]],
-    status_of_row: Mapping[int, RowStatus] | None = None,
-    blocks: Sequence[int] | None = None,
-) -> StoreWriter:
-    """Commit blocks (all, unless told which) from arrays that hold every row."""
-    writer = StoreWriter(path)
-    for block in range(writer.plan.n_blocks) if blocks is None else blocks:
-        first, after = writer.plan.block_range(block)
-        statuses = [
-            (status_of_row or {}).get(row, RowStatus()) for row in range(first, after)
-        ]
-        writer.commit_block(
-            block,
-            block_of(values, (first, after)),
-            statuses,
-            seconds={"decode": 0.5},
-            versions={"toy": "1"},
-        )
-    return writer
+    *,
+    arrays: Sequence[Array] = (),
+    recipe: Recipe | None = None,
+    manifest: Manifest = MANIFEST,
+    terms: Terms = TERMS,
+) -> Store:
+    """A store of these rows.
 
-
-def sealed_store(
-    path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any
-) -> Any:
-    """A whole, sealed store and the values it was made from."""
-    plan = plan_store(path, n_clips, block_rows, **changes)
-    values = some_values(n_clips, plan.arrays)
-    fill_store(path, values).seal()
-    return values
-
-
-def partial_copy(
-    source: Path,
-    target: Path,
-    arrays: Sequence[str] | None = None,
-    films: Sequence[str] | None = None,
-) -> Path:
-    """A partial copy, or an addition to one, as earlier versions made it when they pulled a part.
-
-    It has the store.json and the seal of the whole store, and whole blocks of some arrays.
+    Args:
+        path: Its folder.
+        rows: Its rows.
+        values: The numbers of each array; those of rows that are not ok do not matter.
+        arrays: How the arrays are stored; by default as the values are.
+        recipe: Its recipe; by default that of `a_recipe`.
+        manifest: The name and the hash of its manifest.
+        terms: Its licence and citation.
     """
-    store = open_store(source)
-    names = [spec.name for spec in store.plan.arrays] if arrays is None else arrays
-    rows = store.select(films=films).rows
-    blocks = frozenset((rows // store.plan.block_rows).tolist())
-    held: dict[str, frozenset[int]] = {}
-    if (target / Partial.FILE).exists():
-        held.update(Partial.load(target).blocks)
-    for name in store.plan.with_masks(names):
-        held[name] = held.get(name, frozenset()) | blocks
-    partial = Partial(held)
-    for path in source.rglob("*"):
-        name = path.relative_to(source).as_posix()
-        if path.is_file() and partial.holds_file(name):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target / name)
-    (target / Partial.FILE).write_bytes(partial.to_bytes())
-    return target
-
-
-class CountedFiles(FolderFiles):
-    """A folder that writes down what is asked of it."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.reads: list[str] = []
-        self.listings: list[str] = []
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
-        self.reads.append(name)
-        return super().read(name, start, stop)
-
-    def names(self, folder: str) -> list[str] | None:
-        self.listings.append(folder)
-        return super().names(folder)
-
-
-class RemoteFiles(CountedFiles):
-    """A folder that counts as remote and cannot be listed."""
-
-    is_remote = True
-
-    def names(self, folder: str) -> None:
-        return None
-
-
-def a_million_planned() -> Plan:
-    """The plan of a store of a million clips, without its files."""
-    return Plan(
-        n_clips=1_000_000,
-        block_rows=64,
-        recipe=a_recipe(),
-        manifest_name="all of cinema",
-        manifest_sha256="34" * 32,
-        arrays=ARRAYS,
-        licence="",
-        citation="",
-        compressor=None,
-        created="2026-01-01T00:00:00Z",
-        created_by="a test",
-        zarr={},
-        files={
-            f"data.zarr/{name}/c.{i}": FileMark(1_000_000, "ab" * 32)
-            for name in ("clip_id", "movie_id")
-            for i in range(16)
-        },
+    recipe = recipe or a_recipe()
+    chosen = tuple(arrays) or tuple(
+        Array.of(name, str(array.dtype), array.shape[1:])
+        for name, array in values.items()
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_store(
+        path,
+        ArraySource(rows, values),
+        arrays=chosen,
+        recipe=recipe,
+        manifest=manifest,
+        terms=terms,
+    )
+    return open_store(path)
 
 
-@functools.cache
-def _sealed_once() -> tempfile.TemporaryDirectory[str]:
-    # Every commit is synced to the disk: a copy is had sooner than a second store.
-    folder = tempfile.TemporaryDirectory(prefix="obygaze-store-")
-    sealed_store(Path(folder.name) / "s")
-    return folder
-
-
-def copy_of_sealed(path: Path) -> Path:
-    """A copy of the one sealed store of 23 clips, made once for all tests."""
-    shutil.copytree(Path(_sealed_once().name) / "s", path)
-    return path
+def sealed_store(path: Path, n_clips: int = 23, **changes: Any) -> Any:
+    """A store of `ARRAYS`; returns the values that it was made from."""
+    arrays = changes.get("arrays", ARRAYS)
+    values = some_values(n_clips, arrays)
+    made_store(path, some_rows(n_clips), values, **{"arrays": arrays, **changes})
+    return values
 
 
 def tree(root: Path) -> dict[str, bytes]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from obygaze_features.store_next.making import write_store
-from obygaze_features.store_next.records import Kind, Maker
-from obygaze_features.store_next.rows import FAILED, Row
+from obygaze_features.store.making import write_store
+from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.rows import FAILED, Row
 from support.filled_stores import ARRAYS
 from support.written_stores import (
     MANIFEST,

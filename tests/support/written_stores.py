@@ -14,10 +14,10 @@ import google_crc32c
 import numpy as np
 import zarr
 
-from obygaze_features.store_next.layout import Array
-from obygaze_features.store_next.recipe import Recipe
-from obygaze_features.store_next.records import Manifest
-from obygaze_features.store_next.rows import STATUSES, Row
+from obygaze_features.store.layout import Array
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import Manifest
+from obygaze_features.store.rows import STATUSES, Row
 
 MANIFEST = Manifest("films", "0" * 64)
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.evaluation.permutation import p_text
 
@@ -215,7 +215,7 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
     """Return for each clip of a file which share of each place of its maps is in boxes."""
     table = read_table(path, required=("clip_id", "x0", "y0", "x1", "y1"))
-    shape = store.plan.array(MAPS).tail_shape[1:]
+    shape = store.array(MAPS).shape[1:]
     boxes: dict[str, list[list[Box]]] = {}
     for row in table.rows:
         try:

@@ -19,7 +19,7 @@ COMMANDS = {
         "Compare the maps of two conditions: mean maps, and what lies in boxes.",
     ),
     "draw": (
-        "obygaze_features.extraction.map_drawing:draw_maps",
+        "obygaze.maps.drawing:draw_maps",
         "Draw the maps of clips over their exact pictures: a sheet for each clip and direction.",
     ),
     "model": (

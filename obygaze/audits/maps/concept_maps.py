@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.maps.written import WrittenMaps, new_folder_of
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.store import RowStatus, Store, open_store
-from obygaze_features.store.maps import (
+from obygaze.audits.maps.written import WrittenMaps
+from obygaze.maps.stores import (
     Directions,
     grid_of,
     random_directions,
     write_maps,
 )
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.store import Reason, Store, open_store
+from obygaze_features.store.making import new_store
+from obygaze_features.store.rows import FAILED
 from obygaze_models.protocols.kinds import CAV, DEFAULT_TASK
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def write_concept_maps(
     from obygaze_models.models.common import with_padding
     from obygaze_models.protocols import gather, training_protocol
 
-    folder = new_folder_of(path, workspace)
+    folder = new_store(Workspace.of(workspace), path)
     clips_of_manifest = read_manifest(manifest, workspace=workspace)
     opened = open_store(store, workspace=workspace)
     protocol = training_protocol(CAV, DEFAULT_TASK, clips_of_manifest)
@@ -70,7 +72,7 @@ def write_concept_maps(
     (features,) = inputs.features
     array = features.origin["array"]
     X = features.vectors
-    if opened.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
+    if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
         raise FixInput(
             f"{array} is not as wide as a token", hint="a store with the array pooled"
         )
@@ -86,15 +88,13 @@ def write_concept_maps(
     origin = X.mean(axis=0, dtype=np.float64)
     grid = grid_of(opened)
 
-    def results_of_clips() -> Iterator[NDArray[Any] | RowStatus]:
+    def results_of_clips() -> Iterator[NDArray[Any] | Reason]:
         for part in opened.stream(TOKENS, clips=clips):
             values = with_padding(part.values, opened.real_frames(TOKENS, part.rows))
             for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
                 of_film = directions_of_film.get(film_of[clip])
                 if of_film is None:
-                    yield RowStatus.failed(
-                        "directions", "few-films", "none without this film"
-                    )
+                    yield Reason(FAILED, "no direction could be found without its film")
                     continue
                 named = {name: of_film[name] for name in names}
                 is_padding = np.isnan(tokens).all(axis=(1, 2))

@@ -17,6 +17,7 @@ from obygaze.audits.maps.boxes import (
     notes_on,
     shares_in_boxes,
 )
+from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, figure_stem, save
@@ -24,7 +25,6 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
-from obygaze_features.store.maps import MAPS, RANDOM, map_names, real_steps
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import p_text, permutation_p
 

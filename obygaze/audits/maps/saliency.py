@@ -5,24 +5,26 @@ Grad-CAM reads the patch tokens where they enter the last layer.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze.audits.maps.written import WrittenMaps, new_folder_of
+from obygaze.audits.maps.written import WrittenMaps
+from obygaze.maps.pictures import exact_pictures, load_model_of
+from obygaze.maps.stores import Directions, random_directions, write_maps
 from obygaze_features.backbones.base import Backbone, check_pixels
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
-from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
-from obygaze_features.store import RowStatus, Store, open_store
-from obygaze_features.store.maps import Directions, random_directions, write_maps
+from obygaze_features.store import Reason, Store, open_store
+from obygaze_features.store.making import new_store
+from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 
 if TYPE_CHECKING:
@@ -98,22 +100,17 @@ def write_saliency(
         "level": ARRAY,
         "directions_sha256": sha256_bytes(canonical_json(rows)),
     }
-    folder = new_folder_of(path, workspace)
     opened_workspace = Workspace.of(workspace)
+    folder = new_store(opened_workspace, path)
     ids = clips or opened[ARRAY].clip_ids.tolist()
-    recipe = opened.recipe.to_json()
-    backbone = load_target(target_of(recipe, weights), opened_workspace)
-    if backbone.hashes != recipe["weights"]:
-        raise Mismatch(
-            "these weights are not those of the store", hint="--weights PATH"
-        )
+    backbone = load_model_of(opened, weights, opened_workspace)
 
-    def maps_of_clips() -> Iterator[npt.NDArray[Any] | RowStatus]:
+    def maps_of_clips() -> Iterator[npt.NDArray[Any] | Reason]:
         for clip in ids:
             try:
                 pictures = exact_pictures(opened_workspace, opened, clip).pictures
             except BadVideo as error:
-                yield RowStatus.failed(error.stage, error.reason, error.message)
+                yield Reason(FAILED, f"{error.reason}: {error.message}")
                 continue
             pixels = backbone.normalise(pictures)[None]
             yield grad_cam(backbone, pixels, vectors)[0]
@@ -124,13 +121,10 @@ def write_saliency(
 
 def _directions_of_texts(store: Store, text: PathLike) -> Directions:
     """Return the mean vector of the texts of each attribute, and random directions."""
-    from obygaze_models.text_vectors import (
-        attribute_vectors,
-        check_spaces,
-        read_text_table,
-    )
+    from obygaze_features.store import read_texts
+    from obygaze_models.text_vectors import attribute_vectors, check_spaces
 
-    texts = read_text_table(os.fspath(text))
+    texts = read_texts(Path(text))
     check_spaces(store, ARRAY, texts)
     directions = {}
     for name, group in attribute_vectors(texts).items():

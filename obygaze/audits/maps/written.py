@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store import open_store
 
 
@@ -29,10 +28,3 @@ class WrittenMaps:
 
     def __str__(self) -> str:
         return f"{self.path}: maps of {self.counts['ok']} of {self.n_clips} clips"
-
-
-def new_folder_of(path: PathLike, workspace: PathLike | None) -> Path:
-    """Return the folder of a new store: a text is a name or path, a path object is a path."""
-    if isinstance(path, str):
-        return Workspace.of(workspace).target("stores", path)
-    return Path(path)

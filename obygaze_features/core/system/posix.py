@@ -8,10 +8,8 @@ import resource
 import select
 import signal
 import socket
-import stat
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -22,7 +20,6 @@ __all__ = [
     "CAN_FORK",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
-    "PRIVATE_MODE",
     "STOP_SIGNALS",
     "TAKES_ENDED_PORTS",
     "allow_open_files",
@@ -30,11 +27,7 @@ __all__ = [
     "cpu_quota",
     "end_with_parent",
     "exchange_names",
-    "is_own",
-    "is_own_process",
-    "is_private",
     "is_readable",
-    "kernel_id",
     "memory_bytes",
     "most_open_files",
     "open_folder",
@@ -54,7 +47,6 @@ __all__ = [
     "unblock_signals",
     "usable_cores",
     "use_utf8_streams",
-    "user_id",
     "was_killed",
 ]
 
@@ -66,14 +58,11 @@ HAS_DECODE_WORKERS: bool = True
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 # A server may take the port of one that has just ended; it never gets that of a running one.
 TAKES_ENDED_PORTS: bool = True
-# The permissions of a folder that only its user can read.
-PRIVATE_MODE: int = 0o700
 # Clusters send the first three before they take the machine away.
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
 
 # Some network file systems cannot sync a folder, or sync as macOS does.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -140,15 +129,6 @@ def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
     if not follow_links:
         flags |= os.O_NOFOLLOW
     return _Folder(path, flags)
-
-
-def kernel_id() -> str:
-    """Return the identity of what knows the locks: the kernel, which all its containers share."""
-    try:
-        return _BOOT_ID.read_text("ascii")
-    except OSError:
-        # Unknown: no other process counts as one of this kernel.
-        return uuid.uuid4().hex
 
 
 def sync_file(descriptor: int) -> None:
@@ -222,29 +202,6 @@ def use_utf8_streams() -> None:
 def typed_path(text: str) -> str:
     """Return a path that a user typed, with `/` between folders."""
     return text
-
-
-def user_id() -> str:
-    """Return the identity of the user, for names in a folder that all users share."""
-    return str(os.getuid())
-
-
-def is_own(status: os.stat_result) -> bool:
-    """Return whether a file belongs to this user."""
-    return status.st_uid == os.getuid()
-
-
-def is_private(status: os.stat_result) -> bool:
-    """Return whether nobody but this user can have written to a folder."""
-    return is_own(status) and stat.S_IMODE(status.st_mode) == PRIVATE_MODE
-
-
-def is_own_process(pid: str) -> bool:
-    """Return whether a process belongs to this user; one that cannot be found does not."""
-    try:
-        return is_own(Path(f"/proc/{pid}").stat())
-    except OSError:
-        return False
 
 
 def usable_cores() -> int:

@@ -18,7 +18,6 @@ import stat
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +30,6 @@ __all__ = [
     "CAN_FORK",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
-    "PRIVATE_MODE",
     "STOP_SIGNALS",
     "TAKES_ENDED_PORTS",
     "allow_open_files",
@@ -39,11 +37,7 @@ __all__ = [
     "cpu_quota",
     "end_with_parent",
     "exchange_names",
-    "is_own",
-    "is_own_process",
-    "is_private",
     "is_readable",
-    "kernel_id",
     "memory_bytes",
     "most_open_files",
     "open_folder",
@@ -63,7 +57,6 @@ __all__ = [
     "unblock_signals",
     "usable_cores",
     "use_utf8_streams",
-    "user_id",
     "was_killed",
 ]
 
@@ -72,9 +65,6 @@ CAN_FORK: bool = False
 HAS_DECODE_WORKERS: bool = False
 # A disk in the format FAT or exFAT answers "incorrect function", which Python makes EINVAL.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-# Not 0o700: Python gives such a folder an access list of its own, which what is made in it inherits
-# and keeps when it is moved out, so that nobody else could read a finished store.
-PRIVATE_MODE: int = 0o777
 # With this right, a server would get the port of a running one as well.
 TAKES_ENDED_PORTS: bool = False
 # SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
@@ -168,19 +158,6 @@ def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
     return _Folder(path, follow_links=follow_links)
 
 
-def kernel_id() -> str:
-    """Return the identity of what knows the locks: the folder of lock files of this user."""
-    path = _locks() / "id"
-    try:
-        with path.open("x", encoding="ascii") as stream:
-            stream.write(uuid.uuid4().hex)
-    except FileExistsError:
-        pass
-    identity = path.read_text(encoding="ascii")
-    # Another process may have made the file, and not yet written to it.
-    return identity or uuid.uuid4().hex
-
-
 def sync_file(descriptor: int) -> None:
     """Write an open file to the disk."""
     os.fsync(descriptor)
@@ -270,27 +247,6 @@ def use_utf8_streams() -> None:
 def typed_path(text: str) -> str:
     """Return a path that a user typed, with `/` between folders."""
     return text.replace("\\", "/")
-
-
-def user_id() -> str:
-    """Return the identity of the user, for names in a folder that all users share."""
-    # Each user has a folder for temporary files.
-    return "user"
-
-
-def is_own(status: os.stat_result) -> bool:
-    """Return True: a status does not say whose a file is; access lists protect it."""
-    return True
-
-
-def is_private(status: os.stat_result) -> bool:
-    """Return True: a status does not say who may write to a folder; access lists protect it."""
-    return True
-
-
-def is_own_process(pid: str) -> bool:
-    """Return False: whose a process is cannot be found without its rights."""
-    return False
 
 
 def usable_cores() -> int:

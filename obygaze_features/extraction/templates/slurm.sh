@@ -10,7 +10,7 @@
 #SBATCH {{ sbatch_options }}
 {% endif %}
 
-# Each task extracts its share of what is missing, then what other tasks leave. To resume after a
-# time limit, a failed node or scancel, submit this script again.
+# Each task extracts blocks that are missing and that no other task is at. To resume after a time
+# limit, a failed node or scancel, submit this script again.
 cd {{ folder }} || exit 1
-exec {{ command }} --worker "$SLURM_ARRAY_TASK_ID/{{ tasks }}"
+exec {{ command }}

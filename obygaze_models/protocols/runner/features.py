@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.format.recipe import IMPORTED
-from obygaze_features.store.format.schema import SPAN_ARRAYS
+from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.models.common import (
     Scaling,
     blocks_of,
@@ -164,7 +164,7 @@ def _arrays_to_choose(store: Store, *, has_frames: bool) -> str:
     """Return the hint that names the arrays with frames, or those with one vector a clip."""
     names = []
     for name in store.feature_arrays:
-        is_of_frames = len(store.plan.array(name).tail_shape) > 1
+        is_of_frames = len(store.array(name).shape) > 1
         if is_of_frames == has_frames:
             names.append(name)
     if not names:
@@ -238,20 +238,15 @@ def join(
         "location": store.location,
         "backbone": backbone,
         "array": array,
+        "dtype": store.array(array).dtype,
         **cut,
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
-        "sealed": store.sealed,
-        "store_version": store.version,
-        "seal_sha256": store.seal_sha256,
-        "manifest": store.plan.manifest_name,
+        "seal": store.seal,
+        "manifest": store.record.manifest.name,
         "sha256": digest,
     }
-    stated = {
-        "facts": store.recipe.stated_facts,
-        "licence": store.licence,
-        "citation": store.citation,
-    }
+    stated = {"facts": store.recipe.stated_facts, **store.terms._asdict()}
     origin |= {key: value for key, value in stated.items() if value}
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(
@@ -375,7 +370,9 @@ def with_windows(
     whole = [
         Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.films})
     ]
-    values, start, end = (store.segments(whole, name) for name in (array, *SPAN_ARRAYS))
+    values = store.segments(whole, array)
+    start = store.segments(whole, "start_s")
+    end = store.segments(whole, "end_s")
     films = {}
     for film, first, stop in zip(
         values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
@@ -424,13 +421,13 @@ def _matrix(
 
 def _read(store: Store, array: str, names: Sequence[str]) -> Matrix:
     """Return the clips of an array; the values of a large one stay in the store."""
-    spec = store.plan.array(array)
-    is_large = len(spec.tail_shape) > 1 and len(names) * spec.row_bytes > LARGE_BYTES
-    if not is_large or store.files.is_remote:
+    stored = store.array(array)
+    is_large = len(stored.shape) > 1 and len(names) * stored.row_bytes > LARGE_BYTES
+    if not is_large or is_url(store.location):
         return store.matrix(array, clips=names, missing="drop")
     from obygaze_models.models.frames import StoreRows
 
-    present, reasons = store.presence(array, names)
+    present, reasons = store.presence(names)
     there: Any = StoreRows(store, array, np.array(names)[present])
     return Matrix(there, present, store.select(names)[present], reasons)
 

@@ -89,7 +89,7 @@ from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
-PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
+PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)

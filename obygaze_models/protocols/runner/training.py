@@ -379,11 +379,10 @@ def _model_info(
         features=FeatureSpec(
             **{
                 key: origin[key]
-                for key in ("backbone", "array", "width", "fingerprint")
+                for key in ("backbone", "array", "dtype", "width", "fingerprint")
             },
             store=str(origin["location"]),
-            store_version=origin["store_version"],
-            seal_sha256=origin["seal_sha256"],
+            seal=origin["seal"],
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
             facts=origin.get("facts", {}),

@@ -19,6 +19,6 @@ def run(model, pixels):
 
 def levels():
     arrays = {"clip": [512], "middle": [8, 256], "last": [8, 512]}
-    preset = Preset(mean=MEAN, std=STD, filter="bicubic", resizer="torchvision")
+    preset = Preset(mean=MEAN, std=STD, filter="bicubic")
     facts = {"frames": 8, "size": 224, "licence": "Apache-2.0", "preset": preset}
     return module_card("resnet18-levels", load, run, arrays=arrays, **facts)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.stores import a_recipe, fill_store, plan_store, some_ids
+from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import ArraySpec, TextTable, open_store
-from obygaze_features.store.format.recipe import same_space, space_id_of
+from obygaze_features.store import open_store
+from obygaze_features.store.recipe import same_space, space_id_of
 
 HASH = "ef" * 32
 SPACE = space_id_of("toy/clip", "main", HASH)
@@ -39,31 +39,26 @@ def recipe(**backbone: Any) -> Any:
     )
 
 
-def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
-    vectors = np.eye(width, dtype=np.float32)[[0, 1, 0]] + [
-        [0.0] * width,
-        [0.0] * width,
-        [0.1] * width,
-    ]
-    return TextTable(
-        vectors, ["joy", "grief", "glee"], ["{}"] * 3, ["up", "down", "up"], space_id
-    )
+def texts(path: Path, space_id: str | None = SPACE, width: int = 2) -> str:
+    """Write a file of three texts; None as the space: the file does not name it."""
+    vectors = np.eye(width, dtype=np.float32)[[0, 1, 0]]
+    vectors[2] += np.float32(0.1)
+    return text_file(path, vectors, ["up", "down", "up"], space_id)
 
 
-def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
-    arrays: dict[str, Any] = {
-        "embeddings": table.embeddings,
-        "attribute": np.array(table.attribute),
-    }
-    np.savez(
-        path, **arrays, **({"space_id": np.array(table.space_id)} if space else {})
-    )
+def text_file(
+    path: Path, vectors: Any, attributes: list[str], space_id: str | None = SPACE
+) -> str:
+    arrays: dict[str, Any] = {"embeddings": vectors, "attribute": np.array(attributes)}
+    if space_id is not None:
+        arrays["space_id"] = np.array(space_id)
+    np.savez(path, **arrays)
     return str(path)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A store of two levels with texts, and its manifest: S leans to "up", EN to "down"."""
+    """A store of three arrays, a file of texts, and the manifest: S leans to "up", EN to "down"."""
     clips, films = some_ids(N)
     levels = ["S" if i % 2 else "EN" for i in range(N)]
     header = Header("toy", {"Body": "visual"})
@@ -77,16 +72,14 @@ def place(tmp_path: Path) -> Path:
     random = np.random.default_rng(0)
     lean = np.array([[1.0, 0.2] if level == "S" else [0.2, 1.0] for level in levels])
     values = (lean + 0.05 * random.normal(size=lean.shape)).astype(np.float32)
-    arrays = (
-        ArraySpec("clip", (2,)),
-        ArraySpec("pooled", (2,)),
-        ArraySpec("frames", (3, 2)),
-    )
-    store = tmp_path / "stores" / "toy"
-    plan_store(store, N, recipe=recipe(), arrays=arrays)
     frames = np.repeat(values[:, None], 3, axis=1)
-    fill_store(store, {"clip": values, "pooled": values, "frames": frames}).seal()
-    npz(tmp_path / "texts.npz", texts())
+    made_store(
+        tmp_path / "stores" / "toy",
+        some_rows(N),
+        {"clip": values, "pooled": values, "frames": frames},
+        recipe=recipe(),
+    )
+    texts(tmp_path / "texts.npz")
     return tmp_path
 
 
@@ -144,10 +137,10 @@ def test_missing_clips_are_an_error_without_drop_missing(place: Path) -> None:
 
 
 def test_texts_of_another_space_are_refused(place: Path) -> None:
-    other = npz(place / "o.npz", texts(space_id_of("toy/clip", "main", "00" * 32)))
+    other = texts(place / "o.npz", space_id_of("toy/clip", "main", "00" * 32))
     done = eat(place, "toy", "--text", other)
     assert (done.code, "different embedding spaces" in done.stderr) == (5, True)
-    pinned = npz(place / "p.npz", texts(space_id_of("toy/clip", "0123abc", HASH)))
+    pinned = texts(place / "p.npz", space_id_of("toy/clip", "0123abc", HASH))
     assert eat(place, "toy", "--text", pinned).code == 0
 
 
@@ -167,10 +160,10 @@ def test_what_cannot_be_compared(
 
 
 def test_texts_without_a_space_and_of_another_width_are_refused(place: Path) -> None:
-    silent = npz(place / "s.npz", texts(), space=False)
+    silent = texts(place / "s.npz", None)
     done = eat(place, "toy", "--text", silent)
     assert (done.code, "does not name the embedding space" in done.stderr) == (5, True)
-    wide = npz(place / "w.npz", texts(width=3))
+    wide = texts(place / "w.npz", width=3)
     done = eat(place, "toy", "--text", wide)
     assert (done.code, "3 dimensions, the clips 2" in done.stderr) == (5, True)
     words = ("audit", "eat", "toy", "toy", "--x", "level == S", "--y", "level == EN")
@@ -189,10 +182,7 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
     random = np.random.default_rng(4)
     attributes = ["none"] * 3 + ["anger"] * 3 + ["sadness"] * 3
     vectors = random.normal(size=(9, 2)).astype(np.float32)
-    table = TextTable(
-        vectors, [f"text {i}" for i in range(9)], ["{}"] * 9, attributes, SPACE
-    )
-    words = ("--text", npz(place / "w.npz", table))
+    words = ("--text", text_file(place / "w.npz", vectors, attributes))
     words += ("--attributes", "anger", "none", "--attributes", "sadness", "none")
     document = eat(place, "toy", *words).ok().json()
     assert [test["a"] for test in document["tests"]] == ["anger", "sadness"]

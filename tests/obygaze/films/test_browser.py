@@ -29,17 +29,18 @@ from support.browsers import (
 )
 from support.cli import call_obygaze
 from support.film import write_segments
-from support.film_pages import film_clips, segment, served, site, table
-from support.stores import a_recipe, fill_store, plan_store
+from support.film_pages import OneText, film_clips, segment, served, site, table
+from support.stores import a_recipe, made_store
 from support.video_kinds import KINDS
 from support.videos import write_video
 
+from obygaze.films import site as pages
 from obygaze.films.app import export
 from obygaze.films.site import Site
 from obygaze.films.view import leading_page
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
-from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
+from obygaze_features.store import Row
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
@@ -204,31 +205,22 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
-    browser: Any, tmp_path: Path
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from selenium.webdriver.common.keys import Keys
 
     words, space = "a <i>dog</i>", "ef" * 32
+    tower = OneText(words, np.array([1, 0], dtype=np.float32), f"l@m#{space}")
+    monkeypatch.setattr(pages, "load_text_tower", lambda *args, **options: tower)
     recipe = a_recipe(
         backbone={"name": "gone", "family": "clip", "levels": {"clip": "frame-mean"}},
         weights={"tensors": space},
-        levels=["clip"],
     )
     clips = film_clips("lake", "", 4)
-    plan_store(
-        tmp_path / "s",
-        recipe=recipe,
-        arrays=(ArraySpec("clip", (2,)),),
-        clip_ids=[clip.clip_id for clip in clips],
-        movie_ids=["lake"] * 4,
-    )
     vectors = np.array([[0, 1], [3, 4], [1, 0], [-1, 0]], dtype=np.float32)
-    table = TextTable(
-        np.eye(2, dtype=np.float32)[:1], [words], ["a {}"], ["dog"], f"l@m#{space}"
-    )
-    StoreWriter(tmp_path / "s").add_text(table)
-    fill_store(tmp_path / "s", {"clip": vectors})
-    with served(site(tmp_path, clips, store=open_store(tmp_path / "s"))) as server:
+    rows = [Row(clip.clip_id, "lake") for clip in clips]
+    store = made_store(tmp_path / "s", rows, {"clip": vectors}, recipe=recipe)
+    with served(site(tmp_path, clips, store=store)) as server:
         open_page(browser, server.new_address(), "films")
         field = browser.find_element("css selector", "#filters [name=text]")
         field.send_keys(words + Keys.ENTER)
@@ -250,8 +242,8 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
         field.send_keys(Keys.ENTER)
         wait(lambda: text(browser, "#n-clips").startswith("2 of 4 clips"))
         field.send_keys(" of others" + Keys.ENTER)
-        wait(lambda: "no backbone called 'gone'" in text(browser, "#n-clips"))
-        assert text(browser, "#n-clips").endswith("Try: obygaze backbones ls")
+        wait(lambda: "too many tokens" in text(browser, "#n-clips"))
+        assert text(browser, "#n-clips").endswith("Try: use a shorter prompt")
         assert text(browser, "#grid") == ""
         field.clear()
         field.send_keys(Keys.ENTER)

@@ -14,19 +14,19 @@ from PIL import Image
 from support.checkpoints import save_tiny, write_tiny_card
 from support.extraction import film_folder, keep_manifest
 from support.film_pages import ask, served
-from support.stores import a_recipe, fill_store, plan_store
+from support.stores import a_recipe, made_store
 
 import obygaze as og
 from obygaze.films.app import export
 from obygaze.films.media import Media
 from obygaze.films.site import Site
 from obygaze.films.view import open_site
+from obygaze.maps.drawing import overlay, without_padding
+from obygaze.maps.pictures import exact_pictures
+from obygaze.maps.stores import grid_of, write_maps
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.map_drawing import overlay, without_padding
-from obygaze_features.extraction.recipes import exact_pictures
-from obygaze_features.store import ArraySpec, RowStatus, open_store
-from obygaze_features.store.maps import grid_of, write_maps
+from obygaze_features.store import Array, Reason, Row, open_store
 
 pytest.importorskip("transformers")
 
@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "films", "tiny-clip", weights={"tiny-clip": root / "weights"}, workspace=root
     )
     store = open_store(root / "stores" / "films.tiny-clip")
-    failed = RowStatus("failed", "DecodeError", "broken")
+    failed = Reason("failed", "DecodeError: broken")
     made = [*made_up(grid_of(store)), failed]
     clips = ["tt0-001", "tt0-002", "tt0-003"]
     write_maps(root / "stores" / "maps", store, clips, DIRECTIONS, {}, made)
@@ -152,28 +152,24 @@ def test_padding_of_a_short_clip_is_not_compared_with_random_maps(
 ) -> None:
     """A map whose mean is not 0 varied from step to step of the padding, which is 0."""
     grid = (4, 2, 2)
-    plan_store(
-        tmp_path / "tokens",
-        recipe=a_recipe(backbone={"name": "toy", "geometry": {"grid": list(grid)}}),
-        clip_ids=["lake-000"],
-        movie_ids=["lake"],
-        arrays=(
-            ArraySpec("clip", (4,)),
-            ArraySpec("time_s", (4,), ("frame",), "float64"),
-            ArraySpec("mask", (4,), ("frame",), "bool"),
-        ),
-    )
     real = np.array([True, True, False, False])
-    values = {"clip": np.ones((1, 4)), "time_s": np.arange(4.0)[None], "mask": [real]}
-    fill_store(
-        tmp_path / "tokens", {key: np.asarray(of) for key, of in values.items()}
-    ).seal()
+    recipe = a_recipe(backbone={"name": "toy", "geometry": {"grid": list(grid)}})
+    source = made_store(
+        tmp_path / "tokens",
+        [Row("lake-000", "lake")],
+        {"clip": np.ones((1, 4)), "time_s": np.arange(4.0)[None], "mask": real[None]},
+        arrays=(
+            Array.of("clip", "float64", (4,)),
+            Array.of("time_s", "float64", (4,), ("frame",)),
+            Array.of("mask", "bool", (4,), ("frame",)),
+        ),
+        recipe=recipe,
+    )
     places = np.arange(4.0).reshape(2, 2)
     of_random = np.stack([(1 + n / 100) * places for n in range(20)])
     maps = np.stack([9 + places / 100, *of_random])[:, None].repeat(4, axis=1)
     maps[:, ~real] = 0
     names = ["flat", *(f"random {n}" for n in range(20))]
-    source = open_store(tmp_path / "tokens")
     write_maps(tmp_path / "maps", source, ["lake-000"], names, {}, [maps])
     media = Media("", [], Workspace(tmp_path), open_store(tmp_path / "maps"))
     (flat, _) = media.directions("lake-000")

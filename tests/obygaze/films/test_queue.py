@@ -13,7 +13,7 @@ import pytest
 from support.cli import call_obygaze
 from support.film_pages import ask, film_clips, manifest, mark, served, site
 from support.runs import cell, write_run
-from support.stores import fill_store, plan_store
+from support.stores import made_store
 
 from obygaze.films.arms import (
     Judgement,
@@ -37,7 +37,7 @@ from obygaze.films.site_queue import queue_of
 from obygaze.films.view import open_site
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import ArraySpec
+from obygaze_features.store import Row
 
 N_CLIPS = 12
 
@@ -428,14 +428,8 @@ def test_help_and_harm_are_told_apart_and_ns_does_not_follow() -> None:
 def test_a_queue_of_diverse_clips_is_by_features(place: Path) -> None:
     angles = np.radians(np.r_[0, 3, 50, 89, 93, np.full(N_CLIPS - 5, 51)])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    clips = [f"lake-{k:03d}" for k in range(N_CLIPS)]
-    plan_store(
-        place / "stores" / "s",
-        clip_ids=clips,
-        movie_ids=["lake"] * N_CLIPS,
-        arrays=(ArraySpec("pooled", (2,)),),
-    )
-    fill_store(place / "stores" / "s", {"pooled": vectors}).seal()
+    rows = [Row(f"lake-{k:03d}", "lake") for k in range(N_CLIPS)]
+    made_store(place / "stores" / "s", rows, {"pooled": vectors})
     queue = begun(place, "diverse", run=None, suggest=None, store="s").queue
     # 50 is next to the mean. 0 and 93 are least like what was before, then 89 and 3.
     assert [int(clip.clip_id[-3:]) for clip in queue[:5]] == [2, 0, 4, 3, 1]

@@ -13,19 +13,14 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 from support.cli import environment, without_torch
-from support.film_pages import Answer, ask, film_clips, served, site
-from support.stores import a_recipe, fill_store, plan_store, some_values
+from support.film_pages import Answer, OneText, ask, film_clips, served, site
+from support.stores import a_recipe, made_store, some_values
 
+from obygaze.films import site as pages
 from obygaze.films.app import export
 from obygaze.films.server import PageServer
-from obygaze_features.store import (
-    ArraySpec,
-    Recipe,
-    Store,
-    StoreWriter,
-    TextTable,
-    open_store,
-)
+from obygaze_features.extraction.recipes import recipe_of, view_of
+from obygaze_features.store import Array, Recipe, Row, Store
 
 CLIPS = film_clips("lake", "", 9)
 SPACE = "ef" * 32
@@ -37,16 +32,15 @@ def search(server: PageServer, text: str, **headers: str | None) -> Answer:
 
 def a_store(path: Path, recipe: Recipe, width: int) -> tuple[Store, Any]:
     """A store of the clips with made-up vectors of the array `clip`, and the vectors."""
-    arrays, ids = (ArraySpec("clip", (width,)),), [clip.clip_id for clip in CLIPS]
-    plan_store(path, recipe=recipe, arrays=arrays, clip_ids=ids, movie_ids=["lake"] * 9)
-    values = some_values(9, arrays)
-    fill_store(path, values)
-    return open_store(path), values["clip"].astype(float)
+    values = some_values(9, [Array.of("clip", "float32", (width,))])
+    rows = [Row(clip.clip_id, "lake") for clip in CLIPS]
+    store = made_store(path, rows, values, recipe=recipe)
+    return store, values["clip"].astype(float)
 
 
 def named_recipe(card: str) -> Recipe:
     backbone = {"name": card, "family": "clip", "levels": {"clip": "frame-mean"}}
-    return a_recipe(backbone=backbone, weights={"tensors": SPACE}, levels=["clip"])
+    return a_recipe(backbone=backbone, weights={"tensors": SPACE})
 
 
 def ranked(values: Any, query: Any) -> list[tuple[str, float]]:
@@ -73,7 +67,7 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
     weights = save_text_model("clip", tmp_path / "weights")
     write_tiny_card("clip", tmp_path / "backbones")
     backbone = load_backbone(tiny_card("clip"), weights)
-    recipe = Recipe.of(**backbone.recipe(), sampling={}, decoder={}, storage={})
+    recipe = recipe_of(backbone, view_of(backbone))
     store, values = a_store(tmp_path / "s", recipe, *backbone.arrays["clip"].shape)
     loaded: list[str] = []
     load_strictly = towers.load_strictly
@@ -103,28 +97,21 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
     assert (too_long.status, too_long.json()["hint"]) == (400, "use a shorter prompt")
 
 
-@pytest.fixture
-def prompted(tmp_path: Path) -> Store:
-    """A store with the text "a <b>dog</b>" and with features, of a backbone that nobody has."""
-    texts = (["a <b>dog</b>"], ["a {}"], ["dog"])
-    store, _ = a_store(tmp_path / "s", named_recipe("gone"), 4)
-    table = TextTable(np.eye(4, dtype=np.float32)[:1], *texts, f"local@main#{SPACE}")
-    StoreWriter(tmp_path / "s").add_text(table)
-    return open_store(Path(store.location))
-
-
-def test_a_text_of_the_store_needs_no_tower_and_strangers_get_nothing(
-    prompted: Store, tmp_path: Path
+def test_strangers_get_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = ranked(prompted["clip"].values.astype(float), np.eye(4)[0])
-    with served(site(tmp_path, CLIPS, store=prompted)) as server:
-        found = search(server, "a <b>dog</b>").json()
-        assert [clip for clip, _ in found] == [clip for clip, _ in expected]
-        assert search(server, "a <b>dog</b>", Cookie=None).status == 403
-        assert search(server, "a <b>dog</b>", Host="evil.example").status == 421
-        assert (
-            search(server, "a <b>dog</b>", Origin="http://evil.example").status == 403
-        )
+    words = "a <b>dog</b>"
+    store, values = a_store(tmp_path / "s", named_recipe("gone"), 4)
+    query = np.eye(4, dtype=np.float32)[0]
+    tower = OneText(words, query, f"local@main#{SPACE}")
+    monkeypatch.setattr(pages, "load_text_tower", lambda *args, **options: tower)
+    with served(site(tmp_path, CLIPS, store=store)) as server:
+        found = search(server, words).json()
+        expected = [clip for clip, _ in ranked(values, query)]
+        assert [clip for clip, _ in found] == expected
+        assert search(server, words, Cookie=None).status == 403
+        assert search(server, words, Host="evil.example").status == 421
+        assert search(server, words, Origin="http://evil.example").status == 403
         assert ask(server, "/api/search?like=lake-001").status == 400
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.experiments import films as made_up_films
+from support.experiments import planted, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
 from support.runs import cell, write_run
@@ -24,9 +27,11 @@ from obygaze.films.decisions import (
     scores_of,
 )
 from obygaze.films.site import FILM, ORDER, VIDEO, lay_out
+from obygaze.films.view import open_site
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
-from obygaze_models.protocols import read_run
+from obygaze_features.store import open_store, subset
+from obygaze_models.protocols import read_run, run
 from obygaze_models.report.lookup import ReportRun
 
 
@@ -296,3 +301,22 @@ def test_unknown_names_are_said(tmp_path: Path) -> None:
             answer = ask(server, f"/api/{path}")
             assert answer.status == 404
             assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> None:
+    manifest = made_up_films(4, 12)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    quick = ['grid.models=["ridge"]', "report.replicates=2"]
+    run("honest", "sig", "made-up", changes=quick, output="r", workspace=tmp_path)
+    seal = open_store("sig", workspace=tmp_path).seal
+    page = open_site(run="r", workspace=tmp_path)
+    assert page.store is not None and page.store.seal == seal
+    # Another store takes its place: the page has the one before.
+    film = manifest.films[0]
+    subset("sig", without=[film], reason="asked for", workspace=tmp_path)
+    assert open_store("sig", workspace=tmp_path).seal != seal
+    page = open_site(run="r", workspace=tmp_path)
+    assert page.store is not None and page.store.seal == seal
+    (before,) = (tmp_path / "stores").glob("sig.before-*")
+    shutil.rmtree(before)
+    assert open_site(run="r", workspace=tmp_path).store is None

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 from support.cli import ROOT, call_obygaze
-from support.stores import a_recipe, plan_store
 
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.check import hub_preset, preset_note, recipe_note
+from obygaze_features.backbones.check import hub_preset, preset_note
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 
@@ -77,33 +76,6 @@ def test_show_says_it() -> None:
         call_obygaze("backbones", "show", f"{VIVIT}@hub", "--json").ok().json()["note"]
         == ""
     )
-
-
-def recipe_of(name: str, **changes: Any) -> Any:
-    card = find_card(name)
-    backbone = {
-        "name": card.name,
-        "card_sha256": card.sha256,
-        "preset": card.preset,
-        **changes,
-    }
-    return a_recipe(backbone=backbone)
-
-
-def test_store_info_says_it_of_stores_that_are_there(tmp_path: Path) -> None:
-    note = preset_note(find_card(VIVIT))
-    for name, recipe, expected in (
-        ("default", recipe_of(VIVIT), note),
-        ("hub", recipe_of(f"{VIVIT}@hub"), ""),
-        # Another card of that name: nothing is known of what it does.
-        ("other", recipe_of(VIVIT, card_sha256="ab" * 32), ""),
-        ("toy", a_recipe(), ""),
-    ):
-        plan_store(tmp_path / "stores" / name, recipe=recipe)
-        words = ("-C", tmp_path, "store", "info", name)
-        assert call_obygaze(*words, "--json").ok().json()["note"] == expected
-        assert ("hub's processor" in call_obygaze(*words).ok().stdout) is bool(expected)
-    assert recipe_note({"unknown": True}, Workspace(tmp_path)) == ""
 
 
 def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_recipes_are_json_and_tell_what_decides(tmp_path: Path) -> None:
     card = tiny_card("vivit")
     plain = load_backbone(card, tmp_path).recipe()
     assert json.loads(json.dumps(plain)) == plain
-    assert set(plain) == {"backbone", "weights", "preprocessing", "compute", "levels"}
+    assert set(plain) == {"backbone", "weights", "preprocessing", "compute"}
     others = [
         load_backbone(card, tmp_path, dtype="bfloat16"),
         load_backbone(card.with_preset("paper-2024"), tmp_path),

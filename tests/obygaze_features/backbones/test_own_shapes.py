@@ -17,7 +17,7 @@ from support.extraction import film_folder, keep_manifest  # noqa: E402
 from obygaze_features.backbones import load_backbone, load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput, Mismatch  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
-from obygaze_features.store.format.recipe import space_of_array  # noqa: E402
+from obygaze_features.store.recipe import space_of_array  # noqa: E402
 from obygaze_features.video.resize import Resize  # noqa: E402
 
 CODE = """\
@@ -99,7 +99,8 @@ def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
 ) -> None:
     keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
     command = ("-C", tmp_path, "extract", "run", "films", "-b", code, "--json")
-    assert run_obygaze(*command).ok().json()["ok"] == 2
+    (state,) = run_obygaze(*command).ok().json()["stores"]
+    assert state["ok"] == 2
     store = open_store(tmp_path / "stores" / "films.net")
     preprocessing = store.recipe.to_json()["preprocessing"]
     assert preprocessing["target"] == [6, 10] and preprocessing["values"] == "levels"

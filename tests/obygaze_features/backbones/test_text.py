@@ -25,7 +25,7 @@ from obygaze_features.backbones.text import (  # noqa: E402
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
-from obygaze_features.store.format.recipe import same_space, space_of_array  # noqa: E402
+from obygaze_features.store.recipe import same_space, space_of_array  # noqa: E402
 
 FAMILIES = ("clip", "xclip", "siglip")
 TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.checkpoints import CARD_OF, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
-from support.extraction import array_bytes, film_folder, keep_manifest
+from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.backbones.base import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
@@ -18,7 +19,7 @@ from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.store import Recipe, open_store
-from obygaze_features.store.read.describe import explain_recipe
+from obygaze_features.store.card import recipe_sentences
 
 NAME = "example/tiny-clip"
 
@@ -102,15 +103,12 @@ def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
 
     keep_manifest(film_folder(tmp_path, 1), tmp_path)
     words = ("films", "-b", name, "--weights", f"{name}={toy}")
-    done = call_obygaze("-C", tmp_path, "extract", "run", *words)
-    assert (done.code, "the sizes of the card xclip-l14-k400" in done.stderr) == (
-        1,
-        True,
-    )
+    for command in ("plan", "run"):
+        done = call_obygaze("-C", tmp_path, "extract", command, *words)
+        assert done.code == 1
+        assert "the sizes of the card xclip-l14-k400" in done.stderr
+        assert "width: expected 1024, got 32" in done.stderr
     assert not list(tmp_path.glob("stores/*"))
-    plan = call_obygaze("-C", tmp_path, "extract", "plan", *words, "--json").ok().json()
-    assert plan["stores"][0]["weights"] == "unusable"
-    assert "width: expected 1024, got 32" in plan["obstacles"][0]
     pixels = tmp_path / "x.npy"
     pixels.write_bytes(b"")
     text = call_obygaze(
@@ -133,12 +131,13 @@ def test_a_local_copy_is_not_called_the_checkpoint(tmp_path: Path) -> None:
     section = backbone_of(tiny_card("clip", NAME), folder)
     assert (section["checkpoint"], section["revision"]) == ("", "")
     assert section["unverified_checkpoint"] == NAME
-    told = explain_recipe(
+    sentences = recipe_sentences(
         Recipe.of(
             **load_backbone(tiny_card("clip", NAME), folder).recipe(),
-            **{"sampling": {}, "decoder": {}, "storage": {}},
+            **{"sampling": {}, "decoder": {}},
         )
     )
+    told = " ".join(sentences)
     assert told.count(NAME) == 1
     assert f"; they were not verified to be {NAME}." in told
 
@@ -259,21 +258,23 @@ def test_a_store_goes_on_from_any_copy_of_its_weights(
     into_cache(hub, folder)
     write_tiny_card("clip", tmp_path / "backbones", NAME)
     keep_manifest(film_folder(tmp_path, 2), tmp_path)
-    run = ("-C", tmp_path, "extract", "run", "films", "-b", "tiny-clip", "--no-seal")
+    run = ("-C", tmp_path, "extract", "run", "films", "-b", "tiny-clip")
     call_obygaze(*run).ok()
-    store = tmp_path / "stores" / "films.tiny-clip"
-    before, fingerprint = array_bytes(store), open_store(store).fingerprint
-    assert open_store(store).recipe.to_json()["backbone"]["checkpoint"] == NAME
+    path = tmp_path / "stores" / "films.tiny-clip"
+    before = open_store(path)
+    values = before.matrix("clip").values
+    assert before.recipe.to_json()["backbone"]["checkpoint"] == NAME
     # On another machine, without that cache: the bytes are known, where they came from is not.
     shutil.rmtree(hub)
     again = ("--weights", f"tiny-clip={folder}")
-    next(iter((store / "commits").glob("block-*.json"))).unlink()
+    keep_manifest(film_folder(tmp_path, 3), tmp_path)
     call_obygaze(*run, *again).ok()
-    assert array_bytes(store) == before
-    assert open_store(store).fingerprint == fingerprint
-    verify = ("-C", tmp_path, "store", "verify", "films.tiny-clip", "--decode", "1")
-    call_obygaze(*verify, "--weights", folder).ok()
+    after = open_store(path)
+    assert len(after) == 3
+    assert np.array_equal(after.matrix("clip").values[:2], values)
+    assert after.fingerprint == before.fingerprint
     save_tiny("clip", folder, seed=1)
+    keep_manifest(film_folder(tmp_path, 4), tmp_path)
     done = call_obygaze(*run, *again)
     assert (done.code, "weights" in done.stderr) == (5, True)
 
@@ -298,4 +299,6 @@ SECTIONS = {
 def test_recipes_of_stores_that_are_there_stay_as_they_were(name: str) -> None:
     card = find_card(name)
     section = card_recipe(card, card.geometry, card.arrays)
-    assert sha256_bytes(canonical_json(section)) == SECTIONS[name]
+    # Recipes had the names of the arrays then; what they have now is unchanged.
+    as_before = {**section, "levels": sorted(card.arrays)}
+    assert sha256_bytes(canonical_json(as_before)) == SECTIONS[name]

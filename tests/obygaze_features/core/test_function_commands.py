@@ -19,7 +19,6 @@ from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     command_of,
-    flags_of,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -666,7 +665,6 @@ def test_a_number_without_ends_has_no_range_and_paths_may_be_values() -> None:
     done = CliRunner().invoke(command, ["--stores", "a=b/c"], obj=session)
     assert json.loads(done.stdout)["stores"] == {"a": "b/c"}
     assert CliRunner().invoke(command, ["--factor", "nan"], obj=session).exit_code == 2
-    assert flags_of(scale) == {"factor": "--factor", "stores": "--stores"}
 
 
 def test_a_type_may_be_known_to_type_checkers_only() -> None:

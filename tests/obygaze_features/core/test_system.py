@@ -129,14 +129,6 @@ print(sorted(os.listdir(here)), os.listdir(here / 'local' / 'obygaze' / 'locks')
     ]
 
 
-@pytest.mark.check("processes")
-def test_the_identity_of_locks_is_the_same_for_all_processes_of_a_user(
-    tmp_path: Path,
-) -> None:
-    script = "print(system.kernel_id())"
-    assert on_windows(tmp_path, script) == on_windows(tmp_path, script)
-
-
 def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
     tmp_path: Path,
 ) -> None:
@@ -203,28 +195,3 @@ for name in ('file', 'link', 'folder'):
         f"OSError {errno.ELOOP}",
         f"IsADirectoryError {errno.EISDIR}",
     ]
-
-
-@pytest.mark.check("processes")
-def test_the_draft_of_a_process_that_ended_is_removed_at_once_and_no_other(
-    tmp_path: Path,
-) -> None:
-    """The lock decides, not the age: that of a process ends with it."""
-    start = """
-from obygaze_features.core.holds import hold_new
-from obygaze_features.core.drafts import remove_abandoned
-def drafts():
-    return [name for name in os.listdir(here) if name.endswith('.draft')]
-"""
-    left = start + "hold_new(here, '.x~', '.draft')\nprint(drafts()[0], flush=True)\n"
-    name = on_windows(tmp_path, f"{left}os._exit(0)").strip()
-    assert (tmp_path / name).is_dir()
-    again = """
-held = hold_new(here, '.x~', '.draft')
-remove_abandoned(here / 'x')
-print(drafts() == [held.path.name], held.is_lost())
-held.release()
-remove_abandoned(here / 'x')
-print(drafts())
-"""
-    assert on_windows(tmp_path, start + again).splitlines() == ["True False", "[]"]

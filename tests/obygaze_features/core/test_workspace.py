@@ -35,21 +35,10 @@ def test_what_is_no_name(name):
         Workspace(Path("W")).store(name)
 
 
-def test_a_store_by_bare_name_is_the_workspaces_folder_then_its_zip(workspace):
-    here = Workspace(workspace)
-    folder = workspace / "stores" / "vivit.k400"
-    assert here.store("vivit.k400") == str(folder)
-    folder.with_name("vivit.k400.zip").touch()
-    assert here.store("vivit.k400") == str(folder) + ".zip"
-    folder.mkdir()
-    assert here.store("vivit.k400") == str(folder)
-
-
-def test_a_new_store_is_a_folder_though_a_zip_or_a_store_here_has_its_name(
+def test_a_new_store_is_a_folder_of_the_workspace_though_a_store_here_has_its_name(
     workspace, monkeypatch
 ):
     monkeypatch.chdir(workspace.parent)
-    (workspace / "stores" / "films.zip").touch()
     (workspace.parent / "mine").mkdir()
     (workspace.parent / "mine" / "store.json").touch()
     for name in ("films", "mine"):
@@ -75,7 +64,7 @@ def test_addresses_and_paths_stay_as_they_are(name):
     assert is_url(name)
     assert Workspace(Path("W")).store(name) == name
     assert Workspace(Path("W")).store("some/folder") == "some/folder"
-    assert Workspace(Path("W")).store("packed.zip") == "packed.zip"
+    assert Workspace(Path("W")).store("vivit.k400") == "W/stores/vivit.k400"
     assert not is_url("ftp.example.zip")
 
 
@@ -83,9 +72,8 @@ def test_names_are_sorted_whole_and_each_once(workspace):
     stores = workspace / "stores"
     for name in ("xclip.b16", "a"):
         (stores / name).mkdir()
-    for name in ("a.zip", "vivit.k400.zip"):
-        (stores / name).touch()
-    assert Workspace(workspace).names("stores") == ["a", "vivit.k400", "xclip.b16"]
+    (stores / "a.csv").touch()
+    assert Workspace(workspace).names("stores") == ["a", "xclip.b16"]
     assert Workspace(workspace).names("runs") == []
 
 

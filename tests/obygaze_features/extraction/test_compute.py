@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,32 +19,34 @@ from support.checkpoints import (
     save_lsmdc,
     save_tiny,
     tiny_card,
-    write_tiny_card,
 )
-from support.extraction import BLOCK_ROWS, array_bytes, film_folder
-from support.gpu_runs import a_clip, new_maker, new_store, timed_run
+from support.gpu_runs import (
+    a_clip,
+    arrays_of_features,
+    fill_stores,
+    new_filler,
+    new_filling,
+    timed_run,
+)
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
+    Resources,
     ThreadComputer,
     Uploads,
     clip_threads,
     computer_for,
+    gpu_batches,
     measured_clip_bytes,
 )
-from obygaze_features.extraction.decoding import DecodedRow, Jobs
-from obygaze_features.extraction.plan import Target, make_plan
-from obygaze_features.extraction.recipes import arrays_of, view_of
-from obygaze_features.extraction.run import Resources, extract_plan
-from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
-from obygaze_features.store import open_store
-from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.video.decoded_clip import DecodedClip
+from obygaze_features.extraction.decoded import Clip
+from obygaze_features.extraction.gpu import free_gpu_memory
+from obygaze_features.store import Array, open_store
+from obygaze_features.store.sealing import seal
 
 pytest.importorskip("transformers")
 FAMILIES = (*TINY, "lsmdc")
@@ -56,22 +59,13 @@ def tiny(family: str, folder: Path) -> Backbone:
     return load_backbone(tiny_card(family), save_tiny(family, folder))
 
 
-def arrays_of_features(backbone: Backbone) -> list[ArraySpec]:
-    return [
-        spec for spec in arrays_of(backbone, backbone.arrays) if spec.is_feature_array
-    ]
-
-
-def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
+def some_clips(backbone: Backbone, n_clips: int) -> list[Clip]:
     masked = int(backbone.takes_mask)
     clips = [
         a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)
     ]
     assert backbone.resize is not None
-    return [
-        replace(clip, shared_pictures=backbone.resize(clip.shared_pictures))
-        for clip in clips
-    ]
+    return [replace(clip, pictures=backbone.resize(clip.pictures)) for clip in clips]
 
 
 def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
@@ -231,7 +225,7 @@ def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16)
     assert np.isinf(expected).any() and (np.abs(expected[expected != 0]) < 1e-6).any()
-    specs = [ArraySpec("frames", values.shape, dtype="float16")]
+    specs = [Array.of("frames", "float16", values.shape)]
     with ThreadPoolExecutor(1) as pool:
         backbone: Any = Values(values, "cpu")
         (on_cpu,) = ThreadComputer(backbone, specs, pool).compute_all([a_clip(0, 2)])
@@ -250,28 +244,10 @@ def test_code_of_the_user_computes_one_clip_at_a_time(
     backbone: Any = Values(np.zeros((1, 1), np.float32), "cpu")
     backbone.card.code = code
     with ThreadPoolExecutor(3) as pool:
-        computer = ThreadComputer(backbone, [ArraySpec("frames", (1, 1))], pool)
-        assert computer.split(3) == (1, most)
-
-
-def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(
-    tmp_path: Path,
-) -> None:
-    manifest = film_folder(tmp_path, 6)
-    card, weights = write_tiny_card("clip", tmp_path), save_tiny("clip", tmp_path / "w")
-    found = []
-    for number, used in enumerate(
-        (
-            Resources(workers=1, threads=1, batch=1),
-            Resources(workers=2, threads=3, batch=5),
+        computer = ThreadComputer(
+            backbone, [Array.of("frames", "float32", (1, 1))], pool
         )
-    ):
-        store = tmp_path / f"store-{number}"
-        target = Target(str(store), str(card), str(weights), block_rows=BLOCK_ROWS)
-        plan = make_plan(manifest, [target], workspace=tmp_path)
-        assert [state.ok for state in extract_plan(plan, used, StopFlag())] == [6]
-        found.append(array_bytes(store))
-    assert found[0] == found[1]
+        assert computer.split(3) == (1, most)
 
 
 # --- Overlap: seconds of a virtual clock
@@ -289,9 +265,10 @@ def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
     assert gpu.blocking_copies == 0
     total = float(a_clip(70, 16).pictures.reshape(16, -1)[:, 0].sum())
     for number in range(n_backbones):
+        seal(tmp_path / str(number))
         store = open_store(tmp_path / str(number))
         assert store.status().counts == {"ok": n_clips}
-        width = store.plan.arrays[0].tail_shape[0]
+        width = store.record.arrays[0].shape[0]
         assert store.matrix("clip").values[70].tolist() == [total] * width
 
 
@@ -311,50 +288,42 @@ GB = 10**9
 
 def test_backbones_share_the_memory_of_a_gpu() -> None:
     """Batches are powers of two; the largest use is halved until all fit into half of it."""
-    used = Resources(device="cuda")
     # One backbone alone, as ever.
-    assert used.gpu_batches([GB], 70 * GB) == [16]
-    assert used.gpu_batches([GB], 20 * GB) == [8]
-    assert used.gpu_batches([GB], GB // 2) == [1]
+    assert gpu_batches([GB], 70 * GB) == [16]
+    assert gpu_batches([GB], 20 * GB) == [8]
+    assert gpu_batches([GB], GB // 2) == [1]
     # As if alone, each of two would have 16 clips: 32 GB of the 25 GB that are half of the device.
-    assert used.gpu_batches([GB, GB], 50 * GB) == [8, 16]
-    assert used.gpu_batches([4 * GB, GB // 10], 50 * GB) == [4, 16]
-    assert used.gpu_batches([GB] * 13, 50 * GB) == [1] + [2] * 12
-    assert replace(used, batch=3).gpu_batches([GB] * 13, GB) == [3] * 13
+    assert gpu_batches([GB, GB], 50 * GB) == [8, 16]
+    assert gpu_batches([4 * GB, GB // 10], 50 * GB) == [4, 16]
+    assert gpu_batches([GB] * 13, 50 * GB) == [1] + [2] * 12
 
 
 def test_thirteen_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
     """As if alone, the fifth backbone did not fit, and all batches were halved until they did."""
     inner = load_backbone("descriptors")
-    view = view_of(inner, Target("s", "descriptors"))
-    with SimulatedGpu(memory_bytes=80 * GB) as gpu:
-        makers = []
+    with SimulatedGpu(memory_bytes=80 * GB) as gpu, ExitStack() as stack:
         backbones: list[Any] = []
         for number in range(13):
             bytes_of_clip = GB * (1 + number % 3) // 2
             backbones.append(TimedBackbone(inner, gpu, 0.001, bytes_of_clip))
-        specs = arrays_of_features(inner)
-        measured = [
-            measured_clip_bytes(BatchComputer(backbone, specs))
-            for backbone in backbones
+        arrays = arrays_of_features(inner)
+        computers = [BatchComputer(backbone, arrays) for backbone in backbones]
+        assert [measured_clip_bytes(computer) for computer in computers] == [
+            backbone.bytes_of_clip for backbone in backbones
         ]
-        assert measured == [backbone.bytes_of_clip for backbone in backbones]
         # What torch keeps after measuring is free for the batches.
         assert free_gpu_memory("cuda") == 80 * GB
-        batches = Resources(device="cuda").gpu_batches(measured, 80 * GB)
+        batches = Resources(device="cuda").batches_of(computers)
+        assert Resources(device="cuda", batch=3).batches_of(computers) == [3] * 13
         uploads = Uploads("cuda")
+        fillers = []
         for number, backbone in enumerate(backbones):
-            writer = new_store(tmp_path / str(number), inner, 64)
+            filling = new_filling(tmp_path / str(number), inner, 64)
             backbone.started.clear()
-            maker = new_maker(backbone, writer, view, batches[number], uploads)
-            makers.append(maker)
-
-        def decode(jobs: Jobs) -> Iterator[DecodedRow]:
-            for row, views in jobs:
-                yield DecodedRow(row, dict.fromkeys(views, a_clip(row)))
-
-        run_rows(makers, decode, StopFlag(), lambda row, failed: None)
-        assert [maker.batch for maker in makers] == batches
+            filler = new_filler(backbone, filling, inner, batches[number], uploads)
+            fillers.append(stack.enter_context(filler))
+        fill_stores(fillers, a_clip)
+        assert [filler.batch for filler in fillers] == batches
         assert sum(gpu.reserved.values()) <= 40 * GB
         starts = [len(backbone.started) for backbone in backbones]
         assert starts == [64 // batch for batch in batches]

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.decoding import decode_rows
-from obygaze_features.extraction.plan import (
-    ExtractPlan,
-    PlannedClip,
-    PlannedWindows,
-    Target,
-    plan_from_bytes,
-)
-from obygaze_features.manifest.windows import Film, Grid
-from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.decoded import Clip, RowJob
+from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.video import DecodeJob, DecodePool, View
+from obygaze_features.video.pool import DecodeResult
 
-ROWS = (
+CLIPS = (
     PlannedClip("a-1", "a", "a.avi", 0.0, 5.0),
     PlannedClip("a-2", "a", "a.avi", 5.0, None),
     PlannedClip("b-1", "b", "b.mp4"),
@@ -38,40 +34,45 @@ class RecordingPool:
     def __init__(self) -> None:
         self.jobs: list[DecodeJob] = []
 
-    def submit(self, job: DecodeJob) -> None:
+    def submit(self, job: DecodeJob) -> Future[DecodeResult]:
         self.jobs.append(job)
-
-    def map(self, jobs: Iterable[DecodeJob], *, ahead: int) -> Iterator[DecodeResult]:
-        for job in jobs:
-            self.jobs.append(job)
-            yield DecodeResult(job, {}, None, 0.0)
+        done: Future[DecodeResult] = Future()
+        done.set_result(DecodeResult(job, None, None, 0.0))
+        return done
 
 
-@pytest.mark.parametrize("workspace", ["here", "there"])
-def test_clips_of_one_film_share_its_index(workspace: str) -> None:
-    plan = ExtractPlan("m", "", "", ROWS, (), workspace=workspace)
-    pool, views = RecordingPool(), (View(4),)
-    jobs = [(row, views) for row in range(len(ROWS))]
-    assert len(list(decode_rows(plan, jobs, pool, ahead=2))) == len(ROWS)  # type: ignore[arg-type]
-    folder = str(Path(workspace) / "indexes")
+def test_clips_of_one_film_share_its_index() -> None:
+    pool: Any = RecordingPool()
+    jobs = [RowJob(row, (View(4),)) for row in range(len(CLIPS))]
+    settings: dict[str, Any] = {"most_clips": 2, "most_bytes": 10**9}
+    rows = list(decode_ahead(jobs, CLIPS, pool, indexes="indexes", **settings))
+    assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
     # The index of the next film is made beside the clips of the film before it.
     assert [(job.path, len(job.views), job.indexes) for job in pool.jobs] == [
-        ("d.mkv", 0, folder),
-        ("a.avi", 1, folder),
-        ("a.avi", 1, folder),
+        ("d.mkv", 0, "indexes"),
+        ("a.avi", 1, "indexes"),
+        ("a.avi", 1, "indexes"),
         ("b.mp4", 1, None),
         ("c.ts", 1, None),
-        ("d.mkv", 1, folder),
-        ("d.mkv", 1, folder),
+        ("d.mkv", 1, "indexes"),
+        ("d.mkv", 1, "indexes"),
     ]
 
 
-def test_a_plan_is_written_the_same_after_its_films_are_counted() -> None:
-    plan = ExtractPlan("m", "", "", ROWS, (Target("s", "descriptors"),))
-    before = plan.to_bytes()
-    assert plan.shared_films == {"a.avi", "d.mkv"}
-    assert plan.to_bytes() == before
-    assert plan_from_bytes(before, "x") == plan
+@pytest.mark.parametrize(("most_clips", "most_bytes"), [(3, 10**9), (100, 1)])
+def test_no_more_is_decoded_ahead_than_may_wait(
+    most_clips: int, most_bytes: int
+) -> None:
+    """Three clips, or one whatever its size is."""
+    pool: Any = RecordingPool()
+    most = 1 if most_bytes == 1 else most_clips
+    clips = [PlannedClip(f"c-{n}", "c", f"{n}.mp4") for n in range(9)]
+    jobs = (RowJob(row, (View(4),)) for row in range(9))
+    decoded = decode_ahead(
+        jobs, clips, pool, most_clips=most_clips, most_bytes=most_bytes, indexes=""
+    )
+    for n_taken, _ in enumerate(decoded, start=1):
+        assert len(pool.jobs) <= n_taken + most
 
 
 @pytest.mark.parametrize("are_windows", [False, True])
@@ -86,22 +87,30 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     before = quick_sha256(film)
 
     class ReplacedFilm(DecodePool):
-        """Decode all clips, then replace their film."""
+        """Decode clips, then replace their film."""
 
-        def map(
-            self, jobs: Iterable[DecodeJob], ahead: int = 0
-        ) -> Iterator[DecodeResult]:
-            results = [self.submit(job).result() for job in jobs]
-            new_film.replace(film)
-            yield from results
+        def submit(self, job: DecodeJob) -> Future[DecodeResult]:
+            future = super().submit(job)
+            future.result()
+            if job.views and new_film.exists():
+                new_film.replace(film)
+            return future
 
-    rows: Sequence[PlannedClip] = [PlannedClip("a-1", "a", str(film))]
-    if are_windows:
-        rows = PlannedWindows((Film("a", str(film), 18, 24, 0.75),), Grid(8, 4))
-    plan = ExtractPlan("m", "", "", rows, (), workspace=str(tmp_path))
+    grid = Grid(8, 4) if are_windows else None
+    window = 0 if are_windows else None
+    clips = [PlannedClip("a-1", "a", str(film), window=window)]
+    view = View(4)
     with ReplacedFilm(1) as pool:
-        (row,) = decode_rows(plan, [(0, (View(4),))], pool, ahead=2)
-    assert isinstance(row.clips[View(4)], DecodedClip)
+        (decoded,) = decode_ahead(
+            [RowJob(0, (view,))],
+            clips,
+            pool,
+            most_clips=2,
+            most_bytes=10**9,
+            indexes=str(tmp_path / "indexes"),
+            grid=grid,
+        )
+    assert isinstance(decoded.views[view], Clip)
     assert quick_sha256(film) != before
-    assert row.source is not None
-    assert (row.source.n_bytes, row.source.quick_sha256) == before
+    n_bytes, quick_hash = before
+    assert decoded.source == (n_bytes, quick_hash[:16])

@@ -1,25 +1,32 @@
-"""Search: exact cosines, against NumPy over whole arrays; texts of a tiny CLIP and of the store."""
+"""Search: exact cosines, against NumPy over whole arrays; texts of a tiny CLIP."""
 
 from __future__ import annotations
 
+import csv
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 from support.stores import (
     a_recipe,
-    fill_store,
-    plan_store,
+    made_store,
     sealed_store,
     some_ids,
+    some_rows,
     some_values,
 )
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, TextTable
-from obygaze_features.store.read.arrays import Arrays
+from obygaze_features.store import Array, Recipe
+from obygaze_features.store.arrays import Arrays
+from obygaze_features.store.rows import FAILED
+
+CLIP = (Array.of("clip", "float32", (4,)),)
 
 
 def cosines(values: Any, query: Any) -> Any:
@@ -59,47 +66,49 @@ def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
 def test_equal_cosines_are_in_the_order_of_the_store_and_zeros_are_last(
     tmp_path: Path,
 ) -> None:
-    plan = plan_store(tmp_path / "s", 9, 2, arrays=(ArraySpec("clip", (4,)),))
     values = {"clip": np.ones((9, 4), dtype=np.float32)}
     values["clip"][3] = 0
-    fill_store(tmp_path / "s", values)
-    ids, _ = some_ids(plan.n_clips)
+    made_store(tmp_path / "s", some_rows(9), values)
+    ids, _ = some_ids(9)
     hits = og.search(tmp_path / "s", like=ids[0])
     assert [hit.clip_id for hit in hits] == [*ids[1:3], *ids[4:], ids[3]]
     assert [hit.cosine for hit in hits] == pytest.approx([1.0] * 7 + [-1.0])
 
 
-def test_a_search_reads_block_by_block_and_leaves_out_failed_clips(
+def test_a_search_reads_part_by_part_and_leaves_out_failed_clips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan_store(tmp_path / "s", 23, 4)
-    values = some_values(23)
-    failed = {7: RowStatus("failed", "DecodeError", "broken")}
-    for name in values:
-        values[name][7] = np.nan
-    fill_store(tmp_path / "s", values, failed, blocks=[0, 1, 3])
+    # Four rows of four megabytes are read at once.
+    wide = Array.of("wide", "float32", (2**20,))
+    rows = some_rows(20)
+    rows[7] = rows[7]._replace(status=FAILED, reason="broken")
+    values = np.zeros((20, 2**20), np.float32)
+    values[:, :20] = np.eye(20)
+    values[3, 0] = values[18, 0] = 1
+    made_store(tmp_path / "s", rows, {"wide": values}, arrays=(wide,))
     sizes: list[int] = []
     read = Arrays.read
 
-    def counted(self: Arrays, spec: ArraySpec, rows: Any) -> Any:
+    def counted(self: Arrays, array: Array, rows: Any) -> Any:
         sizes.append(len(rows))
-        return read(self, spec, rows)
+        return read(self, array, rows)
 
     monkeypatch.setattr(Arrays, "read", counted)
-    ids, _ = some_ids(23)
+    ids, _ = some_ids(20)
     hits = og.search(tmp_path / "s", like=ids[0], top=99)
-    assert {hit.clip_id for hit in hits} == {
-        ids[row] for row in (1, 2, 3, 4, 5, 6, 12, 13, 14, 15)
-    }
+    assert [hit.clip_id for hit in hits[:2]] == [ids[3], ids[18]]
+    assert [hit.cosine for hit in hits[:3]] == pytest.approx([0.5**0.5, 0.5**0.5, 0])
+    assert {hit.clip_id for hit in hits} == {*ids} - {ids[0], ids[7]}
+    # The clip itself, then all others.
     assert max(sizes) <= 4
+    assert sum(sizes) == 1 + 18
 
 
 def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
     arrays = (
-        ArraySpec("frames", (3, 2), ("frame", "feature")),
-        ArraySpec("mask", (3,), ("frame",), "bool"),
+        Array.of("frames", "float32", (3, 2), ("frame", "feature")),
+        Array.of("mask", "bool", (3,), ("frame",)),
     )
-    plan_store(tmp_path / "s", 4, arrays=arrays)
     query, padding = [1.0, 0.0], [1.0, 0.1]
     # By hand: real frames at 60, 90 and 45 degrees from the query, and a clip without padding.
     frames = np.array(
@@ -112,7 +121,9 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
         dtype=np.float32,
     )
     mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=np.bool_)
-    fill_store(tmp_path / "s", {"frames": frames, "mask": mask})
+    made_store(
+        tmp_path / "s", some_rows(4), {"frames": frames, "mask": mask}, arrays=arrays
+    )
     ids, _ = some_ids(4)
     hits = og.search(tmp_path / "s", like=ids[0], array="frames")
     assert [hit.clip_id for hit in hits] == [ids[3], ids[1], ids[2]]
@@ -134,44 +145,52 @@ def test_what_cannot_be_searched(tmp_path: Path) -> None:
             og.search(tmp_path / "s", like=some_ids(5)[0][0], top=top)
 
 
+# ---- texts -------------------------------------------------------------------------------------
+
 SPACE = "ef" * 32
 
 
-def clip_recipe() -> Recipe:
+def clip_recipe(name: str = "gone") -> Recipe:
     """The recipe of a CLIP of which nothing but its name is there."""
-    backbone = {"name": "gone", "family": "clip", "levels": {"clip": "frame-mean"}}
-    return a_recipe(backbone=backbone, weights={"tensors": SPACE}, levels=["clip"])
+    backbone = {"name": name, "family": "clip", "levels": {"clip": "frame-mean"}}
+    return a_recipe(backbone=backbone, weights={"tensors": SPACE})
 
 
-def test_a_prompt_of_the_store_needs_no_tower(tmp_path: Path) -> None:
-    plan_store(
-        tmp_path / "s", 9, 4, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),)
-    )
-    values = some_values(9, (ArraySpec("clip", (4,)),))
-    writer = StoreWriter(tmp_path / "s")
-    text = np.array([[0, 0, 0, 1], [1, 0, 0, 0]], dtype=np.float32)
-    words = (["a cat", "a dog"], ["a {}"] * 2, ["cat", "dog"])
-    writer.add_text(TextTable(text, *words, f"local@main#{SPACE}"))
-    fill_store(tmp_path / "s", values)
-    hits = og.search(tmp_path / "s", text="a dog", top=3)
+def tower_in(space_id: str) -> Callable[[str], Any]:
+    """Load a text model whose vector of any text is the first axis."""
+
+    class Tower:
+        def __init__(self, name: str) -> None:
+            assert name == "gone"
+            self.space_id = space_id
+
+        def embed(self, texts: list[str]) -> Any:
+            return np.array([[1, 0, 0, 0]] * len(texts), np.float32)
+
+    return Tower
+
+
+def test_texts_are_compared_in_their_own_space_only(tmp_path: Path) -> None:
+    values = some_values(9, CLIP)
+    made_store(tmp_path / "s", some_rows(9), values, recipe=clip_recipe())
+    here = tower_in(f"local@main#{SPACE}")
+    hits = og.search(tmp_path / "s", text="a dog", top=3, load=here)
     lengths = np.linalg.norm(values["clip"].astype(float), axis=1)
-    expected = values["clip"][:, 0] / lengths
+    order = np.argsort(-values["clip"][:, 0] / lengths)
     ids, _ = some_ids(9)
-    assert [hit.clip_id for hit in hits] == [
-        ids[row] for row in np.argsort(-expected)[:3]
-    ]
-
-
-def test_texts_of_another_space_are_refused(tmp_path: Path) -> None:
-    plan_store(
-        tmp_path / "s", 3, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),)
-    )
-    table = TextTable(
-        np.ones((1, 4), np.float32), ["a dog"], ["a {}"], ["dog"], "other@main#00"
-    )
-    StoreWriter(tmp_path / "s").add_text(table)
+    assert [hit.clip_id for hit in hits] == [ids[row] for row in order[:3]]
+    elsewhere = tower_in("other@main#00")
     with pytest.raises(Mismatch, match="another embedding space"):
-        og.search(tmp_path / "s", text="a dog")
+        og.search(tmp_path / "s", text="a dog", load=elsewhere)
+    # Nothing says in which space the vectors of this one are.
+    made_store(
+        tmp_path / "t",
+        some_rows(9),
+        values,
+        recipe=Recipe.unknown("npz", {"backbone": "gone"}),
+    )
+    with pytest.raises(FixInput, match="does not say"):
+        og.search(tmp_path / "t", text="a dog", load=here)
 
 
 def test_code_named_by_a_store_is_never_run(
@@ -180,13 +199,50 @@ def test_code_named_by_a_store_is_never_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trap.py").write_text("open('sprung', 'w')\n", "utf-8")
     for name in ("trap.py:net", "trap:net", "frames:trap:net"):
-        recipe = a_recipe(
-            backbone={"name": name, "family": "clip", "levels": {"clip": "frame-mean"}},
-            weights={"tensors": SPACE},
-            levels=["clip"],
-        )
         folder = tmp_path / name.replace(":", "-")
-        plan_store(folder, 3, recipe=recipe, arrays=(ArraySpec("clip", (4,)),))
+        made_store(folder, some_rows(3), some_values(3, CLIP), recipe=clip_recipe(name))
         with pytest.raises(FixInput, match="never run"):
             og.search(folder, text="a dog")
     assert not (tmp_path / "sprung").exists()
+
+
+def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from support.checkpoints import tiny_card, write_tiny_card
+    from support.words import save_text_model
+
+    from obygaze_features.backbones.load import load_backbone
+    from obygaze_features.backbones.text import load_text_tower
+
+    weights = save_text_model("clip", tmp_path / "weights")
+    write_tiny_card("clip", tmp_path / "backbones")
+    backbone = load_backbone(tiny_card("clip"), weights)
+    arrays = (Array.of("clip", "float32", backbone.arrays["clip"].shape),)
+    recipe = Recipe.of(**backbone.recipe(), sampling={}, decoder={})
+    values = some_values(9, arrays)
+    made_store(tmp_path / "stores" / "s", some_rows(9), values, recipe=recipe)
+    tower = load_text_tower(tiny_card("clip"), weights)
+    (query,) = tower.embed(["a happy man"]).astype(float)
+    vectors = values["clip"].astype(float)
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    expected = vectors @ query / lengths
+    done = call_obygaze(
+        *("-C", tmp_path, "search", "s", "--text", "a happy man", "--weights", weights),
+        *("--top", "3", "-o", tmp_path / "found.csv", "--json"),
+    ).ok()
+    clips = json.loads(done.stdout)["clips"]
+    ids, _ = some_ids(9)
+    assert [clip["clip_id"] for clip in clips] == [
+        ids[row] for row in np.argsort(-expected)[:3]
+    ]
+    assert [clip["cosine"] for clip in clips] == pytest.approx(
+        sorted(expected)[::-1][:3]
+    )
+    with (tmp_path / "found.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["cosine"]) for row in rows] == [clip["cosine"] for clip in clips]
+    shown = call_obygaze(
+        "-C", tmp_path, "search", "s", "--like", ids[0], "--top", "1"
+    ).ok()
+    assert shown.stdout.splitlines()[0].split() == ["clip_id", "movie_id", "cosine"]

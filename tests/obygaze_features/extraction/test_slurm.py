@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from support.cli import Result, call_obygaze, environment, run_obygaze
-from support.extraction import BLOCK_ROWS, array_bytes, film_folder, keep_manifest
+from support.extracted_stores import bytes_of
+from support.extraction import film_folder, keep_manifest
 from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 from support.slurm import Slurm, running_slurm
@@ -23,11 +23,12 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.slurm import write_slurm_script
 from obygaze_features.manifest.model import Manifest
 
-# 12 units of 4 clips.
-N_CLIPS, N_UNITS = 47, 12
+# Six blocks of 16 clips.
+BLOCK_ROWS = 16
+N_CLIPS, N_BLOCKS = 95, 6
 BAD = 5
 FAILED_CLIPS = 3
-RUN = ("films", "-b", "descriptors", "--block-clips", str(BLOCK_ROWS))
+RUN = ("films", "-b", "descriptors")
 
 real_slurm = [
     pytest.mark.check("a real Slurm"),
@@ -66,11 +67,10 @@ def refused(*words: str) -> str:
 
 
 def words_of_task(lines: list[str]) -> list[str]:
-    """The words of the command of a task, without `exec`, program and worker."""
+    """The words of the command of a task, without `exec` and program."""
     exec_, _, *words = shlex.split(lines[-1])
     assert exec_ == "exec"
-    assert words[-2:] == ["--worker", "$SLURM_ARRAY_TASK_ID/2"]
-    return words[:-2]
+    return words
 
 
 def test_the_whole_script(here: Path) -> None:
@@ -133,9 +133,8 @@ def test_names_that_no_script_can_have(here: Path) -> None:
         (["--devise", "cuda"], "'--devise'. Did you mean '--device'"),
         (["--device", "cudda"], "unknown device 'cudda'"),
         (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
-        (["--worker", "0/2"], "the script gives to each task"),
         (["--tasks", "0"], "must be a whole number"),
-        (["--tasks", "3"], "--tasks 3 is more than the 2 units of 4 clips"),
+        (["--tasks", "3"], "--tasks 3 is more than the 2 blocks of clips"),
     ],
 )
 def test_what_tasks_would_refuse_is_refused_at_once(
@@ -153,15 +152,12 @@ def test_another_script_is_replaced_only_with_force(here: Path) -> None:
     assert "--array=0-0" in (here / "night.sh").read_text()
 
 
-def test_a_plan_in_a_file(here: Path) -> None:
-    call_obygaze("extract", "plan", *RUN, "--probe", "0", "-o", "plan.json").ok()
-    words = ("extract", "slurm", "plan.json", "--tasks", "2", "-o", "night.sh")
-    call_obygaze(*words).ok()
-    lines = Path("night.sh").read_text("utf-8").splitlines()
-    assert words_of_task(lines) == ["-C", str(here), "extract", "run", "plan.json"]
-
-
-# ---- containers --------------------------------------------------------------------------------
+def test_only_what_is_missing_has_tasks(here: Path) -> None:
+    call_obygaze("extract", "run", *RUN, "--workers", "1").ok()
+    assert "nothing is missing" in refused("--tasks", "1")
+    keep_manifest(film_folder(here, 3 * BLOCK_ROWS + 1), here)
+    assert "the 2 blocks of clips" in refused("--tasks", "3")
+    assert "--array=0-1" in "\n".join(script())
 
 
 # ---- a real Slurm ------------------------------------------------------------------------------
@@ -184,13 +180,13 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 @pytest.fixture(scope="module")
 def undisturbed(
     films: Manifest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, bytes]:
-    """The arrays that one plain run makes."""
+) -> dict[str, object]:
+    """The numbers that one plain run makes."""
     folder = tmp_path_factory.mktemp("undisturbed")
     keep_manifest(films, folder)
     done = run_obygaze("extract", "run", *RUN, cwd=folder)
     assert done.code == FAILED_CLIPS, done.stderr
-    return array_bytes(folder / "stores" / "films.descriptors")
+    return bytes_of(folder / "stores" / "films.descriptors")
 
 
 @dataclass
@@ -250,12 +246,10 @@ class World:
         return Result(done.returncode, done.stdout, done.stderr).ok()
 
     def n_blocks(self) -> int:
-        return len(list((self.store / "commits").glob("block-*.json")))
-
-    def hosts(self) -> set[str]:
-        """Where the blocks were made."""
-        markers = (self.store / "commits").glob("block-*.json")
-        return {json.loads(marker.read_bytes())["host"] for marker in markers}
+        if self.store.exists():
+            return N_BLOCKS
+        blocks = self.store.with_name(f"{self.store.name}.next") / "blocks"
+        return len(list(blocks.glob("[0-9]*")))
 
     def wait_for_blocks(self, least: int) -> None:
         wait_until(
@@ -280,11 +274,11 @@ class TestRealSlurm:
         self,
         slurm: Slurm,
         films: Manifest,
-        undisturbed: dict[str, bytes],
+        undisturbed: dict[str, object],
         tmp_path: Path,
     ) -> None:
         world = World.of(slurm, tmp_path, films)
-        job = world.submit("--gres", "gpu:1", seconds=1.5)
+        job = world.submit("--gres", "gpu:1", seconds=0.6)
         world.wait_for_blocks(1)
         urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
         slurm.wait_for_end(urgent)
@@ -295,15 +289,14 @@ class TestRealSlurm:
         assert sum(restarts.values()) == 2, restarts
         assert "stopped by SIGTERM" in world.log_text()
         pid = _a_worker(slurm, world)
-        command = _command(pid)
-        killed = int(command[command.index("--worker") + 1].removesuffix("/2"))
+        killed = _task_of(pid)
         os.kill(pid, signal.SIGKILL)
         ends = slurm.wait_for_end(job)
         assert ends[f"{job}_{killed}"] == "FAILED"
         # The other one takes over, unless it had ended before.
-        if world.n_blocks() < N_UNITS:
+        if not world.store.exists():
             slurm.wait_for_end(world.submit())
-        assert array_bytes(world.store) == undisturbed
+        assert bytes_of(world.store) == undisturbed
         # A stop may cost the clips at work, and each worker may make the last block of the other.
         lost = (sum(restarts.values()) + 1 + 2) * BLOCK_ROWS
         assert clips_begun(world.log) <= N_CLIPS - 1 + lost, world.log_text()
@@ -321,7 +314,7 @@ def _a_worker(slurm: Slurm, world: World) -> int:
         for pid in slurm.pids():
             command = _command(pid)
             # A shell that starts a worker, and what it starts, are no workers.
-            if folder in command and "--worker" in command:
+            if f"{folder}/obygaze" in command and "extract" in command:
                 found.append(pid)
         return bool(found)
 
@@ -335,3 +328,10 @@ def _command(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_text("utf-8").split("\0")
     except OSError:
         return []
+
+
+def _task_of(pid: int) -> int:
+    """The number of the task of an array that a process is."""
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    pairs = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+    return int(pairs[b"SLURM_ARRAY_TASK_ID"])

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.stores import fill_store, plan_store
+from support.stores import made_store
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
 from obygaze_features.manifest.film_choice import known_film, titles_of
-from obygaze_features.store import open_store
-from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store import Row, open_store
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
 FILMS = [*TITLES, "help", "psycho60"]
@@ -66,15 +65,9 @@ def workspace(tmp_path: Path) -> Path:
             clips.append(Clip(clip_id, movie_id, number, extra=extra))
     manifest = Manifest("films", Header("Films"), tuple(clips), ("movie_title",))
     write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    plan_store(
-        tmp_path / "stores" / "films",
-        clip_ids=[clip.clip_id for clip in clips],
-        movie_ids=[clip.movie_id for clip in clips],
-        arrays=(ArraySpec("clip", (2,)),),
-        block_rows=2,
-    )
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
     values = np.zeros((len(clips), 2), np.float32)
-    fill_store(tmp_path / "stores" / "films", {"clip": values}).seal()
+    made_store(tmp_path / "stores" / "films", rows, {"clip": values})
     return tmp_path
 
 
@@ -83,8 +76,6 @@ def workspace(tmp_path: Path) -> Path:
     [
         "manifest show films --film",
         "store subset films -o part --film",
-        "store pull films -o part --film",
-        "store withdraw films --reason x --film",
     ],
 )
 def test_commands_take_the_id_of_a_film(workspace: Path, line: str) -> None:

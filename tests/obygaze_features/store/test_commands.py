@@ -1,372 +1,314 @@
-"""`obygaze store ...` as people type it: results on stdout, talk on stderr, honest exit codes."""
+"""What the commands of the store take, print and end with; the stories have what they do."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
-import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
-from support.store_servers import web_server
-from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_values
+from support.cli import Result, call_obygaze
+from support.filled_stores import compute, plan, values_of
+from support.stores import a_recipe, made_store, sealed_store, some_rows, some_values
 
-from obygaze_features.store import RowStatus, open_store
+import obygaze as og
+from obygaze_features.store.card import Terms
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
+
+Typed = Callable[..., Result]
+COMMANDS = (
+    *("ls", "info", "verify", "subset", "merge"),
+    *("import", "export", "push", "pull", "card"),
+)
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A workspace with a whole store, one still being filled, and a folder that is none."""
-    stores = tmp_path / "ws/stores"
-    sealed_store(stores / "whole")
-    plan_store(stores / "growing")
-    status_of_row = {
-        1: RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
-    }
-    fill_store(stores / "growing", some_values(23), status_of_row, blocks=[0, 2])
-    (stores / "notes").mkdir()
-    return tmp_path / "ws"
+def typed(tmp_path: Path) -> Typed:
+    """Types `obygaze store ...` in a workspace, and demands the exit code."""
+
+    def call(*words: str | Path, code: int = 0) -> Result:
+        done = call_obygaze("store", *words, cwd=tmp_path)
+        assert done.code == code, f"{done.code}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return call
 
 
-def call(workspace: Path, *words: str):
-    return call_obygaze("-C", str(workspace), "store", *words)
+def store(tmp_path: Path, name: str = "films") -> Path:
+    """Make a store of 23 clips; one failed, one has no video, and two were withdrawn."""
+    rows = some_rows(23)
+    rows[3] = rows[3]._replace(status=FAILED, reason="no picture")
+    rows[4] = rows[4]._replace(status=NO_VIDEO, reason="no file")
+    for number in (7, 8):
+        rows[number] = rows[number]._replace(status=WITHDRAWN, reason="2026-01-01: no")
+    path = tmp_path / "stores" / name
+    made_store(path, rows, some_values(23))
+    return path
 
 
-def test_ls_lists_stores_and_their_state(workspace: Path) -> None:
-    found = call(workspace, "ls").ok()
-    lines = [line.split() for line in found.stdout.splitlines()]
-    assert lines[0][:4] == ["name", "backbone", "clips", "ok"]
-    assert [line[:4] for line in lines[1:]] == [
-        ["growing", "toy", "23", "7"],
-        ["whole", "toy", "23", "23"],
-    ]
-    assert "2 of 6 blocks" in found.stdout and "sealed" in found.stdout
-    rows = call(workspace, "ls", "--json").ok().json()["stores"]
-    assert [(row["name"], row["committed_blocks"], row["sealed"]) for row in rows] == [
-        ("growing", 2, False),
-        ("whole", 6, True),
-    ]
+def test_each_command_is_a_function_of_og() -> None:
+    names = {f"{name}_" if name == "import" else name for name in COMMANDS}
+    assert set(dir(og.store)) == names
+    for name in names:
+        assert callable(getattr(og.store, name))
 
 
-def test_ls_goes_on_past_a_store_that_is_broken(workspace: Path) -> None:
-    (workspace / "stores/growing/store.json").write_text("{}")
-    found = call(workspace, "ls", "--json").ok()
-    assert [row["name"] for row in found.json()["stores"]] == ["whole"]
-    assert found.json()["broken"] == ["growing"]
-    assert "obygaze store verify growing" in found.stderr
-    (workspace / "nothing").mkdir()
-    told = call(workspace / "nothing", "ls").ok().stderr
-    assert told.startswith(f"no stores in {workspace / 'nothing' / 'stores'} yet")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_describes_every_option(typed: Typed, command: str) -> None:
+    text = typed(command, "--help").stdout
+    assert f"obygaze store {command}" in text
+    assert "Examples:" in text
 
 
-@pytest.mark.parametrize("number", ["1e999", "NaN", "-1", "1.5", "null"])
-@pytest.mark.parametrize("file", ["store.json", "seal.json"])
-def test_ls_goes_on_past_every_number_that_is_none(
-    workspace: Path, file: str, number: str
+def test_the_functions_take_names_and_return_what_is_printed(
+    tmp_path: Path, typed: Typed
 ) -> None:
-    path = workspace / "stores/whole" / file
-    text = path.read_text()
-    # The number of rows in the plan; the length of the first file in the seal.
-    changed, n_changes = re.subn(
-        r'("n_clips": |: \[\n? *)\d+', rf"\g<1>{number}", text, count=1
+    path = store(tmp_path)
+    listed = og.store.ls(workspace=tmp_path)
+    assert [one["name"] for one in listed.stores] == ["films"]
+    report = og.store.verify("films", hashes=True, workspace=tmp_path)
+    assert report.problems == []
+    part = og.store.subset(
+        "films", "part", films=["tt0000102"], workspace=tmp_path, arrays=["clip"]
     )
-    assert n_changes == 1
-    path.write_text(changed)
-    found = call(workspace, "ls", "--json").ok()
-    assert [row["name"] for row in found.json()["stores"]] == ["growing"]
-    assert found.json()["broken"] == ["whole"]
+    assert part.path == tmp_path / "stores" / "part"
+    assert json.loads(json.dumps(part.to_json()))["n_clips"] == 5
+    opened = og.open_store(path)
+    for result, words in (
+        (og.store.info("films", workspace=tmp_path), ("info", "films")),
+        (og.store.card("films", workspace=tmp_path), ("card", "films")),
+    ):
+        assert opened.seal in typed(*words).stdout
+        printed = typed(*words, "--json").json()
+        expected = {"json_version": 1, **json.loads(json.dumps(result.to_json()))}
+        # What is printed knows where the program was started.
+        expected["location"] = printed.get("location", expected.get("location"))
+        if "location" not in printed:
+            del expected["location"]
+        assert printed == expected
 
 
-def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
-    text = call(workspace, "info", "growing").ok().stdout
+def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
+    (tmp_path / "stores").mkdir()
+    filling = plan(tmp_path / "stores" / "more")
+    for block in (0, 3):
+        compute(filling, block, values_of())
+    for words in (["info", "more"], ["verify", "more"], ["pull", "more", "-o", "x"]):
+        done = typed(*words, code=4)
+        assert "being filled, 2 of 6 blocks" in done.stderr
+        assert "obygaze extract run" in done.stderr
+    listed = typed("ls")
+    assert listed.stdout.split("\n")[1].split()[0] == "more"
+    assert "being filled, 2 of 6 blocks" in listed.stdout
+    assert typed("ls", "--json").json()["stores"] == [
+        {"name": "more", "state": "being filled, 2 of 6 blocks"}
+    ]
+    # A finished store of this name is read, and both are lines of the list.
+    sealed_store(tmp_path / "stores" / "more")
+    assert "23 clips" in typed("info", "more").stdout
+    names = [one["name"] for one in typed("ls", "--json").json()["stores"]]
+    assert names == ["more", "more"]
+
+
+def test_a_broken_store_is_a_warning(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    broken = store(tmp_path, "broken") / "store.json"
+    broken.chmod(0o644)
+    broken.write_text("{}")
+    done = typed("ls")
+    assert "films" in done.stdout and "broken" not in done.stdout
+    assert "Warning: broken: this is not a document of a store" in done.stderr
+    assert typed("ls", "--json").json()["broken"] == ["broken"]
+
+
+def test_an_empty_workspace(typed: Typed) -> None:
+    done = typed("ls")
+    assert done.stdout == ""
+    assert "no stores in stores yet" in done.stderr
+
+
+def test_the_facts_of_a_store(tmp_path: Path, typed: Typed) -> None:
+    path = store(tmp_path)
+    facts = typed("info", "films", "--json").json()
+    opened = og.open_store(path)
+    assert facts["name"] == "films"
+    assert facts["n_clips"] == 23
+    counts = {"ok": 19, "failed": 1, "no-video": 1, "withdrawn": 2}
+    assert facts["counts"] == counts
+    assert facts["seal_sha256"] == opened.seal
+    assert facts["fingerprint"] == a_recipe().fingerprint
+    shapes = {array["name"]: array["tail_shape"] for array in facts["arrays"]}
+    assert shapes == {"clip": [4], "pooled": [6], "frames": [3, 4], "time_s": [3]}
+    assert facts["feature_arrays"] == ["clip", "pooled", "frames"]
+    files = [file for file in path.rglob("*") if file.is_file()]
+    assert facts["n_files"] == len(files) - 1  # the card is not sealed
+    text = typed("info", "films").stdout
     for words in (
-        "features of 23 clips of the manifest 'made-up', in 6 blocks of 4 clips",
-        "7 ok, 1 failed and 15 missing",
-        "made by the backbone toy",
-        "3 frames of each clip were taken by the rule uniform",
-        "frames  3 x 4     float16",
-        "2 of 6 blocks",
+        "19 ok, 1 failed, 1 no-video, 2 withdrawn",
+        "tt0000100-004 failed: no picture",
+        "tt0000100-005 no-video: no file",
+        "tt0000101-003 withdrawn on 2026-01-01: no",
         "CC0-1.0",
-        a_recipe().fingerprint,
-        "tt0000100-002  failed: decode InvalidDataError: moov atom not found",
+        "Nobody (2026).",
     ):
         assert words in text
-    facts = call(workspace, "info", "growing", "--json").ok().json()
-    assert facts["recipe"] == a_recipe().to_json()
-    assert facts["counts"] == {"ok": 7, "failed": 1, "missing": 15}
-    assert facts["not_ok"]["tt0000100-002"]["error"] == "InvalidDataError"
 
 
-def test_a_path_is_as_good_as_a_name(workspace: Path) -> None:
-    assert (
-        "23 clips"
-        in call_obygaze("store", "info", str(workspace / "stores/whole")).ok().stdout
-    )
-
-
-def test_what_is_not_there_is_one_clear_error(workspace: Path) -> None:
-    found = call(workspace, "info", "nope")
-    assert found.code == 1 and found.stdout == ""
-    assert found.stderr.splitlines()[0] == "Error: no store called 'nope'"
-    assert len(found.stderr.splitlines()) <= 3
-
-
-def test_verify_says_whole_or_names_the_file(workspace: Path) -> None:
-    assert "whole: " in call(workspace, "verify", "whole", "--hash").ok().stdout
-    assert "2 of" not in call(workspace, "verify", "growing").ok().stdout
-    chunk = workspace / "stores/whole/data.zarr/clip/c.3.0"
-    data = bytearray(chunk.read_bytes())
-    data[7] ^= 16
-    chunk.write_bytes(data)
-    lengths = call(workspace, "verify", "whole").ok().stdout
-    assert lengths.startswith("complete: ")  # its length is right
-    assert "its bytes were not compared (--hash)" in lengths
-    assert "consistent" not in lengths
-    found = call(workspace, "verify", "whole", "--hash", "--json")
-    assert found.code == 4
-    assert found.json()["whole"] is False
-    assert found.json()["problems"] == [
-        {
-            "name": "data.zarr/clip/c.3.0",
-            "message": "its sha256 is not the one that was committed",
-        }
-    ]
-    assert "data.zarr/clip/c.3.0" in found.stderr
-
-
-def test_verify_refuses_a_later_version_as_a_mismatch(workspace: Path) -> None:
-    file = workspace / "stores/growing/store.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 7}))
-    found = call(workspace, "verify", "growing")
-    assert found.code == 5 and "pip install --upgrade obygaze" in found.stderr
-
-
-def test_verify_can_extract_again_where_extraction_is_there(
-    workspace, monkeypatch
-) -> None:
-    from obygaze_features.store.read import verify
-
-    monkeypatch.setattr(verify, "REEXTRACTOR", "obygaze_features.nowhere:redecoder")
-    found = call(workspace, "verify", "whole", "--decode", "2")
-    assert found.code == 2 and "obygaze[extract]" in found.stderr
-
-    values = some_values(23)
-
-    def redecoder(_workspace, store, _weights):
-        rows = {clip: row for row, clip in enumerate(store.clip_ids.tolist())}
-        return lambda clips: {
-            clip: {
-                "clip": values["clip"][rows[clip]],
-                "pooled": -values["pooled"][rows[clip]],
-            }
-            for clip in clips
-        }
-
-    monkeypatch.setattr(verify, "redecoder", redecoder, raising=False)
-    monkeypatch.setattr(verify, "REEXTRACTOR", f"{verify.__name__}:redecoder")
-    found = call(workspace, "verify", "whole", "--decode", "2", "--json")
-    assert found.code == 4
-    assert found.json()["cosines"]["clip"]["least"] == 1.0
-    assert found.json()["cosines"]["pooled"]["least"] == pytest.approx(-1.0)
-
-
-def test_diff_tells_two_stores_apart(workspace: Path) -> None:
-    same = call(workspace, "diff", "whole", "whole").ok()
-    assert same.stdout == "the same: recipe, 23 clips, every number\n"
-    found = call(workspace, "diff", "whole", "growing").ok()
-    assert "recipe: the same" in found.stdout
-    assert "clips: 23 in both, 0 only in the first" in found.stdout
-    assert "tt0000100-002: ok here, failed there" in found.stdout
-    record = call(workspace, "diff", "whole", "growing", "--json").ok().json()
-    assert record["same"] is False
-    assert [array["n_clips"] for array in record["compared"]] == [7, 7, 7, 7]
-
-
-def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
-    made = call(
-        workspace,
-        "subset",
-        "whole",
-        "--film",
-        "tt0000101",
-        "--array",
-        "clip",
-        "-o",
-        "one",
-    )
-    assert "5 clips, 2 blocks copied, sealed" in made.ok().stdout
-    clips = workspace / "clips.txt"
-    clips.write_text("tt0000102-001\ntt0000100-003\n")
-    made = call(
-        workspace,
-        "subset",
-        "whole",
-        "--clips",
-        str(clips),
-        "--array",
-        "clip",
-        "-o",
-        "two",
-        "--json",
-    )
-    assert made.ok().json()["n_clips"] == 2
-    merged = call(workspace, "merge", "one", "two", "-o", "three", "--json").ok().json()
-    assert (merged["n_clips"], merged["sealed"], merged["in_several"]) == (7, True, 0)
-    ids = open_store(workspace / "stores/three").clip_ids.tolist()
-    assert ids == [
-        "tt0000100-003",
-        *(f"tt0000101-{i:03d}" for i in range(1, 6)),
-        "tt0000102-001",
-    ]
-    assert merged["n_differing"] == 0
-    call(workspace, "merge", "growing", "whole", "-o", "same").ok()
-    plan_store(workspace / "stores/other")
-    fill_store(workspace / "stores/other", some_values(23, seed=9))
-    told = call(workspace, "merge", "growing", "other", "-o", "apart").ok().stderr
-    assert "Warning: 7 clips with other numbers in another of these stores" in told
-    wrong = call(workspace, "subset", "whole", "-o", "https://example.org/x")
-    assert wrong.code == 2 and "store push" in wrong.stderr
-    assert call(workspace, "subset", "whole", "--film", "tt9", "-o", "four").code == 1
-
-
-def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
-    table = workspace / "clips.csv"
-    ids = open_store(workspace / "stores/whole").clip_ids.tolist()
-    lines = [f"{clip},{clip[:9]},{clip}.mp4" for clip in [*ids, "tt0000104-004"]]
-    table.write_text("\n".join(["clip_id,movie_id,video", *lines]) + "\n")
-    made = call_obygaze(
-        "-C", str(workspace), "manifest", "import", "csv", str(table), "-o", "larger"
-    )
-    if made.code:
-        pytest.skip(f"the manifest command takes other words: {made.stderr}")
-    merged = call(
-        workspace, "merge", "whole", "--manifest", "larger", "-o", "m", "--json"
-    ).ok()
-    assert merged.json()["pending_blocks"] == 1
-    plan = open_store(workspace / "stores/m").plan
-    # What an extraction plans for this manifest: the hash of its clips, so that a run goes on.
-    pairs = ", ".join(f'["{clip}", "{clip[:9]}"]' for clip in [*ids, "tt0000104-004"])
-    text = f"[{pairs}]".replace(", ", ",")
-    assert plan.manifest_sha256 == hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_the_readme_of_a_store_can_be_followed_with_and_without_obygaze(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = sealed_store(workspace / "stores/mine")["clip"]
-    monkeypatch.chdir(workspace / "stores/mine")
-    files = {
-        name: Path(name).read_bytes()
-        for name in ("README.md", "clips.csv", "seal.json")
+def test_the_clips_of_a_store(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    assert typed("info", "films", "--clips").stdout.count("\n") == 24
+    done = typed("info", "films", "--clips", "-o", "clips.csv", "--json")
+    rows = list(csv.DictReader((tmp_path / "clips.csv").open(encoding="utf-8")))
+    assert rows[3] == {
+        "clip_id": "tt0000100-004",
+        "movie_id": "tt0000100",
+        "start_s": "",
+        "end_s": "",
+        "status": "failed",
+        "reason": "no picture",
     }
-    blocks = re.findall("```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
-    names: dict[str, Any] = {}
-    assert "obygaze" not in blocks[0]
-    exec(blocks[0], names)
-    rows = csv.DictReader(files["clips.csv"].decode().splitlines())
-    assert names["clips"].tolist() == [row["clip_id"] for row in rows]
-    assert (names["features"] == values).all()
-    exec(blocks[1].replace("path/of/this/folder", str(Path.cwd())), names)
-    assert (names["features"].values == values).all()
-    seal = json.loads(files["seal.json"])
-    sha256 = hashlib.sha256(files["clips.csv"]).hexdigest()
-    assert seal["files"]["clips.csv"] == [len(files["clips.csv"]), sha256]
-    assert seal["noted"] == {}
+    clips = done.json()["clips"]
+    assert [clip["clip_id"] for clip in clips] == [row["clip_id"] for row in rows]
 
 
-def test_a_list_of_clips_has_an_id_a_line_whatever_is_in_it(workspace: Path) -> None:
-    plan_store(
-        workspace / "stores/odd", 3, clip_ids=["a b", "c/d", "é"], movie_ids=["m"] * 3
-    )
-    fill_store(workspace / "stores/odd", some_values(3)).seal()
-    (workspace / "chosen.txt").write_text("\n é\r\na b\n\n", encoding="utf-8")
-    words = ("subset", "odd", "--clips", str(workspace / "chosen.txt"), "-o", "few")
-    assert "2 clips, 1 block copied" in call(workspace, *words).ok().stdout
-    assert open_store(workspace / "stores/few").clip_ids.tolist() == ["a b", "é"]
+def test_a_verification_ends_with_what_it_found(tmp_path: Path, typed: Typed) -> None:
+    path = store(tmp_path)
+    assert "clips: 19 with features, 1 could not" in typed("verify", "films").stdout
+    file = path / "rows.csv"
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(data.replace(b"no picture", b"no pictura"))
+    assert "complete" in typed("verify", "films").stdout
+    done = typed("verify", "films", "--hash", code=4)
+    assert "rows.csv: it does not have the SHA-256" in done.stderr
+    found = typed("verify", "films", "--hash", "--json", code=4).json()
+    assert not found["whole"]
+    assert [one["name"] for one in found["problems"]] == ["rows.csv"]
 
 
-def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(
-    workspace: Path,
+def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    typed("subset", "films", "--clips", "tt0000102-001,tt0000102-003", "-o", "two")
+    (tmp_path / "chosen.txt").write_text("tt0000103-001\ntt0000104-002\n")
+    done = typed("subset", "films", "--clips", "chosen.txt", "-o", "./part", "--json")
+    assert done.json()["n_clips"] == 2
+    ids = og.open_store(tmp_path / "part").clip_ids.tolist()
+    assert ids == ["tt0000103-001", "tt0000104-002"]
+    assert len(og.open_store(tmp_path / "stores" / "two")) == 2
+    missing = typed("subset", "films", "--clips", "tt0000102-9", "-o", "x", code=1)
+    assert "'tt0000102-9'" in missing.stderr
+    taken = typed("subset", "films", "--film", "tt0000102", "-o", "two", code=1)
+    assert "choose another store name: -o NAME" in taken.stderr
+
+
+def test_a_withdrawal_needs_a_reason_and_takes_nothing_else(
+    tmp_path: Path, typed: Typed
 ) -> None:
-    chosen = workspace / "chosen.txt"
-    chosen.write_bytes(b"caf\xe9-001\n")
-    found = call(workspace, "subset", "whole", "--clips", str(chosen), "-o", "few")
-    assert found.code == 1
-    assert found.stderr.splitlines()[:2] == ["Error: not UTF-8", f"  in: {chosen}"]
-    assert not (workspace / "stores/few").exists()
+    store(tmp_path)
+    line = ["subset", "films", "--without", "tt0000102"]
+    assert "-o NAME, or --reason TEXT" in typed(*line, code=2).stderr
+    for more in (["-o", "x"], ["--film", "tt0000103"], ["--array", "clip"]):
+        typed(*line, "--reason", "asked", *more, code=2)
+    done = typed(*line, "--reason", "asked", "--json").json()
+    assert done["clips"] == [f"tt0000102-{number:03d}" for number in range(1, 6)]
+    (copy,) = done["copies"]
+    assert copy["kind"] == "store that was replaced"
+    assert copy["command"] == f"rm -r {copy['path']}"
+    removed = typed(*line, "--reason", "asked", "--remove-old")
+    assert "were withdrawn before" in removed.stderr
+    assert "still in" not in removed.stdout
+    names = [path.name for path in (tmp_path / "stores").iterdir()]
+    assert names == ["films"]
 
 
-def test_a_film_that_is_not_there_is_answered_with_those_that_are(
-    workspace: Path,
-) -> None:
-    found = call(workspace, "subset", "whole", "--film", "nosuch", "-o", "few")
-    films = sorted(set(open_store(workspace / "stores/whole").movie_ids.tolist()))
-    assert found.code == 1
-    assert found.stderr.splitlines()[-1] == (f"  Try: one of {', '.join(films)}")
+def test_stores_that_were_replaced_have_no_name(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    typed("subset", "films", "--without", "tt0000102", "--reason", "asked")
+    (before,) = (tmp_path / "stores").glob("films.before-*")
+    refused = typed("info", before.name, code=1)
+    assert "is not the name of a store" in refused.stderr
+    assert "23 clips" in typed("info", f"stores/{before.name}").stdout
+    assert [one["name"] for one in typed("ls", "--json").json()["stores"]] == ["films"]
+    for name in ("x.next", "x.before-1"):
+        typed("pull", "films", "-o", name, code=1)
 
 
-@pytest.mark.parametrize("k", ["0", "-3", "x"])
-def test_extracting_no_clips_again_is_wrong_usage(workspace: Path, k: str) -> None:
-    assert call(workspace, "verify", "whole", "--decode", k).code == 2
+def test_a_merger_needs_one_recipe(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    other = a_recipe(compute={"dtype": "float16"})
+    made_store(tmp_path / "stores/other", some_rows(5), some_values(5), recipe=other)
+    typed("subset", "films", "--film", "tt0000102", "-o", "a")
+    typed("subset", "films", "--film", "tt0000103", "-o", "b")
+    typed("merge", "a", "-o", "x", code=2)
+    refused = typed("merge", "a", "other", "-o", "x", code=5)
+    assert "different recipes" in refused.stderr
+    assert typed("merge", "a", "b", "-o", "both", "--json").json()["n_clips"] == 10
 
 
-def test_a_hostile_store_writes_nothing_but_text_to_the_terminal(
-    workspace: Path,
-) -> None:
-    hostile = "films\x1b]52;c;aGFjaw==\x07\x1b[2J"
-    sealed_store(
-        workspace / "stores/s", manifest_name=hostile, citation=hostile, licence=hostile
-    )
-    for words in (("info", "s"), ("info", "s", "--json"), ("ls",)):
-        done = call_obygaze("store", *words, cwd=workspace)
-        assert "films" in done.stdout or words == ("ls",)
-        assert not {"\x1b", "\x07"} & set(done.stdout + done.stderr)
+def test_an_export_says_which_clips_are_left_out(tmp_path: Path, typed: Typed) -> None:
+    path = store(tmp_path)
+    done = typed("export", "npz", "films", "all.npz", code=3)
+    assert "19 clips, clip, pooled, frames" in done.stdout
+    assert "tt0000100-004: failed: no picture" in done.stderr
+    typed("subset", "films", "--film", "tt0000101", "-o", "withdrawn")
+    # What was withdrawn is no failure.
+    left_out = typed("export", "npz", "withdrawn", "a.npz", "--json").json()["left_out"]
+    assert sorted(left_out) == ["tt0000101-003", "tt0000101-004"]
+    with np.load(tmp_path / "all.npz") as arrays:
+        values = og.open_store(path).matrix("clip", missing="drop").values
+        np.testing.assert_array_equal(arrays["clip"], values)
+    refused = typed("export", "npz", "films", "all.h5", code=2)
+    assert "the format hdf5, or the name all.npz" in refused.stderr
 
 
-def test_the_location_of_a_store_has_no_secrets(workspace: Path) -> None:
-    values = sealed_store(workspace / "s")
-    with web_server(workspace) as server:
-        url = server.url.replace("http://", "http://ann:s3cret@") + "/s"
-        store = open_store(url)
-        assert store.location == server.url.replace("http://", "http://***@") + "/s"
-        assert (store.matrix("clip").values == values["clip"]).all()
-        missing = call_obygaze("store", "info", url[:-1] + "t", "--json", cwd=workspace)
-        assert missing.code == 1 and "s3cret" not in missing.stdout + missing.stderr
+def test_an_import_says_what_it_leaves_out(tmp_path: Path, typed: Typed) -> None:
+    clips = ["lake-1", "lake-2", "Nuit 1"]
+    X = np.ones((3, 2), np.float32)
+    X[1, 0] = np.nan
+    np.savez(tmp_path / "a.npz", clip_id=clips, X=X, counts=[1, 2, 3])
+    line = ["import", "npz", "a.npz", "-o", "a", "--fact", "camera=first"]
+    done = typed(*line, "--json", code=3).json()
+    assert done["n_ok"] == 2
+    assert done["failed"] == {"lake-2": "clip holds NaN or infinity"}
+    assert done["arrays"] == {"clip": [2]}
+    assert og.open_store(tmp_path / "stores/a").recipe.facts["camera"] == "first"
+    line[4] = "b"
+    notes = typed(*line, code=3).stderr
+    assert "counts was left out" in notes
+    assert "'Nuit 1' is now 'Nuit_1'" in notes
+    assert "clip holds NaN or infinity: lake-2" in notes
+    typed("import", "csv", "a.npz", "-o", "c", code=2)
+    assert "exists already" in typed(*line, code=1).stderr
 
 
-def test_the_same_import_again_is_the_same_after_a_row_was_relabelled(
-    tmp_path: Path,
-) -> None:
-    def run(*words: str) -> Any:
-        return call_obygaze("-C", str(tmp_path), *words)
+def test_a_copy_has_the_name_of_its_source(tmp_path: Path, typed: Typed) -> None:
+    made_store(tmp_path / "lab" / "theirs", some_rows(5), some_values(5))
+    done = typed("pull", "lab/theirs", "--json").json()
+    assert done["place"] == "stores/theirs"
+    files = [path for path in (tmp_path / "lab/theirs").rglob("*") if path.is_file()]
+    # All but the card, which is not listed, and store.json.
+    assert done["n_sent"] == len(files) - 2
+    assert done["n_bytes_transferred"] > 0
+    again = typed("pull", "lab/theirs", "--json").json()
+    assert (again["n_sent"], again["n_bytes_transferred"]) == (0, 0)
 
-    ids = ["lake-1", "lake-2", "pier-1"]
-    table = "clip_id,movie_id,level\nlake-1,lake,EN\nlake-2,lake,S\npier-1,pier,EN\n"
-    (tmp_path / "clips.csv").write_text(table)
-    run("manifest", "import", "csv", str(tmp_path / "clips.csv"), "-o", "films").ok()
-    np.savez(tmp_path / "x.npz", clip_id=ids, clip=np.ones((3, 4), np.float32))
-    words = (
-        "store",
-        "import",
-        "npz",
-        str(tmp_path / "x.npz"),
-        "--manifest",
-        "films",
-        "-o",
-        "x",
-    )
-    run(*words).ok()
-    path = tmp_path / "manifests/films.csv"
-    path.write_text(path.read_text().replace(",S,", ",HN,"))
-    assert "HN" in path.read_text()
-    run(*words).ok()
-    # The hash of the pairs of ids, as an extraction writes it, worked out here by hand.
-    text = '[["lake-1","lake"],["lake-2","lake"],["pier-1","pier"]]'
-    plan = open_store(tmp_path / "stores/x").plan
-    assert plan.manifest_sha256 == hashlib.sha256(text.encode()).hexdigest()
-    path.write_text(path.read_text().replace("pier-1", "pier-2"))
-    assert run(*words).code == 5
+
+def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:
+    store(tmp_path)
+    refused = typed("push", "films", "out", "--publish", code=2)
+    assert '--creator "Doe, Jane"' in refused.stderr
+    typed("push", "films", "out", "--creator", "Doe, Jane", code=2)
+    assert not (tmp_path / "out").exists()
+    bare = tmp_path / "stores/bare"
+    made_store(bare, some_rows(5), some_values(5), terms=Terms())
+    line = ["push", "bare", "out", "--publish", "--creator", "Doe, Jane"]
+    assert "--licence CC-BY-4.0 states it" in typed(*line, code=2).stderr
+    assert not (tmp_path / "out").exists()
+    refused = typed("card", "bare", "--croissant", "bare.json", code=2)
+    assert "head of README.md" in refused.stderr
+    typed(*line, "--licence", "CC-BY-4.0", "--citation", "Doe (2026).")
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert card.startswith('---\nlicense: cc-by-4.0\ncitation: "Doe (2026)."\n')
+    assert og.open_store(bare).terms.citation == "Doe (2026)."

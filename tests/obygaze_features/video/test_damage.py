@@ -92,7 +92,7 @@ def test_a_b_picture_of_mpeg_spoils_only_itself(tmp_path: Path) -> None:
     assert clip.substituted.sum() == 1
 
 
-def test_a_lost_picture_is_replaced_by_its_neighbour(
+def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
     clean: Path, tmp_path: Path
 ) -> None:
     import av
@@ -113,24 +113,32 @@ def test_a_lost_picture_is_replaced_by_its_neighbour(
     clip = all_of(path, 100)
     assert clip.total == 100
     assert clip.substituted[60:90].all()
-    assert clip.index[60] != 60 and abs(clip.index[60] - 60) <= 2
+    assert clip.index[60] == -1 and np.isnan(clip.time_s[60])
+    assert not clip.pictures[60].any()
     fine = ~clip.substituted
     assert fine.sum() >= 70
     assert (
         np.array(read_numbers(clip.pictures))[fine].tolist()
         == clip.index[fine].tolist()
     )
+    for accept in (False, True):
+        with pytest.raises(BadVideo, match="pictures cannot be decoded"):
+            decode_clip(path, View(100), accept_damaged=accept)
+    # A part that needs none of these pictures is exact.
+    part = decode_clip(path, View(8), start_s=0.4, end_s=2.0)
+    assert read_numbers(part.pictures) == part.index.tolist()
 
 
-def test_more_than_one_in_eight_fails_the_clip(clean: Path, tmp_path: Path) -> None:
+def test_one_damaged_picture_fails_the_clip(clean: Path, tmp_path: Path) -> None:
     path = spoil(clean, tmp_path / "key.mp4", {30})
     with pytest.raises(BadVideo, match=r"10 of 32 pictures are damaged") as caught:
         decode_clip(path, View(32))
     assert (caught.value.stage, caught.value.reason) == ("decode", "damaged")
     assert len(str(caught.value).splitlines()) == 3
-    assert decode_clip(path, View(32), max_substituted=0.32).substituted.sum() == 10
-    # Exactly one in eight is still accepted.
-    assert decode_clip(path, View(16), start_s=0.0, end_s=1.28).substituted.sum() == 1
+    accepted = decode_clip(path, View(32), accept_damaged=True)
+    assert accepted.substituted.sum() == 10
+    with pytest.raises(BadVideo, match=r"1 of 16 pictures are damaged"):
+        decode_clip(path, View(16), start_s=0.0, end_s=1.28)
 
 
 def cut(source: Path, target: Path, share: float) -> Path:
@@ -165,7 +173,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     clip = decode_clip(short, View(8), start_s=0.4, end_s=1.2)
     assert read_numbers(clip.pictures) == clip.index.tolist()
     # What is there can be had by asking for it.
-    rest = decode_clip(short, View(8), max_substituted=1.0)
+    rest = decode_clip(short, View(8), accept_damaged=True)
     fine = ~rest.substituted
     assert (
         np.array(read_numbers(rest.pictures))[fine].tolist()

@@ -10,6 +10,7 @@ import pytest
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
+from obygaze_features.core.files import locked
 from obygaze_features.video import film, packets
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -113,6 +114,22 @@ def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
     film._FILMS.clear()
     film.make_index(made.path, tmp_path / "indexes")
     assert len(index_file(tmp_path / "indexes").read_bytes()) == len(good)
+
+
+def test_nobody_waits_for_ever_for_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process makes it, and was suspended."""
+    made = KINDS["ts_h264"](tmp_path)
+    film.make_index(made.path, tmp_path / "there")
+    folder = index_file(tmp_path / "there").parent.name
+    (tmp_path / "here" / folder).mkdir(parents=True)
+    film._FILMS.clear()
+    monkeypatch.setattr(film, "_PATIENCE_S", 0.0)
+    with locked(tmp_path / "here" / folder):
+        film.make_index(made.path, tmp_path / "here")
+    index = index_file(tmp_path / "here")
+    assert index.read_bytes() == index_file(tmp_path / "there").read_bytes()
 
 
 def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import PIL
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,9 +14,6 @@ from PIL import Image
 
 from obygaze_features.video import compiled_resize
 from obygaze_features.video.resize import (
-    PILLOW_11,
-    PILLOW_13,
-    TORCHVISION,
     Resize,
     pillow_taps,
     resize_crop,
@@ -51,17 +47,6 @@ def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
     )
 
 
-def by_torch(x: Any, size: tuple[int, int], kernel: str) -> Any:
-    """What torchvision's resize of uint8 does."""
-    import torch
-
-    pictures = torch.from_numpy(x).permute(0, 3, 1, 2)
-    resized = torch.nn.functional.interpolate(
-        pictures, size, mode=kernel, antialias=True
-    )
-    return resized.permute(0, 2, 3, 1).numpy()
-
-
 @pytest.fixture(params=["plain", "compiled"], autouse=True)
 def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every test twice: with SciPy's sums, and with those that Numba compiled."""
@@ -72,16 +57,6 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def ours(
-    x: Any,
-    size: tuple[int, int],
-    box: tuple[int, int, int, int],
-    kernel: str,
-    resizer: str = PILLOW_11,
-) -> Any:
-    return resize_crop(x, size, box, kernel, resizer)
-
-
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
 @pytest.mark.parametrize(("height", "width"), SHAPES)
 def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> None:
@@ -90,7 +65,7 @@ def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> No
     size = (64 * height // short, 64 * width // short)
     top, left = (size[0] - 64) // 2, (size[1] - 64) // 2
     expected = by_pillow(x, size, kernel)[:, top : top + 64, left : left + 64]
-    assert np.array_equal(ours(x, size, (top, left, 64, 64), kernel), expected)
+    assert np.array_equal(resize_crop(x, size, (top, left, 64, 64), kernel), expected)
 
 
 # The fixture sets the same thing for all examples.
@@ -107,76 +82,15 @@ def test_any_size_to_any_size_is_pillows(
 ) -> None:
     x = frames(height, width, 1, seed)
     assert np.array_equal(
-        ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel)
+        resize_crop(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel)
     )
-
-
-# Many sizes at once: wide, tall, more than twice as tall as wide, larger and smaller.
-ANY = [
-    ((90, 160), (28, 49)),
-    ((160, 90), (49, 28)),
-    ((160, 40), (28, 28)),
-    ((133, 28), (70, 11)),
-    ((128, 72), (32, 32)),
-    ((30, 50), (64, 64)),
-    ((9, 200), (32, 5)),
-    ((61, 61), (61, 30)),
-    ((61, 61), (30, 61)),
-    ((1, 7), (3, 3)),
-]
-
-
-@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-@pytest.mark.parametrize(("of", "to"), ANY)
-def test_pillow_13_and_torchvision_to_the_bit(
-    of: tuple[int, int], to: tuple[int, int], kernel: str
-) -> None:
-    x = frames(*of)
-    whole = (0, 0, *to)
-    pytest.importorskip("torch", reason="torch is not installed")
-    assert np.array_equal(
-        ours(x, to, whole, kernel, TORCHVISION), by_torch(x, to, kernel)
-    )
-    if int(PIL.__version__.split(".")[0]) >= 13:
-        images = [
-            Image.fromarray(frame).resize(to[::-1], PILLOW[kernel]) for frame in x
-        ]
-        by_pillow_13 = np.stack([np.asarray(image) for image in images])
-        assert np.array_equal(ours(x, to, whole, kernel, PILLOW_13), by_pillow_13)
 
 
 def test_a_crop_is_a_part_of_the_whole() -> None:
     x = frames(200, 60)
-    for resizer in (PILLOW_11, PILLOW_13, TORCHVISION):
-        whole = ours(x, (40, 30), (0, 0, 40, 30), "bicubic", resizer)
-        part = ours(x, (40, 30), (5, 3, 20, 21), "bicubic", resizer)
-        assert np.array_equal(part, whole[:, 5:25, 3:24])
-
-
-def test_how_much_the_libraries_differ() -> None:
-    # Of a picture three times as tall as wide, and of a wide one.
-    def largest(x: Any, to: tuple[int, int], resizer: str) -> int:
-        there = ours(x, to, (0, 0, *to), "bicubic", resizer).astype(int)
-        here = ours(x, to, (0, 0, *to), "bicubic", PILLOW_11)
-        return int(np.abs(there - here).max())
-
-    noise = frames(900, 300, 4)
-    rows, columns = np.mgrid[0:900, 0:300]
-    values = 128 + 60 * np.sin(rows / 37) + 60 * np.cos(columns / 29)
-    smooth = np.stack([values] * 3, axis=-1)[None].astype(np.uint8)
-    assert largest(noise, (672, 224), PILLOW_13) >= 10
-    assert largest(smooth, (672, 224), PILLOW_13) == 1
-    wide = frames(240, 426, 4)
-    assert largest(wide, (224, 397), PILLOW_13) == 0
-    assert largest(wide, (224, 397), TORCHVISION) == 2
-
-
-def test_recipes_of_the_default_are_those_of_before() -> None:
-    assert "resizer" not in Resize(224, 224).recipe()
-    others = [
-        Resize(224, 224, resizer=name).recipe() for name in (PILLOW_13, TORCHVISION)
-    ]
-    assert [recipe["resizer"] for recipe in others] == [PILLOW_13, TORCHVISION]
+    whole = resize_crop(x, (40, 30), (0, 0, 40, 30), "bicubic")
+    part = resize_crop(x, (40, 30), (5, 3, 20, 21), "bicubic")
+    assert np.array_equal(part, whole[:, 5:25, 3:24])
 
 
 @pytest.mark.parametrize("resize", [Resize(8), Resize(0, target=(6, 10))])
@@ -201,7 +115,8 @@ def test_without_numba_the_sums_are_those_of_scipy(
     monkeypatch.setattr(compiled_resize, "compiled_kernels", lambda: None)
     x = frames(100, 90, 1)
     assert np.array_equal(
-        ours(x, (40, 36), (0, 0, 40, 36), "bicubic"), by_pillow(x, (40, 36), "bicubic")
+        resize_crop(x, (40, 36), (0, 0, 40, 36), "bicubic"),
+        by_pillow(x, (40, 36), "bicubic"),
     )
 
 
@@ -212,7 +127,8 @@ def test_extremes_do_not_overflow() -> None:
     x[:, 20:40, 20:40] = 255
     for size in ((200, 200), (31, 31), (64, 9)):
         assert np.array_equal(
-            ours(x, size, (0, 0, *size), "bicubic"), by_pillow(x, size, "bicubic")
+            resize_crop(x, size, (0, 0, *size), "bicubic"),
+            by_pillow(x, size, "bicubic"),
         )
 
 

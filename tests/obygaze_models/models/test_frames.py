@@ -194,8 +194,8 @@ def test_only_the_order_sensitive_head_tells_a_before_b() -> None:
 def test_frames_are_read_from_a_store_in_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = sealed_store(tmp_path / "store.zarr")["frames"]
-    store, rows = open_store(tmp_path / "store.zarr"), [20, 3, 8, 11, 0, 17, 5]
+    values = sealed_store(tmp_path / "store")["frames"]
+    store, rows = open_store(tmp_path / "store"), [20, 3, 8, 11, 0, 17, 5]
     y = np.where(np.array(rows) % 2, "S", "EN")
     monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
     X = StoreRows(store, "frames", [some_ids(23)[0][row] for row in rows])

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support.experiments import films
-from support.stores import fill_store, plan_store, some_ids
+from support.stores import made_store, some_ids, some_rows
 
-from obygaze_features.store import ArraySpec, Store, open_store
-from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store import Array, Row, Store, open_store, subset
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
@@ -42,16 +41,15 @@ REAL = np.array([[1, 0, 0], [1, 0, 1], [1, 1, 1]], dtype=np.bool_)
 MARKED = np.where(REAL[:, :, None], FRAMES, np.float32(NAN))
 MEANS = [[1.0, 0.0], [1.0, 5.0], [2.0, 0.0]]
 ARRAYS = (
-    ArraySpec("frames", (3, 2), ("frame", "feature")),
-    ArraySpec("mask", (3,), ("frame",), "bool"),
+    Array.of("frames", "float32", (3, 2), ("frame", "feature")),
+    Array.of("mask", "bool", (3,), ("frame",)),
 )
 
 
 def padded_store(path: Path) -> Store:
     """A store of the frames above with their mask."""
-    plan_store(path, 3, arrays=ARRAYS)
-    fill_store(path, {"frames": FRAMES, "mask": REAL}).seal()
-    return open_store(path)
+    values = {"frames": FRAMES, "mask": REAL}
+    return made_store(path, some_rows(3), values, arrays=ARRAYS)
 
 
 @pytest.mark.parametrize(
@@ -141,20 +139,18 @@ def test_a_run_takes_the_mean_of_real_frames(
     # A fourth clip has nothing but padding.
     frames = np.concatenate([FRAMES, np.ones((1, 3, 2))])
     real = np.concatenate([REAL, np.zeros((1, 3), dtype=np.bool_)])
-    movie_ids = [clip.movie_id for clip in manifest]
-    plan_store(tmp_path / "s", clip_ids=ids, movie_ids=movie_ids, arrays=ARRAYS)
-    fill_store(
-        tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}
-    ).seal()
-    store, data = open_store(tmp_path / "s"), Data(array=("frames",))
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+    values = {"frames": frames.astype(np.float32), "mask": real}
+    store = made_store(tmp_path / "s", rows, values, arrays=ARRAYS)
+    data = Data(array=("frames",))
     joined = join("x", store, clip_table(manifest, data), data, frames=True)
     np.testing.assert_allclose(joined.vectors, MEANS)
     np.testing.assert_array_equal(joined.by_frame, MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
 
 
-def test_a_level_of_frames_is_pulled_with_its_mask(tmp_path: Path) -> None:
+def test_a_subset_of_frames_has_their_mask(tmp_path: Path) -> None:
     store = padded_store(tmp_path / "s")
-    pull(store.location, tmp_path / "copy", arrays=["frames"])
-    rows = StoreRows(open_store(tmp_path / "copy"), "frames", some_ids(3)[0])
+    subset(store, tmp_path / "part", arrays=["frames"])
+    rows = StoreRows(open_store(tmp_path / "part"), "frames", some_ids(3)[0])
     np.testing.assert_array_equal(rows[:], MARKED)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from support.cells import with_folds
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
 from support.kills import kill_everywhere
-from support.stores import a_recipe
+from support.stores import a_recipe, made_store
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import (
@@ -26,8 +26,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
-from obygaze_features.store.interchange.importing import import_features
+from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
@@ -116,19 +115,12 @@ class TestMissing:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
-        ids, films = manifest.clip_ids, [clip.movie_id for clip in manifest]
-        create_store(
-            tmp_path / "s",
-            recipe=a_recipe(),
-            manifest_name="m",
-            manifest_sha256="0" * 64,
-            clip_ids=ids,
-            movie_ids=films,
-            arrays=[ArraySpec("clip", (4,))],
-            licence="",
-            citation="",
-        )
-        store = open_store(tmp_path / "s")
+        rows = [
+            Row(clip.clip_id, clip.movie_id, status="failed", reason="not extracted")
+            for clip in manifest
+        ]
+        values = {"clip": np.zeros((len(rows), 4), dtype=np.float32)}
+        store = made_store(tmp_path / "s", rows, values)
         with pytest.raises(
             NotFound, match="none of the 120 clips of the manifest has features"
         ):
@@ -243,18 +235,10 @@ class TestFolds:
     def test_numbers_that_float32_cannot_hold_are_named(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="S", tt0000003="HN", tt0000004="EN")
         too_large = planted(manifest).astype(np.float64) * 1e300
-        path = tmp_path / "large.npz"
-        np.savez(path, clip_id=[clip.clip_id for clip in manifest], X=too_large)
-        imported = import_features(
-            "npz",
-            path,
-            tmp_path / "s",
-            arrays={"clip": "X"},
-            manifest=manifest,
-            dtype="float64",
-        )
+        rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+        store = made_store(tmp_path / "s", rows, {"clip": too_large})
         wanted = "no clip of the manifest has a vector .* NaN or infinity as float32"
-        stores = {"x": open_store(imported.path)}
+        stores = {"x": store}
         with pytest.raises(FixInput, match=wanted):
             run_on(tmp_path, quick("honest", *RIDGE, "data.view=raw"), manifest, stores)
 

@@ -63,7 +63,7 @@ def info_of(name: str) -> ModelInfo:
         "mine",
         "EN_S",
         ("negative", "positive"),
-        FeatureSpec("toy", "clip", 24, "f" * 64),
+        FeatureSpec("toy", "clip", "float32", 24, "f" * 64),
         TrainingData("films", "0" * 64, "raw", 120, 4),
     )
 

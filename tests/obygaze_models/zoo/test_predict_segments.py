@@ -12,12 +12,12 @@ import pytest
 import pytrec_eval
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of
-from support.stores import ArraySpec, a_recipe, fill_store, plan_store
+from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import Row, Store, open_store
 from obygaze_models.protocols import training_protocol
 from obygaze_models.zoo import load_model, predict
 
@@ -33,17 +33,6 @@ QUICK = ("--set", "report.replicates=20", "--set", "report.compare=false")
 def windows(workspace: Path) -> tuple[Store, np.ndarray]:
     """A store of windows; those of a sure clip stand out."""
     ids = [(film, second) for film in CLIPS.films for second in range(70)]
-    path = workspace / "stores" / "whole"
-    path.parent.mkdir(exist_ok=True)
-    vector = ArraySpec("clip", (4,))
-    spans = [ArraySpec(name, (), dtype="float64") for name in ("start_s", "end_s")]
-    plan_store(
-        path,
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
-        clip_ids=[f"{film}:{second:06d}" for film, second in ids],
-        movie_ids=[film for film, _ in ids],
-        arrays=[vector, *spans],
-    )
     values = np.random.default_rng(0).normal(size=(len(ids), 4)).astype(np.float32)
     sure = {
         (clip.movie_id, second)
@@ -53,8 +42,13 @@ def windows(workspace: Path) -> tuple[Store, np.ndarray]:
     }
     values[[one in sure for one in ids], 0] += 3
     start_s = np.array([second for _, second in ids], dtype=np.float64)
-    fill_store(path, {"clip": values, "start_s": start_s, "end_s": start_s + 1})
-    return open_store(path), values
+    store = made_store(
+        workspace / "stores" / "whole",
+        [Row(f"{film}:{second:06d}", film) for film, second in ids],
+        {"clip": values, "start_s": start_s, "end_s": start_s + 1},
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
+    )
+    return store, values
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import os
 import pickle
 import shutil
 import struct
-import zipfile
-from contextlib import nullcontext
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from support.cli import call_obygaze
-from support.folder_hub import FolderHub
+from support.fake_hub import fake_hub
 from support.kills import kill_everywhere
 from support.saved_models import write_model_json
-from support.store_servers import s3_server
-from support.stores import a_recipe
+from support.store_servers import s3_server, web_server
+from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -35,14 +34,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import (
-    ArraySpec,
-    RowStatus,
-    StoreWriter,
-    create_store,
-    open_store,
-)
-from obygaze_features.store.remote import hub as hub_module
+from obygaze_features.store import Row, open_store, push
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import TreeHead
@@ -66,7 +58,6 @@ from obygaze_models.zoo.saving import (
 
 N, D = 40, 6
 CONCEPTS = ("Look", "Body")
-ENDPOINT = "AWS_ENDPOINT_URL"
 
 
 @pytest.fixture(scope="module")
@@ -88,27 +79,16 @@ def a_store(
     ids: str = "c-{:02d}",
     **recipe: object,
 ) -> Path:
-    path = folder / "store"
-    create_store(
-        path,
-        recipe=a_recipe(**recipe),
-        manifest_name="films",
-        manifest_sha256="0" * 64,
-        clip_ids=[ids.format(i) for i in range(len(X))],
-        movie_ids=["c"] * len(X),
-        arrays=[ArraySpec("clip", (X.shape[1],))],
-        licence="",
-        citation="",
-    )
-    statuses = [RowStatus() for _ in X]
+    rows = [Row(ids.format(i), "c") for i in range(len(X))]
     if failed is not None:
-        statuses[failed] = RowStatus.failed("open", "unreadable", "x")
-    StoreWriter(path).commit_block(0, {"clip": X}, statuses)
-    return path
+        rows[failed] = rows[failed]._replace(status="failed", reason="unreadable: x")
+    made_store(folder / "store", rows, {"clip": X}, recipe=a_recipe(**recipe))
+    return folder / "store"
 
 
 def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
-    features = FeatureSpec("toy", "clip", D, open_store(store).fingerprint, "store")
+    fingerprint = open_store(store).fingerprint
+    features = FeatureSpec("toy", "clip", "float32", D, fingerprint, "store")
     training = TrainingData(
         "films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026"
     )
@@ -183,7 +163,7 @@ def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
 ) -> None:
     found = predict(load_model(saved), open_store(tmp_path / "store"))
     assert len(found.clip_ids) == N - 1
-    assert found.absent == {"c-07": "failed: open unreadable: x"}
+    assert found.absent == {"c-07": "failed: unreadable: x"}
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
     probe = LogisticProbe().fit(data[0], data[1])
     expected = probe.predict_proba(data[0][8:9].astype(np.float64))[0, 1]
@@ -288,6 +268,21 @@ def test_other_features_are_refused(saved: Path, tmp_path: Path, data: tuple) ->
     with pytest.raises(Mismatch) as caught:
         predict(load_model(saved), open_store(store))
     assert caught.value.exit_code == 5
+
+
+def test_an_array_of_another_dtype_or_name_is_refused(
+    saved: Path, tmp_path: Path, data: tuple
+) -> None:
+    X = data[0]
+    rows = [Row(f"c-{i:02d}", "c") for i in range(len(X))]
+    made_store(tmp_path / "half", rows, {"clip": X.astype(np.float16)})
+    with pytest.raises(
+        Mismatch, match="expects float32 in the array 'clip', got float16"
+    ):
+        predict(load_model(saved), open_store(tmp_path / "half"))
+    made_store(tmp_path / "pooled", rows, {"pooled": X})
+    with pytest.raises(NotFound, match="array 'clip'"):
+        predict(load_model(saved), open_store(tmp_path / "pooled"))
 
 
 def _tamper(saved: Path, change: str) -> None:
@@ -415,9 +410,9 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
 def test_a_later_format_asks_for_an_update(saved: Path) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
     (saved / "model.json").write_text(
-        json.dumps({**document, "schema": "obygaze-model/3"})
+        json.dumps({**document, "schema": "obygaze-model/2"})
     )
-    with pytest.raises(Mismatch, match="obygaze-model/3"):
+    with pytest.raises(Mismatch, match="obygaze-model/2"):
         load_model(saved)
 
 
@@ -463,30 +458,29 @@ def test_a_metric_that_is_no_number_is_a_hyphen_in_the_card(saved: Path) -> None
     assert "| f1 | - | - |" in text and "| ap | - | - |" in text
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_remote", [False, True])
 def test_no_other_file_comes_with_a_model(
-    saved: Path, tmp_path: Path, is_packed: bool
+    saved: Path, tmp_path: Path, is_remote: bool
 ) -> None:
-    """A folder or a zip from a stranger has more files; only the five of a model are copied."""
+    """A stranger's folder or server has more files; only the five of a model are copied."""
     source = tmp_path / "theirs"
     shutil.copytree(saved, source)
     (source / ".git").mkdir()
     (source / ".git/config").write_text("[core]")
     (source / "numpy.py").write_text("raise SystemExit")
-    place = str(source)
-    if is_packed:
-        place = f"{source}.zip"
-        with zipfile.ZipFile(place, "w", zipfile.ZIP_STORED) as out:
-            for path in sorted(source.rglob("*")):
-                out.write(path, path.relative_to(source))
-    pull_model(place, tmp_path / "ours")
+    if is_remote:
+        pytest.importorskip("obstore")
+        with web_server(tmp_path) as server:
+            pull_model(f"{server.url}/theirs", tmp_path / "ours")
+    else:
+        pull_model(str(source), tmp_path / "ours")
     ours = tmp_path / "ours"
     names = {path.relative_to(ours).as_posix() for path in ours.rglob("*")}
     assert names == {path.name for path in saved.iterdir()}
     card = source / "README.md"
     card.unlink()
     os.mkfifo(card)  # nobody writes to it: reading it would wait for ever
-    with pytest.raises(FixInput, match="regular file"):
+    with pytest.raises(Corrupt, match="regular file"):
         pull_model(str(source), tmp_path / "piped")
     assert not (tmp_path / "piped").exists()
 
@@ -561,7 +555,7 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     )
     assert len(asked["rows"]) == N - 1
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
-    assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
+    assert asked["absent"] == {"c-07": "failed: unreadable: x"}
     _tamper(saved, "flipped")
     done = call_obygaze("-C", tmp_path, "models", "show", "toy")
     assert done.code == 4
@@ -625,6 +619,7 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
             "features": {
                 "backbone": "b",
                 "array": "clip",
+                "dtype": "float32",
                 "width": D,
                 "fingerprint": None,
             }
@@ -737,42 +732,63 @@ def test_push_to_a_folder_replaces_another_model_only_with_force(
     assert _tree(there) == _tree(other)
 
 
-@pytest.mark.parametrize("url", ["hf://lab/toy", "s3://films/models/toy"])
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    boto3 = pytest.importorskip("boto3")
+    with s3_server(tmp_path / "moto") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        s3 = boto3.resource("s3", endpoint_url=environment["AWS_ENDPOINT_URL"])
+        s3.Bucket("films").create()
+        yield "s3://films/models/toy"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    package = pytest.importorskip("huggingface_hub")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    real = package.HfApi
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", "hf_abc")
+    with fake_hub() as server:
+        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=server.url))
+        yield "hf://lab/films"
+
+
+@pytest.mark.parametrize("place", ["hub", "bucket"])
 def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
-    url: str,
+    place: str,
     saved: Path,
     tmp_path: Path,
     data: tuple[np.ndarray, ...],
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    other, hub = _another(saved, tmp_path, data), FolderHub(tmp_path / "hub")
-    monkeypatch.setattr(hub_module, "HuggingFaceHub", hub.of)
-    with (
-        s3_server(tmp_path / "moto")
-        if url.startswith("s3")
-        else nullcontext({}) as environment
+    url = request.getfixturevalue(place)
+    other = _another(saved, tmp_path, data)
+    push_model(saved, url)
+    push_model(saved, url)
+    with pytest.raises(
+        AlreadyThere, match=r"another model\.safetensors is at this address"
     ):
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        if environment:
-            s3 = pytest.importorskip("boto3").resource(
-                "s3", endpoint_url=environment[ENDPOINT]
-            )
-            s3.Bucket("films").create()
-        push_model(saved, url)
-        push_model(saved, url)
-        with pytest.raises(
-            AlreadyThere, match=r"another model\.safetensors is at this address"
-        ):
-            push_model(other, url)
-        expected = load_model(saved).estimator.coef_
-        found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
-        np.testing.assert_array_equal(found, expected)
-        push_model(other, url, force=True)
-        found = pull_model(
-            url, tmp_path / "models" / "pulled", force=True
-        ).estimator.coef_
-        np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
+        push_model(other, url)
+    expected = load_model(saved).estimator.coef_
+    found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
+    np.testing.assert_array_equal(found, expected)
+    push_model(other, url, force=True)
+    found = pull_model(url, tmp_path / "models" / "pulled", force=True).estimator.coef_
+    np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
+
+
+def test_push_writes_to_no_address_with_other_files(
+    bucket: str, saved: Path, tmp_path: Path
+) -> None:
+    made_store(tmp_path / "s", [Row("c", "f")], {"clip": np.ones((1, 2), "float32")})
+    push(open_store(tmp_path / "s"), bucket)
+    for force in (False, True):
+        with pytest.raises(AlreadyThere, match="does not belong to a model"):
+            push_model(saved, bucket, force=force)
+    assert open_store(bucket).seal == open_store(tmp_path / "s").seal
 
 
 @pytest.mark.check("kills it before every change of the disk")

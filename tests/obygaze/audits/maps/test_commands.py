@@ -17,14 +17,14 @@ from support.videos import write_video
 
 import obygaze as og
 from obygaze.audits.maps.saliency import grad_cam
+from obygaze.maps.drawing import overlay
+from obygaze.maps.pictures import exact_pictures
+from obygaze.maps.stores import MAPS, map_names
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.map_drawing import overlay
-from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import TextTable, open_store
-from obygaze_features.store.format.recipe import space_of_array
-from obygaze_features.store.maps import MAPS, map_names
+from obygaze_features.store import open_store
+from obygaze_features.store.recipe import space_of_array
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 
@@ -43,9 +43,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     og.extract("films", "tiny-clip", weights=weights, workspace=place)
     recipe = open_store(place / "stores" / "films.tiny-clip").recipe
     vectors = np.random.default_rng(0).normal(size=(3, 24)).astype(np.float32)
-    names = (("a", "b", "c"), ("{}",) * 3, ("joy", "joy", "fear"))
-    texts = TextTable(vectors, *names, space_of_array(recipe, "clip") or "")
-    np.savez(place / "t.npz", **vars(texts))
+    np.savez(
+        place / "t.npz",
+        embeddings=vectors,
+        attribute=np.array(["joy", "joy", "fear"]),
+        space_id=np.array(space_of_array(recipe, "clip")),
+    )
     done = call_obygaze(
         *(
             "-C",

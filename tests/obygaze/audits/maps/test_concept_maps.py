@@ -16,10 +16,10 @@ from obygaze.audits.maps.concept_maps import (
     project,
     write_concept_maps,
 )
+from obygaze.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import MAPS, map_names
 from obygaze_models.protocols import gather, training_protocol
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 

@@ -15,9 +15,9 @@ from support.maps import GRID, token_store
 
 from obygaze.audits.maps.boxes import audit_boxes, covered_shares
 from obygaze.audits.maps.conditions import AT_RANDOM, compare_conditions
+from obygaze.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store import RowStatus, open_store
-from obygaze_features.store.maps import write_maps
+from obygaze_features.store import Reason, open_store
 
 N_PAIRS = 10
 NAMES = ("sad person", "random 1", "random 2")
@@ -43,7 +43,7 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conditions")
     source = token_store(folder / "tokens", films(2, 11), VISUAL[:2])
     ids = source.clip_ids[:22].tolist()
-    failed = RowStatus.failed("decode", "OSError", "a broken file")
+    failed = Reason("failed", "OSError: a broken file")
     results = [*values(), failed, values()[0]]
     write_maps(folder / "maps", source, ids, NAMES, {"method": "by hand"}, results)
     return folder / "maps"

@@ -1,0 +1,137 @@
+"""Sheets of maps of where a model looks, drawn over the exact pictures of clips."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from obygaze.maps.pictures import exact_pictures
+from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
+from obygaze_features.core.file_names import FileNames, file_name
+from obygaze_features.core.files import write_new
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.store import Store, open_store
+from obygaze_features.video.decoded_clip import contact_sheet
+
+COLOR = (255, 96, 0)
+
+
+class MapSheets(list[Path]):
+    """The pictures that were written."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the paths."""
+        return {"files": [str(path) for path in self]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def draw_maps(
+    maps: PathLike | Store,
+    clips: Annotated[str | Sequence[str], Option(is_repeated=True)],
+    folder: Annotated[PathLike, Option("-o --output", metavar="PATH")],
+    *,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> MapSheets:
+    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
+
+    All maps of a clip are drawn on one scale. The first random direction, if the store has some, is
+    drawn too: it shows what chance paints.
+
+    Args:
+        maps: A store of maps.
+        clips: The clips, whose frames are decoded again.
+        folder: A folder.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
+    """
+    store = open_store(maps, workspace=workspace)
+    opened_workspace = Workspace.of(workspace)
+    paths = MapSheets()
+    clip_ids = [clips] if isinstance(clips, str) else list(clips)
+    for clip in clip_ids:
+        names = FileNames()
+        for direction, sheet in map_sheets(opened_workspace, store, clip):
+            path = Path(folder) / f"{file_name(clip)}.{names.name_of(direction)}.png"
+            write_new(path, sheet, force=force)
+            paths.append(path)
+    return paths
+
+
+def map_sheets(
+    workspace: Workspace, store: Store, clip: str
+) -> Iterator[tuple[str, bytes]]:
+    """Yield directions with a PNG of the maps of a clip over its pictures, on one scale.
+
+    These are all that are not random, and the first random one.
+    """
+    names = map_names(store)
+    maps_of_clip = store.matrix(MAPS, clips=[clip])
+    real = real_steps(store, maps_of_clip.rows)[0]
+    maps = without_padding(maps_of_clip.values[0], real)
+    drawn = drawn_directions(names)
+    decoded = exact_pictures(workspace, store, clip)
+    scale = max(highest(maps[names.index(name)]) for name in drawn)
+    for name in drawn:
+        pictures = overlay(decoded.pictures, maps[names.index(name)], scale)
+        shown = replace(
+            decoded, shared_pictures=pictures, rows=np.arange(len(pictures))
+        )
+        yield name, contact_sheet(shown)
+
+
+def without_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return maps with the mean of the real steps in all others, so that nothing is drawn there.
+
+    Args:
+        maps: The maps of a clip [direction, step, row, column].
+        real: Which steps are real.
+    """
+    drawn = maps.astype(np.float32)
+    for map_of_direction in drawn:
+        map_of_direction[~real] = map_of_direction[real].mean()
+    return drawn
+
+
+def drawn_directions(names: Sequence[str]) -> list[str]:
+    """Return the directions that are not random, and the first random one."""
+    planned = [name for name in names if not name.startswith(RANDOM)]
+    at_random = [name for name in names if name.startswith(RANDOM)]
+    return [*planned, *at_random[:1]]
+
+
+def highest(maps: NDArray[Any]) -> float:
+    """Return how far a map is above its mean where it is highest."""
+    wide = maps.astype(np.float32)
+    return float((wide - wide.mean()).max())
+
+
+def overlay(
+    pictures: NDArray[np.uint8], maps: NDArray[Any], scale: float | None = None
+) -> NDArray[np.uint8]:
+    """Return pictures in grey, with orange where a map [step, row, column] is above its mean.
+
+    What is `scale` above the mean has the full colour; the default is the highest place.
+    """
+    wide = maps.astype(np.float32)
+    (n, height, width, _) = pictures.shape
+    seen = np.maximum(wide - wide.mean(), 0)
+    full = highest(maps) if scale is None else scale
+    seen /= max(full, 1e-12)
+    smooth = Image.Resampling.BILINEAR
+    large = [
+        np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen
+    ]
+    share = 0.8 * np.repeat(np.stack(large), n // len(wide), axis=0)[..., None]
+    mixed = pictures.mean(axis=3, keepdims=True) * (1 - share) + np.array(COLOR) * share
+    return np.asarray(mixed.round(), dtype=np.uint8)

@@ -1,0 +1,102 @@
+"""The model of a store, and the pictures that it saw of a clip, by the recipe of the store."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone
+from obygaze_features.backbones.cards import find_card, refuse_code_of_store
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cases import other_times, other_video
+from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
+from obygaze_features.extraction.recipes import (
+    decoder_recipe,
+    sampling_recipe,
+    view_of,
+)
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store import Store
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.film import film_index
+
+
+def load_model_of(store: Store, weights: str | None, workspace: Workspace) -> Backbone:
+    """Load the model that made the features of a store; other weights are an error."""
+    recipe = _known_recipe(store)
+    compute = recipe["compute"]
+    # Only the recipe of a backbone of torch has these settings.
+    dtype = compute.get("dtype", "float32") if "attention" in compute else "float32"
+    backbone = load_backbone(
+        _backbone_name(recipe), weights, dtype=dtype, workspace=workspace
+    )
+    if backbone.hashes != recipe["weights"]:
+        raise Mismatch(
+            "these weights are not those of the store", hint="--weights PATH"
+        )
+    return backbone
+
+
+def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
+    """Decode the pictures that the features of a clip are of; no weights are needed.
+
+    Raise an error (exit code 5) if the card, the sampling, the decoder or the video has changed.
+    """
+    recipe = _known_recipe(store)
+    card = find_card(_backbone_name(recipe), workspace)
+    cut = recipe["sampling"].get("grid")
+    grid = Grid(**cut) if cut else None
+    view = view_of(card)
+    if view.resize is not None:  # only a checkpoint knows the edge of some presets
+        resize = replace(view.resize, edge=recipe["preprocessing"]["edge"])
+        view = replace(view, resize=resize)
+    clip = _clip_of(workspace, store, clip_id)
+    (row,) = store.table.some(store.select(clips=[clip_id]).rows)
+    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
+    there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
+    is_changed = other_times(row, clip) or other_video(
+        row, clip, facts_of([clip.video])
+    )
+    if is_changed or here != there:
+        raise Mismatch(
+            f"the pictures of {clip_id} would not be those of the features",
+            where=store.location,
+            hint="the same card, versions and video",
+        )
+    return _decode(clip, view, grid, workspace.folder("indexes"))
+
+
+def _known_recipe(store: Store) -> dict[str, Any]:
+    """Return the recipe of a store; an error if nobody knows how its features were made."""
+    if store.recipe.is_unknown:
+        raise FixInput("the recipe of this store is unknown", where=store.location)
+    return store.recipe.to_json()
+
+
+def _backbone_name(recipe: dict[str, Any]) -> str:
+    """Return the name by which the backbone of a recipe is found here, with its preset."""
+    backbone = recipe["backbone"]
+    refuse_code_of_store(backbone["name"])
+    return f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}"
+
+
+def _clip_of(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
+    """Return a clip of a store from the current manifest."""
+    path = workspace.existing_manifest(store.record.manifest.name)
+    for clip in clips_of(read_manifest(path)):
+        if clip.clip_id == clip_id:
+            return clip
+    raise Mismatch(f"the manifest has no clip {clip_id!r}", where=str(path))
+
+
+def _decode(
+    clip: PlannedClip, view: View, grid: Grid | None, indexes: Path
+) -> DecodedClip:
+    if grid is None or clip.window is None:
+        return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+    index, _ = film_index(Path(clip.video), indexes)
+    ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
+    return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)

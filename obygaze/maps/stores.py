@@ -1,0 +1,181 @@
+"""Stores of maps: for each clip and direction, a number at each place of a grid on each frame."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.notebook import unknown_name
+from obygaze_features.store import Array, Reason, Recipe, Row, Store, write_store
+from obygaze_features.store.layout import MASK
+from obygaze_features.store.records import Origin
+
+MAPS = "maps"
+RANDOM = "random "  # how the names of random directions begin
+LEVEL_OF_CHANCE = 0.05
+DIMS = ("direction", "step", "grid_row", "grid_column")
+# Arrays of a store that its maps have too: which frames are real, and their times.
+OF_FRAMES = (MASK, "time_s", "asked_s")
+
+Directions = Mapping[str, NDArray[np.float64]]
+"""Directions in feature space by name; their length plays no role."""
+
+
+def random_directions(width: int, n: int = 20) -> Directions:
+    """Return random directions, always the same: the null of others."""
+    drawn = np.random.default_rng(0).standard_normal((n, width))
+    return {f"{RANDOM}{i}": direction for i, direction in enumerate(drawn, start=1)}
+
+
+@dataclass(frozen=True)
+class BesideRandom:
+    """How much a map of a clip varies, beside those of the random directions of the store."""
+
+    n_random: int
+    n_below: int  # random directions whose map varies less
+
+    @property
+    def passes(self) -> bool:
+        """Whether so large a variation is rarer than .05 among random directions."""
+        n_not_below = self.n_random - self.n_below
+        return (1 + n_not_below) / (1 + self.n_random) <= LEVEL_OF_CHANCE
+
+    def __str__(self) -> str:
+        if not self.n_random:
+            return "This store has no random directions to compare the map with."
+        verdict = "no more than chance may paint"
+        if self.passes:
+            verdict = "chance paints as much in at most 1 map of 20"
+        directions = f"{self.n_below} of {self.n_random} random directions"
+        return f"It varies over the pictures more than {directions}: {verdict}."
+
+
+def beside_random(names: Sequence[str], maps: NDArray[Any]) -> dict[str, BesideRandom]:
+    """Return each direction that is not random with how much its map varies beside random ones.
+
+    Args:
+        names: The directions.
+        maps: The maps of one clip [direction, step, row, column], without padding: a map whose mean
+            is not 0 would vary from step to step of the padding.
+    """
+    spread = maps.astype(np.float64).reshape(len(names), -1).std(axis=1)
+    is_random = np.array([name.startswith(RANDOM) for name in names])
+    of_random = spread[is_random]
+    compared = {}
+    for name, own_spread in zip(names, spread, strict=True):
+        if not name.startswith(RANDOM):
+            n_below = int((of_random < own_spread).sum())
+            compared[name] = BesideRandom(len(of_random), n_below)
+    return compared
+
+
+def grid_of(store: Store) -> tuple[int, int, int]:
+    """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
+    recipe = store.recipe.to_json()
+    grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
+    if 0 in grid:
+        problem = "the recipe of this store does not name a grid of spatial tokens"
+        raise FixInput(
+            problem, where=store.location, hint="a store of an image or video model"
+        )
+    return grid[0], grid[1], grid[2]
+
+
+def map_names(store: Store) -> list[str]:
+    """Return the directions of a store of maps, the random ones last."""
+    facts = store.recipe.to_json().get(MAPS)
+    if facts is None:
+        hint = "obygaze explain concepts or obygaze explain model makes one"
+        raise FixInput("this is not a store of maps", where=store.location, hint=hint)
+    return list(facts["directions"])
+
+
+def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
+    n_steps = store.array(MAPS).shape[1]
+    mask = store.record.array(MASK)
+    # A model that joins frames has fewer steps than the mask has frames.
+    if mask is None or mask.shape != (n_steps,):
+        return np.ones((len(rows), n_steps), dtype=np.bool_)
+    return store.read(mask, rows).astype(np.bool_)
+
+
+def write_maps(
+    path: Path,
+    source: Store,
+    clip_ids: Sequence[str],
+    names: Sequence[str],
+    facts: Mapping[str, Any],
+    results: Iterable[NDArray[Any] | Reason],
+) -> None:
+    """Write a store of maps of clips of another store, with its recipe and times.
+
+    Args:
+        path: The folder of the new store.
+        source: The other store, which has these clips.
+        clip_ids: The clips.
+        names: The directions.
+        facts: What else determines the maps, for the recipe.
+        results: For each clip in turn its maps [direction, step, row, column], or why there are
+            none.
+    """
+    record = source.record
+    maps = Array.of(MAPS, "float16", (len(names), *grid_of(source)), DIMS)
+    of_frames = [array for array in record.arrays if array.name in OF_FRAMES]
+    arrays = (maps, *of_frames)
+    about_maps = {**facts, "directions": list(names), "of": source.fingerprint}
+    recipe = Recipe.from_json({**source.recipe.to_json(), MAPS: about_maps})
+    numbers = source.select(clips=clip_ids).rows
+    if numbers.min(initial=0) < 0:
+        absent = clip_ids[int(numbers.argmin())]
+        raise unknown_name("clip", absent, source.clip_ids.tolist(), source.location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape = (len(clip_ids), *maps.shape)
+    # A store must know the status of all rows before its first number: the maps wait in a file.
+    with TemporaryFile(dir=path.parent) as file:
+        values = np.memmap(file, maps.dtype, "w+", shape=shape)
+        rows: list[Row] = []
+        for row, result in zip(source.table.some(numbers), results, strict=True):
+            row = row._replace(maker=None)
+            if isinstance(result, Reason):
+                row = row._replace(status=result.status, reason=result.sentence)
+            else:
+                values[len(rows)] = result
+            rows.append(row)
+        write_store(
+            path,
+            _RowsOfMaps(rows, values, source, numbers),
+            arrays=arrays,
+            recipe=recipe,
+            manifest=record.manifest,
+            origins=[Origin(source.location, source.seal)],
+            terms=source.terms,
+        )
+
+
+@dataclass(frozen=True)
+class _RowsOfMaps:
+    """The rows of a new store of maps, whose other arrays are those of the clips.
+
+    Args:
+        rows: The rows of the new store.
+        maps: The maps of each row.
+        source: The store of the clips.
+        numbers: For each row, its number in this store.
+    """
+
+    rows: Sequence[Row]
+    maps: NDArray[np.float16]
+    source: Store
+    numbers: NDArray[np.int64]
+
+    def read(self, array: Array, first: int, after: int) -> NDArray[Any]:
+        """Return the rows from `first` to before `after` of an array."""
+        if array.name == MAPS:
+            return self.maps[first:after]
+        return self.source.read(array, self.numbers[first:after])

@@ -1,0 +1,163 @@
+"""Frames that were kept in a store: other backbones get the same pictures without the films."""
+
+import glob
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cases import other_times, other_video
+from obygaze_features.extraction.clips import Facts, PlannedClip, facts_of
+from obygaze_features.extraction.decoded import Clip, Decoded, RowJob, Source
+from obygaze_features.extraction.recipes import (
+    CLEAN,
+    decoder_recipe,
+    sampling_recipe,
+)
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store.layout import BEFORE, NEXT, PICTURES, STORE_JSON
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.rows import Row
+from obygaze_features.video.decoded_clip import View
+
+
+@dataclass(frozen=True)
+class KeptFrames:
+    """A store of pictures, and its rows that may be used, by their clips."""
+
+    store: Store
+    row_of_clip: Mapping[str, int]
+
+    def serves(self, view: View, grid: Grid | None) -> bool:
+        """Return whether the pictures of a view are among those of the store."""
+        recipe = self.store.recipe.to_json()
+        n_frames = recipe["sampling"]["frames"]
+        # The pictures for a divisor are among those for a number, but not with one a second.
+        is_divisor = view.sampling != "fps" and n_frames % view.count == 0
+        if view.resize is None or not (n_frames == view.count or is_divisor):
+            return False
+        is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
+            replace(view, count=n_frames), grid
+        )
+        is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
+        is_resized_so: bool = recipe["preprocessing"] == view.resize.recipe()
+        return is_sampled_so and is_decoded_so and is_resized_so
+
+    def clip(self, clip_id: str, view: View, *, is_window: bool) -> Clip:
+        """Return the pictures of a view as the decoder gave them."""
+        row = [self.row_of_clip[clip_id]]
+        pictures = self.store.read(PICTURES, row)[0]
+        time_s = self.store.read("time_s", row)[0]
+        asked_s = self.store.read("asked_s", row)[0]
+        span_s = None
+        if is_window:
+            start_s = float(self.store.read("start_s", row)[0])
+            end_s = float(self.store.read("end_s", row)[0])
+            span_s = (start_s, end_s)
+        places = np.arange(0, len(pictures), len(pictures) // view.count)
+        return Clip(
+            pictures=pictures,
+            rows=places,
+            mask=~np.isnan(time_s[places]),
+            time_s=time_s[places],
+            asked_s=asked_s[places],
+            total=self.store.rows[row[0]].pictures or 0,
+            span_s=span_s,
+        )
+
+
+# For each view whose frames were kept: the store that has them.
+KeptViews = Mapping[View, KeptFrames]
+
+
+def find_kept(
+    manifest: str,
+    clips: Sequence[PlannedClip],
+    views: Iterable[View],
+    grid: Grid | None,
+    workspace: Workspace,
+) -> dict[View, KeptFrames]:
+    """Return the kept frames of each view: from stores called MANIFEST.frames-* of the workspace.
+
+    Raise an error (exit code 5) if the times or the video of a clip changed since.
+    """
+    stores = _stores(manifest, workspace)
+    facts = facts_of(clip.video for clip in clips) if stores else {}
+    kept = [_kept_of(store, clips, facts) for store in stores]
+    kept_views: dict[View, KeptFrames] = {}
+    for view in dict.fromkeys(views):
+        serving = [one for one in kept if one[0].serves(view, grid)]
+        if serving:
+            most, changed = max(serving, key=lambda one: len(one[0].row_of_clip))
+            if changed:
+                raise Mismatch(
+                    f"{len(changed)} clips changed since their frames were kept",
+                    where=most.store.location,
+                    hint="remove this store of frames, and extract -b frames:NAME again",
+                    details=changed,
+                )
+            kept_views[view] = most
+    return kept_views
+
+
+def _stores(manifest: str, workspace: Workspace) -> list[Store]:
+    # A name may hold signs of a pattern, such as films[1].
+    pattern = f"{glob.escape(manifest)}.frames-*/{STORE_JSON}"
+    stores = []
+    for path in sorted(Path(workspace.folder("stores")).glob(pattern)):
+        name = path.parent.name
+        if name.endswith(NEXT) or BEFORE in name:
+            continue
+        store = open_store(path.parent)
+        if store.record.array(PICTURES) is not None:
+            stores.append(store)
+    return stores
+
+
+def _kept_of(
+    store: Store, clips: Sequence[PlannedClip], facts: Facts
+) -> tuple[KeptFrames, list[str]]:
+    """Return the frames of a store for clips, and the clips that changed since they were kept."""
+    rows = store.rows
+    is_clean = store.read(CLEAN, np.arange(len(rows)))
+    usable: dict[str, tuple[int, Row]] = {}
+    for number, row in enumerate(rows):
+        if row.is_ok and is_clean[number]:
+            usable[row.clip_id] = (number, row)
+    row_of_clip: dict[str, int] = {}
+    changed: list[str] = []
+    for clip in clips:
+        if clip.clip_id not in usable:
+            continue
+        number, row = usable[clip.clip_id]
+        difference = other_times(row, clip) or other_video(row, clip, facts)
+        if difference:
+            changed.append(f"{clip.clip_id}: {difference}")
+        else:
+            row_of_clip[clip.clip_id] = number
+    return KeptFrames(store, row_of_clip), changed
+
+
+def is_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> bool:
+    """Return whether the frames of a row are kept for all its views."""
+    return all(
+        view in kept and clip.clip_id in kept[view].row_of_clip for view in job.views
+    )
+
+
+def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
+    """Return a row from kept frames, as the pool would have decoded it."""
+    started = time.monotonic()
+    is_window = clip.window is not None
+    views = {
+        view: kept[view].clip(clip.clip_id, view, is_window=is_window)
+        for view in job.views
+    }
+    first = kept[job.views[0]]
+    row = first.store.rows[first.row_of_clip[clip.clip_id]]
+    source = Source(row.video_bytes, row.video_hash)
+    return Decoded(job.row, source, time.monotonic() - started, dict(views))

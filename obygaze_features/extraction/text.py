@@ -1,0 +1,209 @@
+"""Texts: prompts in the space of a backbone's clips, and captions scored by language models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import file_name
+from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.tables import TableRow, read_table
+
+if TYPE_CHECKING:
+    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
+    from obygaze_features.store.texts import TextTable
+
+MASK = "[MASK]"
+MASK_WORDS = ("man", "woman")
+
+
+# --- Prompts ---
+
+
+@dataclass(frozen=True, repr=False)
+class EmbeddedTexts:
+    """Prompts in the space of clips, and the file that they were written to."""
+
+    table: TextTable
+    written: Path
+
+    @property
+    def attributes(self) -> list[str]:
+        """Return the attributes of the prompts, each once."""
+        return list(dict.fromkeys(self.table.attribute))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the size of the vectors, their attributes and space, and where they are."""
+        n_texts, width = self.table.embeddings.shape
+        return {
+            "texts": n_texts,
+            "width": width,
+            "attributes": self.attributes,
+            "space_id": self.table.space_id,
+            "written": str(self.written),
+        }
+
+    def __str__(self) -> str:
+        n_texts, width = self.table.embeddings.shape
+        names = ", ".join(self.attributes)
+        return f"{n_texts} texts of {width} numbers: {names}\nin {self.written}"
+
+    def __repr__(self) -> str:
+        return short_repr("EmbeddedTexts", str(self.written))
+
+
+def embed_texts(
+    backbone: Annotated[str, Option("-b --backbone", metavar="NAME")],
+    prompts: Annotated[PathLike, Option("--prompts", metavar="SET")],
+    *,
+    out: Annotated[PathLike | None, Option("-o --output", is_file=True)] = None,
+    weights: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> EmbeddedTexts:
+    """Embed prompts in the space of a backbone's clips.
+
+    The vectors are the output of the backbone's text model, not normalised, with the name of the
+    embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
+    every clip.
+
+    Args:
+        backbone: A backbone with a text model.
+        prompts: emotion, emotion-contrast, person, profession; wolfe2023-emotion, -maps or
+            -profession; or TOML.
+        out: An npz file. [default: texts/BACKBONE.SET.npz]
+        weights: Weights and tokenizer. [default: the hub's]
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract text -b clip-b16 --prompts emotion
+        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
+        obygaze extract text -b clip-b16 --prompts person --weights folder --json
+    """
+    from obygaze_features.backbones.text import (
+        embed_prompts,
+        load_text_tower,
+        read_prompts,
+    )
+    from obygaze_features.store.texts import write_texts
+
+    here = Workspace.of(workspace)
+    prompt_set = read_prompts(str(prompts))
+    path_of_weights = None if weights is None else str(weights)
+    tower = load_text_tower(backbone, path_of_weights, workspace=here)
+    table = embed_prompts(tower, prompt_set)
+    if out is None:
+        label = find_card(backbone, here).label.replace("@", "-")
+        name = file_name(prompt_set.name or Path(prompts).stem)
+        out = here.folder("texts") / f"{label}.{name}.npz"
+    written = write_texts(Path(out), table, force=force)
+    return EmbeddedTexts(table, written)
+
+
+# --- Captions ---
+
+
+@dataclass(frozen=True)
+class ScoredCaptions:
+    """How many captions were scored, and the table that was written."""
+
+    n_captions: int
+    written: Path
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what was written."""
+        return [f"wrote {self.n_captions} captions to {self.written}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the number of captions, and the table."""
+        return {"captions": self.n_captions, "written": str(self.written)}
+
+    def __str__(self) -> str:
+        return ""  # the table is the result
+
+
+def score_captions(
+    table: PathLike,
+    out: Annotated[PathLike, Option("-o --output", is_file=True)],
+    lm: Annotated[str | LanguageModel, Option("--lm", metavar="MODEL")],
+    sim: Annotated[str | SentenceEncoder, Option("--sim", metavar="MODEL")],
+    *,
+    force: bool = False,
+) -> ScoredCaptions:
+    """Score captions with language models.
+
+    Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
+    gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
+    Captions with [MASK] are scored with "man" and with "woman" in its place.
+
+    Args:
+        table: A CSV file with the columns caption and visual.
+        out: The table to write.
+        lm: Causal language model: folder or name.
+        sim: Sentence encoder: folder or name.
+        force: Replace the output if it exists.
+
+    Commands:
+        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
+            --lm gpt2 -o filled.csv
+        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
+    """
+    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
+
+    path = Path(out)
+    if path.resolve() == Path(table).resolve():
+        raise FixUsage("-o must not be the input table")
+    captions = read_table(Path(table), required=("caption", "visual"))
+    if not captions.rows:
+        raise FixInput(
+            "the table has no captions (no row after the header)", where=str(table)
+        )
+    endings = [""]
+    if any(MASK in row["caption"] for row in captions.rows):
+        endings = [f"_{word}" for word in MASK_WORDS]
+    new_columns = []
+    for ending in endings:
+        new_columns += [f"lm{ending}", f"sim{ending}"]
+    for column in new_columns:
+        if column in captions.columns:
+            raise FixInput(
+                f"the table already has a column {column!r}",
+                where=str(table),
+                hint="rename or remove the column",
+            )
+    language_model = LanguageModel(lm) if isinstance(lm, str) else lm
+    encoder = SentenceEncoder(sim) if isinstance(sim, str) else sim
+    scores = _scores(captions.rows, endings, language_model, encoder)
+    rows = []
+    for number, row in enumerate(captions.rows):
+        row_scores = [repr(scores[column][number]) for column in new_columns]
+        rows.append([*row.cells.values(), *row_scores])
+    write_new(path, csv_bytes([*captions.columns, *new_columns], rows), force=force)
+    return ScoredCaptions(len(rows), path)
+
+
+def _scores(
+    rows: Sequence[TableRow],
+    endings: Sequence[str],
+    lm: LanguageModel,
+    encoder: SentenceEncoder,
+) -> dict[str, list[float]]:
+    """Return the columns of priors and similarities, two for each ending."""
+    visual = [row["visual"] for row in rows]
+    scores: dict[str, list[float]] = {}
+    for ending in endings:
+        word = ending.lstrip("_")
+        texts = [row["caption"].replace(MASK, word) for row in rows]
+        priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
+        scores[f"lm{ending}"] = [priors[text] for text in texts]
+        scores[f"sim{ending}"] = encoder.similarity(texts, visual)
+    return scores

@@ -1,1 +1,0 @@
-"""From films to the blocks of stores: decode once, compute with each backbone, write."""

@@ -1,0 +1,348 @@
+"""The card of a store, README.md: what the store is in words, and under which terms.
+
+Licence and citation stand in the YAML head of the card, outside what is sealed, so that they can be
+stated or corrected later. What is published (the card, Croissant, CITATION.cff) is made from the
+record of the store and these terms.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.metadata import (
+    render,
+    spdx_of,
+)
+from obygaze_features.core.outside import safe_text, visible
+from obygaze_features.store.layout import Array
+from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
+from obygaze_features.store.records import (
+    Maker,
+    Manifest,
+    Replaced,
+)
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+
+HERE = "obygaze_features.store"
+SHOWN_REASONS = 20
+MOST_CARD_BYTES = 10_000_000
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+_SECTION = re.compile(r"^Licence: .*\n\n.*\n", re.MULTILINE)
+
+
+# --- Licence and citation ---
+
+
+class Terms(NamedTuple):
+    """Under which licence features may be used, and what to cite for them; "" if not stated."""
+
+    licence: str = ""
+    citation: str = ""
+
+
+def read_terms(card: bytes) -> Terms:
+    """Return the terms in the head of a card, which a person may have edited."""
+    values = _head_values(card.decode("utf-8", "replace"))
+    licence = values.get("license", "")
+    if licence == "other":
+        licence = values.get("license_name", "")
+    elif licence == "unknown":
+        licence = ""
+    return Terms(spdx_of(licence) or licence, values.get("citation", ""))
+
+
+def with_terms(card: bytes, terms: Terms) -> bytes:
+    """Return a card with other terms, in its head and in its section on them."""
+    # A person may have edited it in an editor that does not write UTF-8.
+    text = card.decode("utf-8", "surrogateescape")
+    head, body = _split(text)
+    kept = []
+    is_old = False
+    for line in head:
+        if not line[:1].isspace():
+            is_old = line.partition(":")[0] in ("license", "license_name", "citation")
+        if not is_old:
+            kept.append(line)
+    section = (
+        f"Licence: {safe_text(terms.licence, 'markdown') or 'not stated'}\n\n"
+        f"{citation_text(terms)}\n"
+    )
+    body = _SECTION.sub(lambda _: section, body, count=1)
+    lines = ["---", *terms_lines(terms), *kept, "---"]
+    return ("\n".join(lines) + "\n" + body).encode("utf-8", "surrogateescape")
+
+
+def require_licence(
+    terms: Terms, where: str, hint: str = "license: cc-by-4.0 in the head of README.md"
+) -> None:
+    """Raise an error for a store that states no licence, which is not published."""
+    if not terms.licence:
+        raise FixUsage(
+            "this store states no licence; without one nobody knows what they may do with the"
+            " features",
+            where=where,
+            hint=hint,
+        )
+
+
+def _split(text: str) -> tuple[list[str], str]:
+    """Return the lines of the head of a card, without the lines of ---, and the rest."""
+    lines = text.split("\n")
+    if lines[0].strip() == "---":
+        for number, line in enumerate(lines[1:], start=1):
+            if line.strip() == "---":
+                return lines[1:number], "\n".join(lines[number + 1 :])
+    return [], text
+
+
+def _head_values(text: str) -> dict[str, str]:
+    """Return the keys at the left of the head with their texts; of YAML, what people type."""
+    values: dict[str, str] = {}
+    key = ""
+    head, _ = _split(text)
+    for line in head:
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace() or line.startswith("-"):
+            # A text of several lines.
+            more = line.strip()
+            values[key] = f"{values.get(key, '')} {more}".strip()
+            continue
+        key, _, value = line.partition(":")
+        value = value.strip()
+        values[key] = "" if re.fullmatch("[|>][-+]?", value) else value
+    return {key: _unquoted(value) for key, value in values.items()}
+
+
+def _unquoted(value: str) -> str:
+    """Return the text of a value in YAML."""
+    if value.startswith('"'):
+        try:
+            text = json.loads(value)
+        except ValueError:
+            return value.strip('"')
+        return str(text)
+    if value.startswith("'"):
+        return value.strip("'").replace("''", "'")
+    return value.partition(" #")[0].strip()
+
+
+def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:
+    """Return the lines of the head with the terms, as the hub reads them.
+
+    The hub shows one licence: where labels have another one, none holds for the whole.
+    """
+    licence = spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl")
+    name = terms.licence
+    if label_licence not in (None, terms.licence):
+        licence = ""
+        of_features = terms.licence or "not stated"
+        name = f"features: {of_features}, labels: {label_licence or 'not stated'}"
+    if licence:
+        lines = [f"license: {licence}"]
+    elif name:
+        lines = ["license: other", f"license_name: {quoted(name)}"]
+    else:
+        lines = ["license: unknown"]
+    if terms.citation:
+        lines.append(f"citation: {quoted(_one_line(terms.citation))}")
+    return lines
+
+
+def quoted(text: str) -> str:
+    """Return a text as JSON, which is YAML too."""
+    return json.dumps(visible(_one_line(text)), ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    """Return a text in one line; a merged store has the citations of its sources."""
+    return " | ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def citation_text(terms: Terms) -> str:
+    """Return what to cite, safe for the text of a card."""
+    citation = safe_text(_one_line(terms.citation), "markdown")
+    return citation or "No citation was given."
+
+
+# --- The card ---
+
+
+def card_text(
+    manifest: Manifest,
+    recipe: Recipe,
+    arrays: Sequence[Array],
+    rows: Sequence[Row],
+    terms: Terms,
+    *,
+    makers: Sequence[Maker] = (),
+    replaces: Sequence[Replaced] = (),
+    seal: str = "",
+    parquet: str = "",
+    labels: str = "",
+    label_licence: str | None = None,
+) -> str:
+    """Return the card of a store.
+
+    Args:
+        manifest: The manifest whose clips the rows are.
+        recipe: How the features were made.
+        arrays: The arrays of the store.
+        rows: All rows.
+        terms: Licence and citation.
+        makers: What computed the rows.
+        replaces: The changes of the store.
+        seal: Its seal, where it is known.
+        parquet: The Parquet file beside the card.
+        labels: Sentences on the terms of the labels in that file.
+        label_licence: Their licence; None without labels.
+    """
+    return render(
+        "card.md",
+        HERE,
+        manifest=manifest,
+        recipe=recipe,
+        terms=terms,
+        terms_lines=[Raw(line) for line in terms_lines(terms, label_licence)],
+        n_rows=f"{len(rows):,}",
+        counts=counts_text(rows),
+        recipe_sentences=recipe_sentences(recipe),
+        arrays=[array_facts(array, len(rows)) for array in arrays],
+        array=arrays[0].name,
+        makers=list(map(maker_text, makers)),
+        reasons=reasons_of(rows),
+        citation=Raw(citation_text(terms)),
+        replaces=replaces,
+        seal=seal,
+        parquet=parquet,
+        labels=labels,
+    )
+
+
+class Raw(str):
+    """A text that is safe already: the template prints it as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+def counts_text(rows: Sequence[Row]) -> str:
+    """Return how many rows have each status, in words: `19 ok and 1 failed`."""
+    n_of_status = Counter(row.status for row in rows)
+    words = []
+    for status in (OK, FAILED, NO_VIDEO, WITHDRAWN):
+        if n_of_status[status]:
+            words.append(f"{n_of_status[status]:,} {status}")
+    return _listed(words)
+
+
+def reasons_of(rows: Sequence[Row]) -> list[tuple[int, str, str]]:
+    """Return how many rows have each status and reason, the most frequent first."""
+    n_of_reason = Counter((row.status, row.reason) for row in rows if not row.is_ok)
+    reasons = []
+    for (status, reason), n_rows in n_of_reason.most_common(SHOWN_REASONS):
+        reasons.append((n_rows, status, reason or "no reason given"))
+    n_others = n_of_reason.total() - sum(n_rows for n_rows, _, _ in reasons)
+    if n_others:
+        reasons.append((n_others, "", "other reasons"))
+    return reasons
+
+
+def array_facts(array: Array, n_rows: int) -> tuple[str, str, str, str]:
+    """Return name, shape, type and size of an array, for a table."""
+    shape = " x ".join(map(str, array.shape)) or "one number"
+    return array.name, shape, array.dtype, human(array.row_bytes * n_rows)
+
+
+def maker_text(maker: Maker) -> str:
+    """Return what computed rows, in one line."""
+    text = maker.program
+    if maker.device:
+        text += f" on {maker.device}"
+    if maker.device_name:
+        text += f" ({maker.device_name})"
+    if maker.precision:
+        text += f", {maker.precision}"
+    for package, version in sorted(maker.versions.items()):
+        text += f", {package} {version}"
+    return text
+
+
+# --- The recipe in words ---
+
+
+def recipe_sentences(recipe: Recipe) -> list[str]:
+    """Return how the numbers were made, one sentence for each section."""
+    value = recipe.to_json()
+    if recipe.is_unknown:
+        facts = _words(value.get(FACTS, {})) or "nothing"
+        return [
+            "How they were made is not known: they were imported from"
+            f" {value.get('source', '?')}. The importer was told: {facts}."
+        ]
+    backbone = dict(value["backbone"])
+    unverified = backbone.pop(UNVERIFIED, "")
+    sampling = dict(value["sampling"])
+    n_frames = sampling.pop("frames", "Some")
+    rule = sampling.pop("rule", "")
+    sentences = [f"They were made by the backbone {_named(backbone)}."]
+    hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
+    if hashes:
+        claim = f"; they were not verified to be {unverified}" if unverified else ""
+        sentences.append(f"Its weights are {_listed(hashes)}{claim}.")
+    else:
+        sentences.append("It has no weights.")
+    by_rule = f" by the rule {rule}" if rule else ""
+    rest = f", with {_words(sampling)}" if _words(sampling) else ""
+    sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
+    sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
+    sentences.append(f"Pixels were prepared with {_words(value['preprocessing'])}.")
+    sentences.append(f"The features were computed with {_words(value['compute'])}.")
+    others = {key: value[key] for key in value if key not in SECTIONS}
+    if others:
+        sentences.append(f"Also recorded: {_words(others)}.")
+    return sentences
+
+
+def _named(section: Mapping[str, Any]) -> str:
+    facts = _words({key: value for key, value in section.items() if key != "name"})
+    name = str(section.get("name", "unknown"))
+    return f"{name} ({facts})" if facts else name
+
+
+def _words(section: Mapping[str, Any]) -> str:
+    """Return the keys and values of a section, without the empty ones."""
+    phrases = []
+    for key, value in section.items():
+        if value in ("", None, {}, []):
+            continue
+        name = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            phrases.append(f"{name} ({_words(value)})")
+        else:
+            phrases.append(f"{name} {_word(value)}")
+    return ", ".join(phrases)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return f"({_words(value)})"
+    if isinstance(value, list | tuple):
+        sign = " x " if all(isinstance(item, int) for item in value) else " "
+        return sign.join(_word(item) for item in value)
+    text = str(value)
+    return text[:12] + "..." if _HASH.fullmatch(text) else text
+
+
+def _listed(words: Sequence[str]) -> str:
+    if len(words) < 2:
+        return "".join(words) or "none"
+    return f"{', '.join(words[:-1])} and {words[-1]}"

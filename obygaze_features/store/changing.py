@@ -1,0 +1,657 @@
+"""Make stores of the rows of other stores: a subset, a merger, a store without withdrawn clips."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.clip_ids import ClipIds, clip_ids
+from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
+from obygaze_features.core.files import is_listed
+from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.options import CLIPS, Bar, Option
+from obygaze_features.core.outside import one_line
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import clips_sha256
+from obygaze_features.store.card import Terms
+from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.encoding import Values, filled
+from obygaze_features.store.files import FolderFiles
+from obygaze_features.store.finding import Copy, find_copies, text_of_copies
+from obygaze_features.store.layout import MASK, ROWS_CSV, TIMES, Array
+from obygaze_features.store.making import (
+    FinishedFile,
+    Written,
+    new_store,
+    was_first,
+    write_store,
+)
+from obygaze_features.store.placing import (
+    before_of,
+    finish_waiting,
+    next_of,
+    remove_tree,
+    seal_at,
+)
+from obygaze_features.store.reading import Store, StoreName, location_of, open_store
+from obygaze_features.store.records import (
+    Maker,
+    Manifest,
+    Origin,
+    Replaced,
+    withdrawn_by,
+)
+from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.sealing import checks_of, file_of_store
+from obygaze_features.store.verifying import verify
+
+# Rows that are in two stores are compared so many at a time.
+_COMPARED_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A store that was made from other stores.
+
+    Args:
+        path: The folder.
+        seal: Its seal.
+        n_clips: How many rows it has.
+        n_files: How many files it has.
+        n_bytes: How long they are together.
+        warnings: What its user should know.
+        clips: The clips that were withdrawn.
+        copies: Where features of the withdrawn clips still are, each with the line that removes it.
+    """
+
+    path: Path
+    seal: str
+    n_clips: int
+    n_files: int
+    n_bytes: int
+    warnings: Sequence[str] = ()
+    clips: Sequence[str] = ()
+    copies: Sequence[Copy] = ()
+
+    @classmethod
+    def of(cls, written: Written, **withdrawal: Any) -> Self:
+        """Return what was written, with its size."""
+        files = [path for path in written.path.rglob("*") if path.is_file()]
+        return cls(
+            path=written.path,
+            seal=written.seal,
+            n_clips=len(open_store(written.path)),
+            n_files=len(files),
+            n_bytes=sum(path.stat().st_size for path in files),
+            warnings=written.warnings,
+            **withdrawal,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the new store."""
+        copies = [copy.to_json() for copy in self.copies]
+        return {**vars(self), "path": str(self.path), "copies": copies}
+
+    def __str__(self) -> str:
+        size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
+        lines = [f"{self.path}: {count(self.n_clips, 'clip')}, {size}"]
+        lines += text_of_copies(self.copies)
+        return "\n".join(lines)
+
+
+def subset(
+    store: StoreName,
+    path: Annotated[
+        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
+    ] = None,
+    *,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
+    clips: Annotated[ClipIds | None, CLIPS] = None,
+    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
+    without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
+    reason: str = "",
+    author: str = "",
+    remove_old: bool = False,
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Changed:
+    """Make a store of some clips or arrays of a store, or withdraw clips of it.
+
+    With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
+    a URL, and only what is needed of it is read.
+
+    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
+    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
+    the workspace has them is listed: the store that was replaced, other stores, exports, runs and
+    models.
+
+    Args:
+        store: The store.
+        path: The new store: a name or a folder.
+        films: Only the clips of this film, an id.
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
+            column clip_id.
+        arrays: Only this array, with the times and the mask of its frames.
+        without: The id of a film or clip that is left out, or withdrawn.
+        reason: Why they are withdrawn, in one sentence.
+        author: Who withdraws them.
+        remove_old: Remove the store that was replaced, after the new one was verified.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
+        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
+        obygaze store subset obygaze12-xclip --without tt0108160 --reason "asked for by its owner"
+    """
+    here = Workspace.of(workspace)
+    if reason.strip():
+        is_part = films is not None or clips is not None or arrays
+        if path is not None or is_part or not without:
+            raise FixUsage(
+                "a reason belongs to films or clips that are withdrawn from a store",
+                hint="obygaze store subset NAME --without FILM --reason TEXT",
+            )
+        return _withdraw(
+            store,
+            without,
+            reason=one_line(reason),
+            author=one_line(author),
+            remove_old=remove_old,
+            workspace=here,
+        )
+    if path is None:
+        raise FixUsage(
+            "a subset is a new store, which needs a name",
+            hint="-o NAME, or --reason TEXT to withdraw clips from this store",
+        )
+    target = new_store(here, path)
+    opened = open_store(store, workspace=workspace)
+    rows = _chosen_rows(
+        opened, films, None if clips is None else clip_ids(clips), without
+    )
+    chosen: Sequence[Array] = opened.record.arrays
+    if arrays:
+        chosen = _chosen_arrays(opened, arrays)
+    source = PickedRows.of(opened, rows)
+    source.show(progress, chosen)
+    written = write_store(
+        target,
+        source,
+        arrays=chosen,
+        recipe=opened.recipe,
+        manifest=opened.record.manifest,
+        makers=opened.record.makers,
+        origins=[Origin(opened.location, opened.seal)],
+        terms=opened.terms,
+    )
+    return Changed.of(written)
+
+
+def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
+    """Return the arrays of a subset: those of these names, with their times and their mask."""
+    chosen = {name: store.array(name) for name in names}
+    frames = {array.dims[0] for array in chosen.values() if array.dims}
+    for array in store.record.arrays:
+        is_of_frames = not array.dims or array.dims[0] in frames
+        if array.name in (MASK, *TIMES) and is_of_frames:
+            chosen.setdefault(array.name, array)
+    return tuple(chosen.values())
+
+
+def _chosen_rows(
+    store: Store,
+    films: Iterable[str] | None,
+    clips: Iterable[str] | None,
+    without: Sequence[str],
+) -> Rows:
+    """Return the rows of a subset, in the order of the store."""
+    selection = store.select(clips=clips, films=films)
+    if (selection.rows < 0).any():
+        missing = selection[selection.rows < 0].clip_ids.tolist()
+        raise NotFound(
+            f"{len(missing)} of the clips are not in the store, or not of these films;"
+            f" the first is {missing[0]!r}",
+            where=store.location,
+            hint="check their ids",
+        )
+    left_out = _Named.of(store, without).rows
+    rows = np.setdiff1d(selection.rows, left_out)
+    if not len(rows):
+        raise FixInput("no row is left; a store has at least one", where=store.location)
+    return rows
+
+
+class _Named(NamedTuple):
+    """Films and clips of a store that a user names, and their rows."""
+
+    films: Sequence[str]
+    clips: Sequence[str]
+    rows: Rows
+
+    @classmethod
+    def of(cls, store: Store, names: Sequence[str]) -> Self:
+        """Return what the names are: a film, or else a clip; an error for an unknown name."""
+        known_films = store.table.films.runs_of_film
+        films = [name for name in dict.fromkeys(names) if name in known_films]
+        clips = [name for name in dict.fromkeys(names) if name not in known_films]
+        rows = store.table.find(clips)
+        for clip, row in zip(clips, rows.tolist(), strict=True):
+            if row < 0:
+                raise unknown_name(
+                    "film or clip", clip, list(known_films), where=store.location
+                )
+        if films:
+            rows = np.union1d(rows, store.table.films.rows_of(films))
+        return cls(films, clips, rows)
+
+
+class PickedRows:
+    """Rows of open stores, as a `LinkingSource`: files that stay as they are get a second name.
+
+    Args:
+        rows: The rows of the new store.
+        stores: The stores.
+        places: For each row, the number of its store.
+        numbers: For each row, its number in this store.
+    """
+
+    # Counts the rows of all arrays that are written.
+    progress: Progress = Quiet()
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        stores: Sequence[Store],
+        places: npt.NDArray[np.int64],
+        numbers: Rows,
+    ) -> None:
+        self.rows = rows
+        self.stores = stores
+        self.places = places
+        self.numbers = numbers
+        self._is_ok = np.array([row.is_ok for row in rows], dtype=bool)
+        self._checks: dict[int, dict[str, Values]] = {}
+
+    @classmethod
+    def of(cls, store: Store, numbers: Rows) -> Self:
+        """Return some rows of one store."""
+        rows = store.table.some(numbers)
+        return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
+
+    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
+        """Let a progress bar count the rows of some arrays while they are written."""
+        if progress is not None:
+            progress.expect(len(self.rows) * len(arrays))
+            self.progress = progress
+
+    def read(self, array: Array, first: int, after: int) -> Values:
+        """Return rows of an array; only those that are ok are read."""
+        self.progress.advance(after - first)
+        return self.read_some(array, np.arange(first, after))
+
+    def read_some(self, array: Array, rows: Rows) -> Values:
+        """Return some rows of an array."""
+        values = filled(array, len(rows))
+        is_ok = self._is_ok[rows]
+        places = self.places[rows]
+        for place in np.unique(places).tolist():
+            wanted = is_ok & (places == place)
+            numbers = self.numbers[rows][wanted]
+            values[wanted] = self.stores[place].read(array.name, numbers)
+        return values
+
+    def finished_file(self, array: Array, number: int) -> FinishedFile | None:
+        """Return the file of a store in a folder that has exactly these rows."""
+        first = number * array.file_rows
+        after = min(first + array.file_rows, len(self.rows))
+        place = int(self.places[first])
+        store = self.stores[place]
+        if not isinstance(store.files, FolderFiles):
+            return None
+        if store.record.array(array.name) != array:
+            return None
+        end_there = min(first + array.file_rows, len(store))
+        numbers = self.numbers[first:after]
+        is_one_store = bool((self.places[first:after] == place).all())
+        is_in_place = np.array_equal(numbers, np.arange(first, end_there))
+        if not (is_one_store and is_in_place):
+            return None
+        was_ok = store.table.codes_of(numbers) == OK_CODE
+        if not np.array_equal(was_ok, self._is_ok[first:after]):
+            # A row was withdrawn: the file is written anew.
+            return None
+        self.progress.advance(after - first)
+        # A link in a store, or a file of another length, is refused here.
+        store.listed.check_length(array.file_name(number))
+        if place not in self._checks:
+            self._checks[place] = checks_of(store)
+        return file_of_store(store, self._checks[place], array, number)
+
+
+# --- Withdrawal ---
+
+
+def _withdraw(
+    store: StoreName,
+    names: Sequence[str],
+    *,
+    reason: str,
+    author: str,
+    remove_old: bool,
+    workspace: Workspace,
+) -> Changed:
+    """Let a store without some films or clips take the place of a store; see `subset`."""
+    target = _folder_of(store, workspace)
+    finish_waiting(target)
+    before = open_store(target)
+    if isinstance(store, Store) and store.seal != before.seal:
+        raise was_first(target)
+    try:
+        named = _Named.of(before, names)
+        rows = list(before.rows)
+    except (Corrupt, OSError):
+        # Another store may have taken its place while it was read.
+        if seal_at(target) != before.seal:
+            raise was_first(target) from None
+        raise
+    today = datetime.now(UTC).date().isoformat()
+    # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
+    known_films = withdrawn_by(before.record.replaces).films
+    is_new = not known_films.issuperset(named.films)
+    for number in named.rows.tolist():
+        if rows[number].status != WITHDRAWN:
+            rows[number] = rows[number]._replace(
+                status=WITHDRAWN, reason=f"{today}: {reason}"
+            )
+            is_new = True
+    if is_new:
+        record = before.record
+        change = Replaced(
+            before.seal, today, reason, author, tuple(named.films), tuple(named.clips)
+        )
+        numbers = np.arange(len(rows))
+        source = PickedRows(rows, [before], np.zeros(len(rows), np.int64), numbers)
+        written = write_store(
+            target,
+            source,
+            arrays=record.arrays,
+            recipe=before.recipe,
+            manifest=record.manifest,
+            makers=record.makers,
+            replaces=(*record.replaces, change),
+            origins=record.origins,
+            terms=before.terms,
+            changes=before.seal,
+        )
+    else:
+        # The same command again: it lists what is still to be removed.
+        warnings = ("these clips were withdrawn before",)
+        written = Written(target, before.seal, warnings)
+    changed = open_store(target)
+    if remove_old:
+        verify(changed, hashes=True).require_whole()
+        for entry in changed.record.replaces:
+            remove_tree(before_of(target, entry.seal))
+    copies = find_copies(changed, named.films, named.clips, workspace)
+    clips = [rows[number].clip_id for number in named.rows.tolist()]
+    return Changed.of(written, clips=clips, copies=copies)
+
+
+def _folder_of(store: StoreName, workspace: Workspace) -> Path:
+    """Return the folder of a store that is changed."""
+    if isinstance(store, Store):
+        location = store.location
+        is_folder = isinstance(store.files, FolderFiles)
+    else:
+        location = str(store)
+        if isinstance(store, str):
+            location = location_of(store, workspace)
+        path = Path(location)
+        is_folder = is_listed(path) or is_listed(next_of(path))
+    if not is_folder:
+        raise FixUsage(
+            "only a store in a folder of this machine is changed",
+            where=location,
+            hint="obygaze store pull, change it, then obygaze store push",
+        )
+    return Path(location)
+
+
+# --- Merging ---
+
+
+def merge(
+    stores: Sequence[StoreName],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
+    *,
+    mixed: bool = False,
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Changed:
+    """Make one store of several, which have one recipe and equal arrays.
+
+    A clip that is in two stores must be the same row in both. What one of the stores lists as
+    withdrawn is withdrawn in the new store. If the licences differ, the new store has none; all
+    citations are kept.
+
+    Args:
+        stores: The stores, near or far.
+        path: The new store: a name or a folder.
+        mixed: Allow rows that were made by other programs, devices or precisions.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store merge films-1-6 films-7-12 -o all-films
+    """
+    target = new_store(Workspace.of(workspace), path)
+    opened = [open_store(store, workspace=workspace) for store in stores]
+    if len(opened) < 2:
+        raise FixUsage(
+            "a merger needs at least two stores", hint="obygaze store merge A B -o NAME"
+        )
+    arrays = _common_arrays(opened)
+    _check_kinds(opened, mixed)
+    source, makers = _merged_rows(opened, arrays)
+    source.show(progress, arrays)
+    written = write_store(
+        target,
+        source,
+        arrays=arrays,
+        recipe=opened[0].recipe,
+        manifest=_common_manifest(opened, target.name, source.rows),
+        makers=makers,
+        replaces=_withdrawals_of(opened),
+        origins=[Origin(store.location, store.seal) for store in opened],
+        terms=_common_terms(opened),
+    )
+    return Changed.of(written)
+
+
+def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
+    """Return the arrays of the new store; an error unless recipes and arrays are equal."""
+    first = stores[0]
+    arrays = list(first.record.arrays)
+    for store in stores[1:]:
+        first.recipe.require(
+            store.recipe,
+            where=store.location,
+            message=f"this store and {first.location} have different recipes",
+            hint="leave them apart: obygaze run takes several, each with --store",
+        )
+        if {array.name for array in arrays} != {a.name for a in store.record.arrays}:
+            raise Mismatch(
+                f"the arrays are not those of {first.location}", where=store.location
+            )
+        for place, array in enumerate(arrays):
+            other = store.array(array.name)
+            if _numbers_of(array) != _numbers_of(other):
+                raise Mismatch(
+                    f"the array {array.name} has another type or shape than in"
+                    f" {first.location}",
+                    where=store.location,
+                )
+            # A file has at least one block of the filling of each store.
+            file_rows = max(array.file_rows, other.file_rows)
+            arrays[place] = msgspec.structs.replace(array, file_rows=file_rows)
+    return arrays
+
+
+def _numbers_of(array: Array) -> tuple[object, ...]:
+    """Return what must be equal where rows of an array are joined."""
+    return (array.dtype, array.shape, array.dims, array.chunk_rows)
+
+
+def _check_kinds(stores: Sequence[Store], mixed: bool) -> None:
+    if mixed:
+        return
+    first = {maker.kind for maker in stores[0].record.makers}
+    for store in stores[1:]:
+        kinds = {maker.kind for maker in store.record.makers}
+        if kinds != first:
+            raise Mismatch(
+                f"other programs, devices or precisions made this store than"
+                f" {stores[0].location}",
+                where=store.location,
+                hint="--mixed allows it",
+                details=[str(kind) for kind in sorted(map(str, kinds ^ first))],
+            )
+
+
+def _withdrawals_of(stores: Sequence[Store]) -> Sequence[Replaced]:
+    """Return the changes by which clips were withdrawn, so that none comes back later."""
+    changes: dict[Replaced, None] = {}
+    for store in stores:
+        for entry in store.record.replaces:
+            if entry.films or entry.clips:
+                changes[entry] = None
+    return sorted(changes, key=lambda entry: entry.date)
+
+
+class _Withdrawn:
+    """What the stores of a merger list as withdrawn, with the reasons."""
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self.films: dict[str, str] = {}
+        self.clips: dict[str, str] = {}
+        for store in stores:
+            for entry in store.record.replaces:
+                reason = f"{entry.date}: {entry.reason}"
+                self.films.update(dict.fromkeys(entry.films, reason))
+                self.clips.update(dict.fromkeys(entry.clips, reason))
+            for row in store.rows:
+                if row.status == WITHDRAWN:
+                    self.clips[row.clip_id] = row.reason
+
+    def applied_to(self, row: Row) -> Row:
+        """Return a row, withdrawn if one of the stores says so."""
+        reason = self.clips.get(row.clip_id, self.films.get(row.movie_id))
+        if reason is None:
+            return row
+        return row._replace(status=WITHDRAWN, reason=reason)
+
+
+def _merged_rows(
+    stores: Sequence[Store], arrays: Sequence[Array]
+) -> tuple[PickedRows, list[Maker]]:
+    """Return the rows of all stores, each clip once, and what made them."""
+    withdrawn = _Withdrawn(stores)
+    makers: list[Maker] = []
+    rows: list[Row] = []
+    places: list[int] = []
+    numbers: list[int] = []
+    place_of_clip: dict[str, int] = {}
+    pairs = []
+    for place, store in enumerate(stores):
+        maker_numbers: dict[int | None, int | None] = {None: None}
+        for number, maker in enumerate(store.record.makers):
+            if maker not in makers:
+                makers.append(maker)
+            maker_numbers[number] = makers.index(maker)
+        for number, row in enumerate(store.rows):
+            if row.maker not in maker_numbers:
+                raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
+            merged = withdrawn.applied_to(row._replace(maker=maker_numbers[row.maker]))
+            known = place_of_clip.setdefault(row.clip_id, len(rows))
+            if known < len(rows):
+                other = rows[known]
+                if merged.status == other.status == WITHDRAWN:
+                    continue
+                if merged._replace(maker=None) != other._replace(maker=None):
+                    raise _two_rows(row.clip_id, stores[places[known]], store)
+                if merged.is_ok:
+                    pairs.append((known, place, number))
+                continue
+            rows.append(merged)
+            places.append(place)
+            numbers.append(number)
+    source = PickedRows(
+        rows, stores, np.array(places, np.int64), np.array(numbers, np.int64)
+    )
+    _check_equal(source, pairs, arrays)
+    return source, makers
+
+
+def _check_equal(
+    source: PickedRows, pairs: Sequence[tuple[int, int, int]], arrays: Sequence[Array]
+) -> None:
+    """Raise an error unless clips that are in two stores have the same numbers in both."""
+    for first in range(0, len(pairs), _COMPARED_ROWS):
+        some_pairs = pairs[first : first + _COMPARED_ROWS]
+        for place in {pair[1] for pair in some_pairs}:
+            known = [pair[0] for pair in some_pairs if pair[1] == place]
+            numbers = [pair[2] for pair in some_pairs if pair[1] == place]
+            other = source.stores[place]
+            for array in arrays:
+                ours = source.read_some(array, np.array(known))
+                theirs = other.read(array.name, numbers)
+                for row, one, two in zip(known, ours, theirs, strict=True):
+                    if one.tobytes() != two.tobytes():
+                        first_store = source.stores[int(source.places[row])]
+                        raise _two_rows(source.rows[row].clip_id, first_store, other)
+
+
+def _two_rows(clip_id: str, first: Store, second: Store) -> ObygazeError:
+    return Mismatch(
+        f"the clip {clip_id!r} is in two stores, with different rows",
+        where=f"{first.location}, {second.location}",
+        hint="obygaze store subset with --without, then merge again",
+    )
+
+
+def _common_manifest(
+    stores: Sequence[Store], name: str, rows: Sequence[Row]
+) -> Manifest:
+    """Return the manifest of all stores, or one of all their clips."""
+    manifests = {store.record.manifest for store in stores}
+    if len(manifests) == 1:
+        return manifests.pop()
+    names = {manifest.name for manifest in manifests}
+    pairs = ((row.clip_id, row.movie_id) for row in rows)
+    return Manifest(names.pop() if len(names) == 1 else name, clips_sha256(pairs))
+
+
+def _common_terms(stores: Sequence[Store]) -> Terms:
+    """Return the licence that all stores have, and what to cite for any of them."""
+    terms = [store.terms for store in stores]
+    licences = {each.licence for each in terms}
+    citations = dict.fromkeys(each.citation for each in terms if each.citation)
+    return Terms(
+        licences.pop() if len(licences) == 1 else "",
+        "\n".join(citations),
+    )

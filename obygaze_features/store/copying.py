@@ -1,0 +1,548 @@
+"""Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
+
+`store.json` is written last, after each file was compared with its SHA-256, so that half a copy is
+no store. A copy whose source was replaced becomes the new store; what was withdrawn is removed.
+"""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+    Stopped,
+)
+from obygaze_features.core.files import is_listed, write_atomic
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace, last_part
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.card import (
+    MOST_CARD_BYTES,
+    Terms,
+    require_licence,
+    with_terms,
+)
+from obygaze_features.store.exporting import (
+    refuse_pictures,
+)
+from obygaze_features.store.files import (
+    MOST_DOCUMENT_BYTES,
+    FolderFiles,
+    Range,
+)
+from obygaze_features.store.finding import Copy, find_copies, text_of_copies
+from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
+from obygaze_features.store.making import (
+    check_before,
+    check_free,
+    name_taken,
+    take_place,
+)
+from obygaze_features.store.network import Unreachable
+from obygaze_features.store.placing import (
+    finish_waiting,
+    link_file,
+    remove_tree,
+    seal_at,
+    sync_tree,
+    take_name,
+)
+from obygaze_features.store.publishing import (
+    PUBLISHED,
+    PublishedFiles,
+    full_card,
+    published_files,
+    require_names,
+)
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.records import (
+    FileMark,
+    Replaced,
+    StoreRecord,
+    decode,
+    seal_of,
+    withdrawn_by,
+)
+from obygaze_features.store.targets import (
+    Target,
+    has_file,
+    hash_of,
+    open_target,
+    part_of,
+    write_pieces,
+)
+from obygaze_features.store.verifying import changes_of, verify
+
+# The headings of the options in the help.
+TERMS = "Licence"
+PUBLICATION = "Publication"
+# The card of a store begins with its head; the pages of servers do not.
+_CARD_START = b"---"
+_PIECES_AT_ONCE = 64
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A copy of a store.
+
+    Args:
+        place: The folder or URL of the copy.
+        seal: The seal of the store.
+        n_sent: How many files were copied; the others were there.
+        n_bytes_transferred: How long these are together.
+        changes: What changed in the store since the copy that was there before.
+        notes: What its user should do.
+        copies: Where features of withdrawn clips still are, each with the line that removes it.
+    """
+
+    place: str
+    seal: str
+    n_sent: int = 0
+    n_bytes_transferred: int = 0
+    changes: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    copies: Sequence[Copy] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the copy."""
+        copies = [copy.to_json() for copy in self.copies]
+        return {**vars(self), "copies": copies}
+
+    def __str__(self) -> str:
+        sent = f"{count(self.n_sent, 'file')} copied, {human(self.n_bytes_transferred)}"
+        lines = [f"{self.place}: {sent}", *self.changes]
+        return "\n".join([*lines, *text_of_copies(self.copies)])
+
+
+def pull(
+    source: str | os.PathLike[str] | Store,
+    path: Annotated[
+        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
+    ] = None,
+    *,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("pull")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Copied:
+    """Copy a store to this machine.
+
+    From a web server, a bucket, the hub or a folder. The same command again continues an
+    interrupted copy, and every file is checked as it arrives. If an older copy of the store has
+    this name, the new one takes its place, and what was withdrawn since is removed.
+    `obygaze store subset URL` copies a part only.
+
+    Whoever can change the files at an address can make another store of them. #sha256=... at its
+    end, or --expect, refuses any but the store that has this seal.
+
+    Args:
+        source: The store: a name, a folder or a URL.
+        path: The new store: a name or a folder. [default: the last word]
+        expect: The seal of the store, from its publisher.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store pull https://example.org/features/xclip
+        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
+        obygaze store pull hf://lab/obygaze12-xclip -o theirs
+    """
+    here = Workspace.of(workspace)
+    store = open_store(source, workspace=here, expect=expect)
+    target = here.new_store(last_part(store.location) if path is None else path)
+    check_store_name(target.name, str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    finish_waiting(target)
+    older = _copy_at(target, store)
+    if older is not None and older.seal == store.seal:
+        is_whole = not verify(older, hashes=True).problems
+        if is_whole:
+            _remove_leftovers(target)
+            return Copied(str(target), store.seal)
+    n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
+    _remove_leftovers(target)
+    if older is None or older.seal == store.seal:
+        return Copied(str(target), store.seal, n_sent, n_bytes)
+    changes = _since(store.record, older.seal)
+    withdrawn = withdrawn_by(changes)
+    copies: Sequence[Copy] = ()
+    if any(withdrawn):
+        films = sorted(withdrawn.films)
+        clips = sorted(withdrawn.clips)
+        copies = find_copies(open_store(target), films, clips, here)
+    return Copied(
+        str(target), store.seal, n_sent, n_bytes, changes_of(changes), copies=copies
+    )
+
+
+def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
+    """Return the changes of a store since an earlier one; all of them if it is not known."""
+    seals = [entry.seal for entry in record.replaces]
+    first = seals.index(seal) if seal in seals else 0
+    return record.replaces[first:]
+
+
+def _copy_at(target: Path, store: Store) -> Store | None:
+    """Return the older copy at a target; an error if anything else is there."""
+    if not is_listed(target):
+        return None
+    taken = "a folder or file that is not a copy of this store has this name"
+    if seal_at(target):
+        copy = open_store(target)
+        if copy.seal in (store.seal, *(entry.seal for entry in store.record.replaces)):
+            return copy
+        taken = "another store has this name"
+        if store.seal in [entry.seal for entry in copy.record.replaces]:
+            taken = "the store here is later than this one, which it replaces"
+    raise AlreadyThere(taken, where=str(target), hint="choose another name")
+
+
+def _hidden_of(target: Path, seal: str) -> Path:
+    """Return where a copy is built; it stays there if it is interrupted."""
+    return target.with_name(f".{target.name}.pull-{seal[:16]}")
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what interrupted copies of earlier stores have left."""
+    for path in target.parent.iterdir():
+        if path.name.startswith(f".{target.name}.pull-"):
+            remove_tree(path)
+
+
+def _pull(
+    store: Store, target: Path, older: Store | None, progress: Progress
+) -> tuple[int, int]:
+    """Build the copy, then give it its name; return how many files and bytes were copied.
+
+    Other processes may build the same copy in the same folder. Each of them finishes it, or finds
+    that it is finished.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _pull_once(store, target, older, progress)
+        except Unreachable as error:
+            raise Stopped(
+                f"the copy was interrupted: {error.message}",
+                where=error.where,
+                hint="the same command again; it goes on where it was stopped",
+            ) from error
+        except (FileNotFoundError, FileExistsError, Mismatch, AlreadyThere) as error:
+            finish_waiting(target)
+            if seal_at(target) == store.seal:
+                break
+            # The folder in which the copy is built was renamed, and not to its name: again.
+            is_moved = isinstance(error, OSError)
+            if not is_moved or attempt == _ATTEMPTS - 1:
+                raise
+    return (0, 0)
+
+
+def _pull_once(
+    store: Store, target: Path, older: Store | None, progress: Progress
+) -> tuple[int, int]:
+    """Build the copy, then give it its name; see `_pull`."""
+    hidden = _hidden_of(target, store.seal)
+    # Each file is written in a folder of this process first.
+    parts = hidden.with_name(f"{hidden.name}.{secrets.token_hex(4)}")
+    if older is None:
+        check_free(target)
+    elif older.seal != store.seal:
+        check_before(target, older.seal)
+    for path in target.parent.iterdir():
+        # It may have what was withdrawn since.
+        is_leftover = path.name.startswith(f".{target.name}.pull-")
+        if is_leftover and not path.name.startswith(hidden.name):
+            remove_tree(path)
+    try:
+        parts.mkdir()
+        # All folders are made here: a late process must not bring back a folder that has its name.
+        hidden.mkdir(exist_ok=True)
+        for name in store.record.files:
+            (hidden / name).parent.mkdir(parents=True, exist_ok=True)
+        sent = _fetch_all(store, hidden, parts, older, progress)
+        sync_tree(hidden)
+        if older is not None and older.seal == store.seal:
+            # The copy that is there is damaged.
+            remove_tree(target)
+            older = None
+        if older is not None:
+            take_place(hidden, target, older.seal)
+        elif not take_name(hidden, target):
+            raise name_taken(target)
+    finally:
+        remove_tree(parts)
+    return sent
+
+
+def _fetch_all(
+    store: Store, hidden: Path, parts: Path, older: Store | None, progress: Progress
+) -> tuple[int, int]:
+    """Bring all files of a store into a folder; return how many files and bytes were copied.
+
+    A file that is there is never removed before another one takes its place: another process may
+    have put it there, and be about to give the folder its name.
+    """
+    marks = store.record.files
+    progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
+    files_there: dict[FileMark, Path] = {}
+    if older is not None:
+        for name, mark in older.record.files.items():
+            files_there[mark] = Path(older.files.address) / name
+    n_sent = 0
+    n_bytes = 0
+    for name, mark in marks.items():
+        path = hidden / name
+        if not has_file(path, mark):
+            there = files_there.get(mark)
+            if there is not None and has_file(there, mark):
+                part = part_of(path, parts)
+                link_file(there, part, mark)
+                part.replace(path)
+            else:
+                where = f"{store.location}/{name}"
+                write_pieces(_pieces(store, name), path, mark, where, parts)
+                n_sent += 1
+                n_bytes += mark.n_bytes
+        progress.advance(mark.n_bytes)
+    known = {*marks, CARD, STORE_JSON}
+    for name in FolderFiles(hidden).names() or []:
+        if name not in known:
+            (hidden / name).unlink()
+    card = _card_of(store)
+    if card:
+        # It may be edited.
+        part = part_of(hidden / CARD, parts)
+        part.write_bytes(card)
+        part.replace(hidden / CARD)
+    data = store.store_json()
+    mark = FileMark(len(data), seal_of(data))
+    write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
+    return n_sent, n_bytes
+
+
+def _pieces(store: Store, name: str) -> Iterator[memoryview]:
+    """Yield the bytes of a listed file."""
+    n_bytes = store.record.files[name].n_bytes
+    size = store.files.piece_bytes
+    # Some at a time: a length that a stranger states must not decide how long a list becomes.
+    for first in range(0, n_bytes, size * _PIECES_AT_ONCE):
+        after = min(first + size * _PIECES_AT_ONCE, n_bytes)
+        ranges = [
+            Range(name, start, min(start + size, after))
+            for start in range(first, after, size)
+        ]
+        for data in store.listed.parts(ranges):
+            yield data.data
+
+
+def _card_of(store: Store) -> bytes:
+    """Return the card of a store; it is not listed, so that a server may answer anything."""
+    try:
+        card = store.files.read(CARD, MOST_CARD_BYTES).tobytes()
+    except Unreachable:
+        raise
+    except (FileNotFoundError, ObygazeError):
+        return b""
+    return card if card.startswith(_CARD_START) else b""
+
+
+# --- Push ---
+
+
+def push(
+    store: str | os.PathLike[str] | Store,
+    target: str | os.PathLike[str],
+    *,
+    licence: Annotated[str, Option(group=TERMS)] = "",
+    citation: Annotated[str, Option(group=TERMS)] = "",
+    no_licence: Annotated[bool, Option(group=TERMS)] = False,
+    publish: Annotated[bool, Option(group=PUBLICATION)] = False,
+    creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
+    labels: Annotated[
+        str | os.PathLike[str] | Manifest | None,
+        Option("--with-labels", metavar="MANIFEST", group=PUBLICATION),
+    ] = None,
+    progress: Annotated[Progress | None, Bar("push")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Copied:
+    """Send a store to a folder, a bucket or the hub.
+
+    Files that are there already are not sent again; the same command again continues what was
+    interrupted. A store that is there is replaced only if this store has taken its place here. A
+    bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
+    set on the hub is private.
+
+    A store without a licence is refused. --licence and --citation state them: they are written into
+    the head of README.md of the store, which may also be edited, and which is not sealed.
+
+    With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
+    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB.
+
+    Args:
+        store: The store, in a folder of this machine.
+        target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
+        licence: Under which licence the features are: CC-BY-4.0.
+        citation: What to cite for them.
+        no_licence: Send the store also if it states no licence.
+        publish: Make it ready for others to find, cite and read.
+        creators: Who made it: "Family, Given", or the name of an institution.
+        labels: Levels and concepts of this manifest become columns of features.parquet, under their
+            own licence.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
+        obygaze store push obygaze12-xclip hf://lab/xclip --publish --creator "Doe, Jane"
+        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
+    """
+    opened = open_store(store, workspace=workspace)
+    if not isinstance(opened.files, FolderFiles):
+        raise FixUsage(
+            "only a store in a folder of this machine is sent",
+            where=opened.location,
+            hint="obygaze store pull first",
+        )
+    refuse_pictures(opened)
+    if (creators or labels is not None) and not publish:
+        raise FixUsage("--creator and --with-labels belong to --publish")
+    if publish:
+        require_names(creators or [""])
+    if labels is not None:
+        labels = read_manifest(labels, workspace=workspace)
+    if licence or citation:
+        state_terms(opened, Terms(licence, citation))
+    if publish or not no_licence:
+        hint = "--licence CC-BY-4.0 states it"
+        hint += "" if publish else ", or --no-licence"
+        require_licence(opened.terms, opened.location, hint)
+    with tempfile.TemporaryDirectory() as made:
+        extra = PublishedFiles({})
+        if publish:
+            extra = published_files(opened, Path(made), creators, labels)
+        return _push(opened, open_target(target), extra, progress or Quiet())
+
+
+def state_terms(store: Store, terms: Terms) -> None:
+    """Write licence and citation into the card of a store; others that are there are an error."""
+    stated = store.terms
+    for name, value, there in zip(terms._fields, terms, stated, strict=True):
+        if value and there and value != there:
+            raise AlreadyThere(
+                f"this store states another {name}: {there}",
+                where=store.location,
+                hint="edit the head of README.md of the store",
+            )
+    path = Path(store.files.address) / CARD
+    card = path.read_bytes() if path.exists() else full_card(store).encode()
+    new_terms = Terms(
+        terms.licence or stated.licence, terms.citation or stated.citation
+    )
+    write_atomic(path, with_terms(card, new_terms))
+
+
+def _push(
+    store: Store, target: Target, published: PublishedFiles, progress: Progress
+) -> Copied:
+    root = Path(store.files.address)
+    record = store.record
+    data = store.store_json()
+    extra = published.paths
+    names_there = target.names()
+    seal_there = _check_target(target, store, names_there)
+    if seal_there and seal_there != store.seal:
+        # From now on no store is there, until all files of the new one are.
+        target.remove(STORE_JSON)
+        target.finish("Begin to replace the store")
+    progress.expect(sum(mark.n_bytes for mark in record.files.values()), "B")
+    n_sent = 0
+    n_bytes = 0
+    for name, mark in record.files.items():
+        if not target.has(name, mark):
+            path = root / name
+            if not has_file(path, mark):
+                raise store.listed.damaged(name, "it does not have its SHA-256")
+            target.put(name, path, mark)
+            n_sent += 1
+            n_bytes += mark.n_bytes
+        progress.advance(mark.n_bytes)
+    sent = {*record.files, *extra, STORE_JSON}
+    if CARD not in extra and (root / CARD).is_file():
+        extra = {**extra, CARD: root / CARD}
+    sent.update(extra)
+    for name in names_there:
+        if name not in sent:
+            target.remove(name)
+    for name, path in extra.items():
+        target.put(name, path, hash_of(path))
+    if seal_there != store.seal:
+        target.put(STORE_JSON, root / STORE_JSON, FileMark(len(data), store.seal))
+        n_sent += 1
+    target.finish(f"The store {store.seal[:16]}")
+    changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
+    notes = list(published.notes)
+    if any(withdrawn_by(record.replaces)):
+        note = target.forget()
+        if note:
+            notes.append(f"clips were withdrawn from this store: {note}")
+    return Copied(
+        target.location,
+        store.seal,
+        n_sent,
+        n_bytes,
+        changes_of(changes),
+        tuple(notes),
+    )
+
+
+def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
+    """Return the seal of the store at a target, "" if none; an error for anything else there."""
+    seal = ""
+    record = store.record
+    known = {*record.files, STORE_JSON, CARD, *PUBLISHED}
+    data = b""
+    if STORE_JSON in names:
+        # Another process that sends a store may have removed it meanwhile.
+        with suppress(FileNotFoundError):
+            data = target.files().read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+    if data:
+        seal = seal_of(data)
+        if seal != store.seal:
+            there = decode(data, StoreRecord, target.location)
+            if seal not in [entry.seal for entry in record.replaces]:
+                is_later = store.seal in [entry.seal for entry in there.replaces]
+                raise AlreadyThere(
+                    "the target has a store that replaces this one"
+                    if is_later
+                    else "another store is there",
+                    where=target.location,
+                    hint="another address",
+                )
+            known.update(there.files)
+    strange = [name for name in names if name not in known and not _is_part(name)]
+    is_ours = bool(set(record.files) & set(names))
+    if CARD in names and not is_ours:
+        strange.append(CARD)
+    if strange:
+        raise AlreadyThere(
+            f"{strange[0]} does not belong to this store",
+            where=target.location,
+            hint="another address, or an empty folder",
+        )
+    return seal
+
+
+def _is_part(name: str) -> bool:
+    """Return whether a file was left by a push to a folder that was killed."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(".part")

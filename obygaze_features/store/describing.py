@@ -1,0 +1,319 @@
+"""What is said of a store, and of all stores of a workspace."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from obygaze_features.core.console import count, human, table
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.written_tables import Columns, Listing
+from obygaze_features.store.card import (
+    array_facts,
+    maker_text,
+    recipe_sentences,
+)
+from obygaze_features.store.layout import BEFORE, NEXT, PLAN_JSON, STORE_JSON
+from obygaze_features.store.reading import (
+    Store,
+    StoreName,
+    being_filled_at,
+    name_of,
+    open_store,
+)
+from obygaze_features.store.records import Replaced
+from obygaze_features.store.rows import WITHDRAWN
+
+SHOWN_ROWS = 20
+
+
+# --- One store ---
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """Return the facts of a store as plain JSON; only its card is read beside store.json."""
+    record = store.record
+    terms = store.terms
+    arrays = []
+    for array in record.arrays:
+        arrays.append(
+            {
+                "name": array.name,
+                "dtype": array.dtype,
+                "tail_shape": list(array.shape),
+                "dims": list(array.dims),
+                "compressor": array.compressor,
+            }
+        )
+    return {
+        "location": store.location,
+        "state": "sealed",
+        "seal_sha256": store.seal,
+        "created": record.created,
+        "program": record.program,
+        "backbone": store.recipe.title,
+        "recipe": record.recipe,
+        "fingerprint": record.fingerprint,
+        "manifest": msgspec.to_builtins(record.manifest),
+        "n_clips": len(store),
+        "counts": record.rows.by_status,
+        "arrays": arrays,
+        "feature_arrays": list(store.feature_arrays),
+        "makers": msgspec.to_builtins(record.makers),
+        "replaces": msgspec.to_builtins(record.replaces),
+        "origins": msgspec.to_builtins(record.origins),
+        "n_files": len(record.files) + 1,
+        "n_bytes": sum(mark.n_bytes for mark in record.files.values()),
+        "licence": terms.licence,
+        "citation": terms.citation,
+    }
+
+
+def describe(store: Store) -> str:
+    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
+    facts = summary(store)
+    counts = store.record.rows.by_status
+    parts = ", ".join(f"{number} {status}" for status, number in counts.items())
+    arrays = [array_facts(array, len(store)) for array in store.record.arrays]
+    first_lines = [
+        f"{store.location}: {count(len(store), 'clip')} of the manifest"
+        f" {store.record.manifest.name!r} ({parts})",
+        *recipe_sentences(store.recipe),
+    ]
+    last_lines = [
+        f"{count(facts['n_files'], 'file')}, {human(facts['n_bytes'])}",
+        *_maker_lines(store),
+        *(f"rows from {one.place} (seal {one.seal})" for one in store.record.origins),
+        *map(_change_text, store.record.replaces),
+        f"licence: {facts['licence'] or 'not stated'}",
+        f"cite: {facts['citation'] or 'nothing was stated'}",
+        f"fingerprint: {store.fingerprint}",
+        f"seal: {store.seal}",
+        *_lines_of_absent(store),
+    ]
+    return "\n".join(
+        [
+            *(safe_text(line, "terminal") for line in first_lines),
+            "",
+            table(["array", "one clip", "type", "all clips"], arrays),
+            "",
+            *(safe_text(line, "terminal") for line in last_lines),
+        ]
+    )
+
+
+def _maker_lines(store: Store) -> list[str]:
+    """Return what made the clips, one line for each maker."""
+    makers = store.record.makers
+    if len(makers) == 1:
+        return [f"made by {maker_text(makers[0])}"]
+    clips_of_maker = Counter(row.maker for row in store.rows) if makers else {}
+    lines = []
+    for number, maker in enumerate(makers):
+        clips = count(clips_of_maker[number], "clip")
+        lines.append(f"made by {clips}: {maker_text(maker)}")
+    return lines
+
+
+def _change_text(entry: Replaced) -> str:
+    """Return a change of a store as one line."""
+    line = f"{entry.date}: took the place of {entry.seal}"
+    if entry.reason:
+        line += f": {entry.reason}"
+    if entry.author:
+        line += f", by {entry.author}"
+    withdrawn = [*entry.films, *entry.clips]
+    if withdrawn:
+        line += f" (withdrawn: {', '.join(withdrawn)})"
+    return line
+
+
+def _lines_of_absent(store: Store) -> list[str]:
+    """Return the first clips without features, with their reasons."""
+    reasons = store.status().reasons
+    shown = list(reasons)[:SHOWN_ROWS]
+    clips = store.clip_ids[shown].tolist() if shown else []
+    lines = []
+    for clip, number in zip(clips, shown, strict=True):
+        reason = reasons[number]
+        separator = " on " if reason.status == WITHDRAWN else ": "
+        lines.append(f"{clip} {reason.status}{separator}{reason.sentence}")
+    if len(reasons) > SHOWN_ROWS:
+        n_more = len(reasons) - SHOWN_ROWS
+        lines.append(f"... and {n_more} more without features (--clips)")
+    return lines
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StorePage(Listing):
+    """What a store has and how it was made.
+
+    Args:
+        name: The store, as it was named.
+        store: The store.
+        with_clips: Whether its clips were asked for.
+    """
+
+    name: str
+    store: Store
+    with_clips: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts, and the clips if these were asked for."""
+        facts = {"name": self.name, **summary(self.store)}
+        if self.with_clips:
+            columns = self.table()
+            rows = zip(*columns.values(), strict=True)
+            facts["clips"] = [dict(zip(columns, row, strict=True)) for row in rows]
+        return facts
+
+    def __str__(self) -> str:
+        if not self.with_clips:
+            return describe(self.store)
+        columns = self.table()
+        return table(tuple(columns), zip(*columns.values(), strict=True))
+
+    def table(self) -> Columns:
+        """Return the clips of the store as columns, with the reasons of those without features."""
+        rows = self.store.rows
+        return {
+            "clip_id": [row.clip_id for row in rows],
+            "movie_id": [row.movie_id for row in rows],
+            "start_s": [row.start_s for row in rows],
+            "end_s": [row.end_s for row in rows],
+            "status": [row.status for row in rows],
+            "reason": [row.reason for row in rows],
+        }
+
+
+def describe_store(
+    store: StoreName,
+    *,
+    clips: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> StorePage:
+    """Explain what a store has and how it was made.
+
+    STORE is a store of the workspace, a folder or a URL. Only small files are read.
+
+    Args:
+        store: The store.
+        clips: List its clips, and why some have no features; -o writes this list to a file.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store info obygaze12-xclip
+        obygaze store info https://example.org/stores/obygaze12-xclip --json
+        obygaze store info obygaze12-xclip --clips -o clips.xlsx
+    """
+    opened = open_store(store, workspace=workspace)
+    return StorePage(name_of(store), opened, clips)
+
+
+info_command = command_of(
+    describe_store, "info", then=StorePage.write, then_group="Options"
+)
+
+
+# --- All stores of a workspace ---
+
+
+@dataclass(frozen=True)
+class StoreList:
+    """The stores of a workspace.
+
+    Args:
+        folder: Where they are.
+        stores: The facts of each store; of one that is being filled, its name and how far.
+        broken: What is wrong with each of the others, by name.
+    """
+
+    folder: Path
+    stores: Sequence[Mapping[str, Any]]
+    broken: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts of the stores, and the names of the broken ones."""
+        return {"stores": list(self.stores), "broken": list(self.broken)}
+
+    def __str__(self) -> str:
+        if not self.stores:
+            return ""
+        headers = ("name", "backbone", "clips", "ok", "arrays", "state", "size")
+        rows = []
+        for facts in self.stores:
+            row = dict.fromkeys(headers, "")
+            row["name"] = facts["name"]
+            row["state"] = facts["state"]
+            if "seal_sha256" in facts:
+                row["backbone"] = facts["backbone"]
+                row["clips"] = facts["n_clips"]
+                row["ok"] = facts["counts"]["ok"]
+                row["arrays"] = " ".join(facts["feature_arrays"])
+                row["size"] = human(facts["n_bytes"])
+            rows.append(tuple(row.values()))
+        return table(headers, rows)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with each broken store."""
+        return [
+            f"{name}: {problem} (obygaze store verify {name})"
+            for name, problem in self.broken.items()
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """Where stores were looked for, if there is none."""
+        if self.stores or self.broken:
+            return []
+        return [f"no stores in {self.folder} yet; obygaze extract run --help"]
+
+
+def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList:
+    """List the stores of the workspace.
+
+    A store that is being filled is a line of its own, whether or not its name has a store.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store ls
+        obygaze -C /data/films store ls --json
+    """
+    here = Workspace.of(workspace)
+    folder = here.folder("stores")
+    stores: list[Mapping[str, Any]] = []
+    broken: dict[str, str] = {}
+    for entry in here.names("stores"):
+        if BEFORE in entry:
+            continue
+        path = folder / entry
+        name = entry.removesuffix(NEXT)
+        try:
+            if entry == name and (path / STORE_JSON).exists():
+                stores.append({"name": name, **summary(open_store(path))})
+            elif entry != name and (path / PLAN_JSON).exists():
+                stores.append({"name": name, "state": filling_state(path)})
+            elif (path / STORE_JSON).exists() and not (folder / name).exists():
+                # Its change was interrupted; opening it finishes that.
+                stores.append({"name": name, **summary(open_store(folder / name))})
+        except ObygazeError as error:
+            broken[name] = error.message
+        except OSError as error:
+            broken[name] = str(error.strerror)
+    return StoreList(folder, stores, broken)
+
+
+def filling_state(path: Path) -> str:
+    """Return how far a store is filled: `being filled, 37 of 120 blocks`; "" if it is not."""
+    being_filled = being_filled_at(path)
+    return "" if being_filled is None else f"being filled, {being_filled.progress}"

@@ -1,0 +1,411 @@
+"""Rows as bytes: chunks, files of arrays, the documents of Zarr, rows.csv, films.csv and ids.
+
+docs/store.md describes each of them in sections 4 and 5. Nothing here opens a file.
+"""
+
+import hashlib
+import io
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import google_crc32c
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import csv_line
+from obygaze_features.core.outside import one_line, visible
+from obygaze_features.store.layout import ROW_DIMENSION, Array
+from obygaze_features.store.records import FileMark
+from obygaze_features.store.rows import STATUSES, Row
+
+Values = npt.NDArray[Any]
+
+ROWS_COLUMNS = (
+    "row,clip_id,movie_id,start_s,end_s,status,reason"
+    ",video_bytes,video_hash,pictures,maker"
+)
+CLIPS_COLUMNS = "row,clip_id,movie_id,start_s,end_s,computed"
+FILMS_COLUMNS = "movie_id,first_row,rows,byte,crc32c"
+# Rows that one line of films.csv describes at most: what a reader of one row has to read.
+ROWS_OF_A_RUN = 256
+
+_U32 = struct.Struct("<I")
+_ENTRY = struct.Struct("<QQ")
+_ABSENT = _ENTRY.pack(2**64 - 1, 2**64 - 1)
+_COMPRESSION_LEVEL = 3
+
+
+# --- Chunks and files of an array ---
+
+
+def filled(array: Array, n_rows: int) -> Values:
+    """Return so many rows of an array that hold the fill value."""
+    return np.full((n_rows, *array.shape), array.fill, dtype=stored_dtype(array))
+
+
+def stored_dtype(array: Array) -> np.dtype[Any]:
+    """Return the data type of an array as it is stored: little-endian."""
+    return np.dtype(array.dtype).newbyteorder("<")
+
+
+def crc_bytes(data: bytes) -> bytes:
+    """Return the CRC32C of bytes as the 4 bytes that follow them in a file."""
+    return _U32.pack(google_crc32c.value(data))
+
+
+def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
+    """Return one chunk as it stands in a file, and the 4 bytes of its CRC32C.
+
+    Args:
+        array: The array of which the rows are.
+        rows: At most `array.chunk_rows` rows; the chunk is filled up.
+    """
+    n_missing = array.chunk_rows - len(rows)
+    if n_missing:
+        rows = np.concatenate([rows, filled(array, n_missing)])
+    data = np.ascontiguousarray(rows, dtype=stored_dtype(array)).tobytes()
+    data = _compressed(array, data)
+    return data, crc_bytes(data)
+
+
+def _compressed(array: Array, data: bytes) -> bytes:
+    """Return bytes as the compressor of an array leaves them."""
+    if not array.compressor:
+        return data
+    # It takes a tenth of a second to import, and most stores are not compressed.
+    import numcodecs.blosc
+    import numcodecs.zstd
+
+    if array.compressor == "zstd":
+        compressed = numcodecs.zstd.compress(data, _COMPRESSION_LEVEL)
+    else:
+        # The parts that threads compress stand in the order in which the threads end: without
+        # this, the same rows would not always have the same bytes.
+        numcodecs.blosc.use_threads = False
+        items = np.frombuffer(data, dtype=stored_dtype(array))
+        compressed = numcodecs.blosc.compress(
+            items, b"zstd", _COMPRESSION_LEVEL, numcodecs.blosc.SHUFFLE
+        )
+    return bytes(compressed)
+
+
+class ShardWriter:
+    """Writes one file of an array: rows are appended, then `finish` writes the index.
+
+    Args:
+        array: The array of which the file is a part.
+        stream: Where the bytes go.
+    """
+
+    def __init__(self, array: Array, stream: BinaryIO) -> None:
+        self.array = array
+        # The 4 bytes of each chunk, as they stand in `checks`.
+        self.checks = b""
+        self._stream = HashedStream(stream)
+        self._index: list[bytes] = []
+        # Rows that do not fill a chunk yet.
+        self._rest = filled(array, 0)
+
+    def append(self, rows: Values) -> None:
+        """Write the rows that come next, as far as they fill chunks."""
+        if len(self._rest):
+            rows = np.concatenate([self._rest, rows])
+        size = self.array.chunk_rows
+        n_whole = len(rows) // size * size
+        for first in range(0, n_whole, size):
+            self._write_chunk(rows[first : first + size])
+        # A copy: the caller may use its memory for the next rows.
+        self._rest = rows[n_whole:].copy()
+
+    def finish(self) -> FileMark:
+        """Write the last chunk and the index; return the length and the hash of the file."""
+        if len(self._rest):
+            self._write_chunk(self._rest)
+        n_absent = self.array.chunks_of_a_file - len(self._index)
+        index = b"".join(self._index) + _ABSENT * n_absent
+        self._stream.write(index + crc_bytes(index))
+        return self._stream.mark()
+
+    def _write_chunk(self, rows: Values) -> None:
+        data, check = encode_chunk(self.array, rows)
+        self._index.append(_ENTRY.pack(self._stream.n_bytes, len(data) + len(check)))
+        self._stream.write(data)
+        self._stream.write(check)
+        self.checks += check
+
+
+class HashedStream:
+    """A stream that is written, and the length and SHA-256 of what was written so far."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.n_bytes = 0
+        self._stream = stream
+        self._sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        self._stream.write(data)
+        self._sha256.update(data)
+        self.n_bytes += len(data)
+
+    def mark(self) -> FileMark:
+        """Return the length and the hash of what was written."""
+        return FileMark(self.n_bytes, self._sha256.hexdigest())
+
+
+# --- What other readers of Zarr need ---
+
+
+def group_document() -> bytes:
+    """Return zarr.json of the group."""
+    attributes = {"coordinates": "clip_id movie_id"}
+    return _document({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+
+
+def array_document(array: Array, n_rows: int) -> bytes:
+    """Return zarr.json of an array."""
+    dtype = np.dtype(array.dtype)
+    fill: Any = {"f": "NaN", "b": False}.get(dtype.kind, 0)
+    inner = [_BYTES, *_compressor_codec(array), _CRC32C]
+    sharding = {
+        "chunk_shape": [array.chunk_rows, *array.shape],
+        "codecs": inner,
+        "index_codecs": [_BYTES, _CRC32C],
+        "index_location": "end",
+    }
+    return _array_document(
+        shape=[n_rows, *array.shape],
+        data_type=array.dtype,
+        chunk_shape=[array.file_rows, *array.shape],
+        codecs=[{"name": "sharding_indexed", "configuration": sharding}],
+        fill=fill,
+        dims=[ROW_DIMENSION, *array.dims],
+    )
+
+
+def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return zarr.json and the one chunk of a column of texts."""
+    encoded = [text.encode() for text in texts]
+    # The number of texts, then the length and the bytes of each.
+    pieces = [b""] * (2 * len(texts))
+    pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
+    pieces[1::2] = encoded
+    data = _U32.pack(len(texts)) + b"".join(pieces)
+    return column_document("clip_id", len(texts)), data + crc_bytes(data)
+
+
+def status_column(statuses: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return zarr.json and the one chunk of the column of statuses."""
+    number_of_status = {status: number for number, status in enumerate(STATUSES)}
+    data = bytes(map(number_of_status.__getitem__, statuses))
+    return column_document("status", len(statuses)), data + crc_bytes(data)
+
+
+def column_document(column: str, n_rows: int) -> bytes:
+    """Return zarr.json of a column: statuses, or texts, whichever they are."""
+    if column == "status":
+        return _column_document(n_rows, data_type="uint8", codec=_BYTES, fill=0)
+    texts = {"name": "vlen-utf8"}
+    return _column_document(n_rows, data_type="string", codec=texts, fill="")
+
+
+_BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+_CRC32C: dict[str, Any] = {"name": "crc32c"}
+
+
+def _compressor_codec(array: Array) -> list[dict[str, Any]]:
+    if array.compressor == "zstd":
+        zstd = {"level": _COMPRESSION_LEVEL, "checksum": False}
+        return [{"name": "zstd", "configuration": zstd}]
+    if array.compressor == "blosc":
+        blosc = {
+            "typesize": np.dtype(array.dtype).itemsize,
+            "cname": "zstd",
+            "clevel": _COMPRESSION_LEVEL,
+            "shuffle": "shuffle",
+            "blocksize": 0,
+        }
+        return [{"name": "blosc", "configuration": blosc}]
+    return []
+
+
+def _column_document(
+    n_rows: int, *, data_type: str, codec: dict[str, Any], fill: Any
+) -> bytes:
+    return _array_document(
+        shape=[n_rows],
+        data_type=data_type,
+        chunk_shape=[n_rows],
+        codecs=[codec, _CRC32C],
+        fill=fill,
+        dims=[ROW_DIMENSION],
+    )
+
+
+def _array_document(
+    *,
+    shape: list[int],
+    data_type: str,
+    chunk_shape: list[int],
+    codecs: list[dict[str, Any]],
+    fill: Any,
+    dims: list[str],
+) -> bytes:
+    grid = {"name": "regular", "configuration": {"chunk_shape": chunk_shape}}
+    keys = {"name": "default", "configuration": {"separator": "."}}
+    return _document(
+        {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": shape,
+            "data_type": data_type,
+            "chunk_grid": grid,
+            "chunk_key_encoding": keys,
+            "fill_value": fill,
+            "codecs": codecs,
+            "attributes": {},
+            "dimension_names": dims,
+            "storage_transformers": [],
+        }
+    )
+
+
+def _document(value: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+# --- Rows ---
+
+
+def check_rows(rows: Sequence[Row], where: str) -> None:
+    """Raise an error unless a store may have these rows."""
+    if not rows:
+        raise FixInput("a store needs at least one row", where=where)
+    clip_ids = [row.clip_id for row in rows]
+    movie_ids = [row.movie_id for row in rows]
+    # Whole columns first: a million rows are checked in a moment.
+    if not ("".join(clip_ids) + "".join(movie_ids)).isprintable():
+        for text in (*clip_ids, *movie_ids):
+            if not text.isprintable():
+                raise FixInput(
+                    f"{text!r} cannot be an id: it has characters that are not printed",
+                    where=where,
+                )
+    if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
+        raise FixInput("a clip or a film has an empty id", where=where)
+    if len(set(clip_ids)) < len(clip_ids):
+        raise FixInput(
+            f"the clip {_first_repeated(clip_ids)!r} is there twice", where=where
+        )
+    for status in {row.status for row in rows}:
+        if status not in STATUSES:
+            raise FixInput(
+                f"status must be one of {', '.join(STATUSES)}, got {status!r}",
+                where=where,
+            )
+    for time_s in {row.start_s for row in rows} | {row.end_s for row in rows}:
+        if time_s is not None and not math.isfinite(time_s):
+            raise FixInput(f"a time of a clip is {time_s}", where=where)
+
+
+def _first_repeated(texts: Sequence[str]) -> str:
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return ""
+
+
+def rows_and_films(rows: Sequence[Row]) -> tuple[bytes, bytes]:
+    """Return rows.csv and films.csv."""
+    lines = _lines_of_rows(rows)
+    rows_csv = io.BytesIO()
+    rows_csv.write(f"{ROWS_COLUMNS}\n".encode())
+    films = [f"{FILMS_COLUMNS}\n"]
+    movie_ids = _text_cells([row.movie_id for row in rows])
+    for first, after in _runs(movie_ids):
+        text = "".join(lines[first:after]).encode()
+        crc = google_crc32c.value(text)
+        films.append(
+            f"{movie_ids[first]},{first},{after - first},{rows_csv.tell()},{crc:08x}\n"
+        )
+        rows_csv.write(text)
+    return rows_csv.getvalue(), "".join(films).encode()
+
+
+def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the row after the last of each run of rows of one film."""
+    first = 0
+    for row, movie_id in enumerate(movie_ids):
+        if movie_id != movie_ids[first] or row - first == ROWS_OF_A_RUN:
+            yield first, row
+            first = row
+    yield first, len(movie_ids)
+
+
+def _lines_of_rows(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of rows.csv below its header."""
+    reasons = [row.reason for row in rows]
+    if not "".join(reasons).isprintable():
+        reasons = [visible(one_line(reason)) for reason in reasons]
+    columns = (
+        map(str, range(len(rows))),
+        _text_cells([row.clip_id for row in rows]),
+        _text_cells([row.movie_id for row in rows]),
+        _time_cells([row.start_s for row in rows]),
+        _time_cells([row.end_s for row in rows]),
+        [row.status for row in rows],
+        _text_cells(reasons),
+        _number_cells([row.video_bytes for row in rows]),
+        [row.video_hash for row in rows],
+        _number_cells([row.pictures for row in rows]),
+        _number_cells([row.maker for row in rows]),
+    )
+    return [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
+
+
+def planned_rows(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
+    """Return clips.csv of a filling."""
+    columns = (
+        map(str, range(len(rows))),
+        _text_cells([row.clip_id for row in rows]),
+        _text_cells([row.movie_id for row in rows]),
+        _time_cells([row.start_s for row in rows]),
+        _time_cells([row.end_s for row in rows]),
+        ["1" if is_computed else "0" for is_computed in computed],
+    )
+    lines = [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
+    return "".join([f"{CLIPS_COLUMNS}\n", *lines]).encode()
+
+
+def _text_cells(texts: Sequence[str]) -> Sequence[str]:
+    """Return a column of texts as cells of CSV."""
+    joined = "".join(texts)
+    if '"' not in joined and "," not in joined:
+        return texts
+    return [csv_line([text])[:-1] for text in texts]
+
+
+def _time_cells(times_s: Sequence[float | None]) -> list[str]:
+    """Return a column of times as cells of CSV; a time that is None is empty."""
+    return ["" if time_s is None else repr(float(time_s)) for time_s in times_s]
+
+
+def _number_cells(numbers: Sequence[int | None]) -> list[str]:
+    return ["" if number is None else str(number) for number in numbers]
+
+
+def ids_table(clip_ids: Sequence[str]) -> bytes:
+    """Return the file `ids`: the sorted hashes of the ids, then the row of each."""
+    digests = [hashlib.sha256(clip_id.encode()).digest()[:8] for clip_id in clip_ids]
+    hashes = np.frombuffer(b"".join(digests), dtype="<u8")
+    rows = np.argsort(hashes, kind="stable")
+    sorted_hashes = hashes[rows]
+    if (sorted_hashes[1:] == sorted_hashes[:-1]).any():
+        raise FixInput("two clip ids have one hash", hint="change one of the ids")
+    return sorted_hashes.tobytes() + rows.astype("<u4").tobytes()

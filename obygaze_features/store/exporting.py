@@ -1,0 +1,617 @@
+"""Write the features of a store in other formats; clips without features are left out.
+
+Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
+in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
+of the store finds its exports (`read_origin`).
+"""
+
+import json
+import os
+import secrets
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features import __version__
+from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.errors import (
+    EXIT_SOME_FAILED,
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    InstallExtra,
+)
+from obygaze_features.core.lazy import need
+from obygaze_features.core.metadata import render
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import Manifest, Windows
+from obygaze_features.store.card import (
+    HERE,
+    MOST_CARD_BYTES,
+    Raw,
+    Terms,
+    citation_text,
+    terms_lines,
+)
+from obygaze_features.store.importing.hdf5 import check_texts
+from obygaze_features.store.importing.reader import (
+    ARRAYS_KEY,
+    DAMAGE,
+    FILM_KEY,
+    ID_KEY,
+    ORIGIN_KEY,
+)
+from obygaze_features.store.layout import CARD, PICTURES, Array
+from obygaze_features.store.reading import Reason, Store, open_store
+from obygaze_features.store.rows import WITHDRAWN, Row
+
+Format = Literal["npz", "hdf5", "parquet"]
+
+# Values of so many bytes are read and written at a time.
+PIECE_BYTES = 2**25
+DATE = (1980, 1, 1, 0, 0, 0)
+EXTRA = "parquet"
+SHOWN_CLIPS = 20
+TABLE = "data/features.parquet"
+# Columns that say of a clip what it is, in their order, and what they mean.
+FACTS = {
+    ID_KEY: "the clip",
+    FILM_KEY: "its film",
+    "start_s": "where the clip starts in its video, in seconds",
+    "end_s": "where it ends",
+    "level": "its annotation level: EN, HN, NS or S",
+    "concepts": "its concepts",
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export.
+
+    Args:
+        path: The new file or folder.
+        format: The format.
+        n_clips: How many clips were written.
+        arrays: The arrays.
+        left_out: Each clip without features, with its status and the reason.
+        warnings: How many clips have no labels.
+    """
+
+    path: Path
+    format: str
+    n_clips: int
+    arrays: Sequence[str]
+    left_out: Mapping[str, Reason]
+    warnings: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the export."""
+        left_out = {clip: str(reason) for clip, reason in self.left_out.items()}
+        return {**vars(self), "path": str(self.path), "left_out": left_out}
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.n_clips} clips, {', '.join(self.arrays)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons of the first clips that were left out."""
+        reasons = list(self.left_out.items())[:SHOWN_CLIPS]
+        return [f"{clip}: {reason}" for clip, reason in reasons]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command, which says whether clips failed."""
+        statuses = {reason.status for reason in self.left_out.values()}
+        return EXIT_SOME_FAILED if statuses - {WITHDRAWN} else 0
+
+
+def export_features(
+    store: str | os.PathLike[str] | Store,
+    path: Annotated[str | Path, Option(metavar="OUTPUT")],
+    format: Annotated[Format, Option(is_first=True)],
+    *,
+    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
+    labels: Annotated[
+        str | os.PathLike[str] | Manifest | None,
+        Option("--with-labels", metavar="MANIFEST"),
+    ] = None,
+    progress: Annotated[Progress | None, Bar("export")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Exported:
+    """Write the features of a store in another format.
+
+    Clips without features are left out and listed (exit code 3, unless they were withdrawn).
+    Licence, citation, recipe and seal go with the features: as the array `obygaze_origin` of an npz
+    file, the attribute of that name of an HDF5 file, and in the metadata of a Parquet file.
+
+    parquet is a folder with data/features.parquet, a table with a row a clip and a column an array,
+    by default of the arrays with one vector a clip, and a README.md by which datasets.load_dataset
+    and the hub read it.
+
+    Args:
+        store: The store.
+        path: The new file; for parquet the new folder.
+        format: The format of the files.
+        arrays: Only this array.
+        labels: parquet: levels and concepts of this manifest become columns.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store export hdf5 obygaze12-xclip xclip.h5
+        obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
+    """
+    target = Workspace.of(workspace).checked(Path(path))
+    opened = open_store(store, workspace=workspace)
+    if labels is not None:
+        labels = read_manifest(labels, workspace=workspace)
+    if format not in FORMATS:
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
+    if labels is not None and format != "parquet":
+        raise FixUsage("labels are columns of parquet only", hint="the format parquet")
+    refuse_pictures(opened)
+    kind = FORMATS[format]
+    if kind.endings and target.suffix not in kind.endings:
+        raise _other_ending(target, format)
+    chosen = _chosen_arrays(opened, format, arrays)
+    job = Export.of(opened, chosen, labels, progress)
+    job.progress.expect(len(job.rows) * len(chosen))
+    with _new(target, is_folder=kind.is_folder) as hidden:
+        kind.write(job, hidden)
+    left_out = {}
+    for row in opened.rows:
+        if not row.is_ok:
+            left_out[row.clip_id] = Reason(row.status, row.reason)
+    return Exported(
+        path=target,
+        format=format,
+        n_clips=len(job.rows),
+        arrays=[array.name for array in chosen],
+        left_out=left_out,
+        warnings=job.warnings,
+    )
+
+
+def _other_ending(target: Path, format: Format) -> FixUsage:
+    """Return the error for the name of an export that is not one of its format."""
+    (ending, *_) = FORMATS[format].endings
+    proper_name = f"{target.stem}{ending}"
+    for other, kind in FORMATS.items():
+        if target.suffix in kind.endings:
+            return FixUsage(
+                f"the format is {format}, and the name is one of {other}",
+                where=str(target),
+                hint=f"the format {other}, or the name {proper_name}",
+            )
+    return FixUsage(
+        f"the name of an export to {format} ends with {ending}",
+        where=str(target),
+        hint=f"{target.name}{ending}",
+    )
+
+
+def refuse_pictures(store: Store) -> None:
+    """Raise an error for a store of pictures, which is not sent, exported or published."""
+    if store.record.array(PICTURES) is not None:
+        raise FixUsage(
+            "this store holds pictures of films; it is private",
+            where=store.location,
+            hint="features can be shared; to move pictures to another machine of yours, copy the"
+            " folder",
+        )
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is exported: arrays of a store, and its rows with features."""
+
+    store: Store
+    arrays: Sequence[Array]
+    rows: Sequence[Row]
+    # Where these rows are in the store.
+    numbers: npt.NDArray[np.int64]
+    terms: Terms
+    labels: Manifest | None
+    progress: Progress
+    # How many clips have no labels.
+    warnings: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        arrays: Sequence[Array],
+        labels: Manifest | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Return an export of all rows of a store that have features."""
+        numbers = [number for number, row in enumerate(store.rows) if row.is_ok]
+        rows = [store.rows[number] for number in numbers]
+        if not rows:
+            raise FixInput(
+                "no clip has features; nothing to export",
+                where=store.location,
+                hint="obygaze store info NAME --clips shows why",
+            )
+        return cls(
+            store=store,
+            arrays=arrays,
+            rows=rows,
+            numbers=np.array(numbers, dtype=np.int64),
+            terms=store.terms,
+            labels=labels,
+            progress=progress or Quiet(),
+            warnings=_check_labels(rows, labels),
+        )
+
+    def origin(self) -> dict[str, Any]:
+        """Return of which store the features are, how they were made, and under which terms."""
+        record = self.store.record
+        facts = {
+            "program": f"obygaze {__version__}",
+            "seal": self.store.seal,
+            "manifest": {
+                "name": record.manifest.name,
+                "sha256": record.manifest.sha256,
+            },
+            "licence": self.terms.licence,
+            "citation": self.terms.citation,
+            "fingerprint": record.fingerprint,
+            "recipe": record.recipe,
+        }
+        if self.labels is not None:
+            header = self.labels.header
+            facts["labels"] = {
+                "name": self.labels.name,
+                "sha256": manifest_sha256(self.labels),
+                "licence": header.licence,
+                "citation": header.citation,
+            }
+        return facts
+
+    def pieces(
+        self, array: Array
+    ) -> Iterator[tuple[Sequence[Row], npt.NDArray[np.generic]]]:
+        """Yield some rows and their values, in the order of the store."""
+        n_rows = max(1, PIECE_BYTES // array.row_bytes)
+        for first in range(0, len(self.rows), n_rows):
+            piece = slice(first, first + n_rows)
+            yield self.rows[piece], self.values(array, piece)
+
+    def values(self, array: Array, piece: slice) -> npt.NDArray[np.generic]:
+        """Return the values of some of the rows."""
+        values = self.store.read(array, self.numbers[piece])
+        self.progress.advance(len(values))
+        return np.ascontiguousarray(values)
+
+    def clips(self, array: Array) -> Iterator[tuple[Row, npt.NDArray[np.generic]]]:
+        """Yield each row and its values."""
+        for rows, values in self.pieces(array):
+            yield from zip(rows, values, strict=True)
+
+
+# --- Checks ---
+
+
+def _chosen_arrays(
+    store: Store, format: Format, names: Sequence[str]
+) -> Sequence[Array]:
+    """Return the arrays to export: those of these names, or a default."""
+    chosen = [store.array(name) for name in names or store.feature_arrays]
+    if format == "parquet":
+        if not names:
+            chosen = [array for array in chosen if len(array.shape) == 1]
+        if not chosen:
+            raise FixUsage(
+                "no array has one vector a clip",
+                hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
+            )
+        for array in chosen:
+            if array.name in FACTS:
+                raise FixUsage(
+                    f"in Parquet, the array {array.name!r} and the {array.name} of clips would be"
+                    " one column",
+                    hint="npz or hdf5, or --array for other arrays only",
+                )
+    return chosen
+
+
+def _check_keys(rows: Sequence[Row], where: str) -> None:
+    """Raise an error for ids that cannot be keys of HDF5."""
+    for row in rows:
+        if "/" in row.clip_id or row.clip_id.startswith("."):
+            raise FixInput(
+                f"{row.clip_id[:60]!r} cannot be a key of HDF5",
+                where=where,
+                hint="npz or parquet, which allow any id",
+            )
+
+
+def _check_labels(rows: Sequence[Row], labels: Manifest | None) -> list[str]:
+    """Return a sentence on clips without labels; an error if no clip has any."""
+    if labels is None:
+        return []
+    if isinstance(labels.clips, Windows):
+        raise FixUsage("windows have no labels", where=labels.name)
+    n_missing = sum(row.clip_id not in labels.by_id for row in rows)
+    if n_missing == len(rows):
+        raise FixInput(
+            f"the manifest {labels.name} has none of the clips of this store: the first clip here"
+            f" is {rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
+            where=labels.name,
+            hint="--with-labels with the manifest of this store; obygaze store info names it",
+        )
+    if not n_missing:
+        return []
+    return [
+        f"{count(n_missing, 'clip')} of {len(rows)} without labels: the manifest"
+        f" {labels.name} does not have them"
+    ]
+
+
+@contextmanager
+def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
+    """Yield a hidden path beside a new file or folder, which gets its name when it is finished."""
+    _check_free(target)
+    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    if is_folder:
+        hidden.mkdir()
+    try:
+        yield hidden
+        _check_free(target)
+        hidden.rename(target)
+    finally:
+        if is_folder:
+            shutil.rmtree(hidden, ignore_errors=True)
+        else:
+            hidden.unlink(missing_ok=True)
+
+
+def _check_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise AlreadyThere(
+            "a file or folder of this name exists already",
+            where=str(target),
+            hint="choose another name",
+        )
+
+
+# --- The formats ---
+
+
+def write_npz(job: Export, path: Path) -> None:
+    """Write ids, films and an array of each name; in pieces, so that any size fits."""
+    columns: dict[str, Any] = {
+        ID_KEY: [row.clip_id for row in job.rows],
+        FILM_KEY: [row.movie_id for row in job.rows],
+        ORIGIN_KEY: json.dumps(job.origin()),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, column in columns.items():
+            texts = np.array(column, dtype=np.str_)
+            _write_member(archive, name, texts.shape, texts.dtype, [texts])
+        for array in job.arrays:
+            shape = (len(job.rows), *array.shape)
+            pieces = (values for _, values in job.pieces(array))
+            _write_member(archive, array.name, shape, np.dtype(array.dtype), pieces)
+
+
+def _write_member(
+    archive: zipfile.ZipFile,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    pieces: Iterable[npt.NDArray[Any]],
+) -> None:
+    """Write an array of an npz file piece by piece."""
+    entry = zipfile.ZipInfo(f"{name}.npy", DATE)
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    with archive.open(entry, "w", force_zip64=True) as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for piece in pieces:
+            stream.write(piece.tobytes())
+
+
+def write_hdf5(job: Export, path: Path) -> None:
+    """Write, of one array, a data set a clip; of several, a group a clip, a data set an array."""
+    import h5py
+
+    _check_keys(job.rows, job.store.location)
+    with h5py.File(path, "w") as out:
+        out.attrs[ARRAYS_KEY] = [array.name for array in job.arrays]
+        out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
+        for array in job.arrays:
+            for row, values in job.clips(array):
+                if len(job.arrays) == 1:
+                    node = out.create_dataset(row.clip_id, data=values)
+                else:
+                    node = out.require_group(row.clip_id)
+                    node.create_dataset(array.name, data=values)
+                node.attrs[FILM_KEY] = row.movie_id
+
+
+def write_parquet(job: Export, path: Path) -> None:
+    """Write a table with a row a clip, and a README.md by which the hub reads it."""
+    (path / TABLE).parent.mkdir()
+    columns = write_table(job, path / TABLE)
+    _write_card(job, path, columns)
+
+
+def write_table(job: Export, path: Path) -> list[str]:
+    """Write a Parquet file with a row a clip; return its columns."""
+    pyarrow = need("pyarrow", EXTRA, "writing Parquet")
+    parquet = need("pyarrow.parquet", EXTRA, "writing Parquet")
+    names = fact_columns(job)
+    types = {
+        "start_s": pyarrow.float64(),
+        "end_s": pyarrow.float64(),
+        "concepts": pyarrow.list_(pyarrow.string()),
+    }
+    fields = [(name, types.get(name, pyarrow.string())) for name in names]
+    for array in job.arrays:
+        column_type = pyarrow.from_numpy_dtype(np.dtype(array.dtype))
+        for size in reversed(array.shape):
+            column_type = pyarrow.list_(column_type, size)
+        fields.append((array.name, column_type))
+    schema = pyarrow.schema(fields, {ORIGIN_KEY: json.dumps(job.origin())})
+    row_bytes = sum(array.row_bytes for array in job.arrays)
+    n_rows_of_group = max(1, PIECE_BYTES // row_bytes)
+    with parquet.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=[FILM_KEY, "level", "concepts.list.element"],
+        write_page_index=True,
+    ) as writer:
+        for first in range(0, len(job.rows), n_rows_of_group):
+            piece = slice(first, first + n_rows_of_group)
+            columns: dict[str, Any] = {}
+            for name in names:
+                columns[name] = [
+                    _fact(name, row, job.labels) for row in job.rows[piece]
+                ]
+            for array in job.arrays:
+                column = pyarrow.array(job.values(array, piece).reshape(-1))
+                for size in reversed(array.shape):
+                    column = pyarrow.FixedSizeListArray.from_arrays(column, size)
+                columns[array.name] = column
+            writer.write_table(pyarrow.table(columns, schema=schema))
+    return [*names, *(array.name for array in job.arrays)]
+
+
+def fact_columns(job: Export) -> list[str]:
+    """Return the columns beside the features."""
+    names = [ID_KEY, FILM_KEY]
+    if any(row.start_s is not None or row.end_s is not None for row in job.rows):
+        names += ["start_s", "end_s"]
+    if job.labels is not None:
+        names += ["level", "concepts"]
+    return names
+
+
+def _fact(name: str, row: Row, labels: Manifest | None) -> Any:
+    """Return what a column says of a clip; None where it is not known."""
+    if name in (ID_KEY, FILM_KEY, "start_s", "end_s"):
+        return getattr(row, name)
+    clip = None if labels is None else labels.by_id.get(row.clip_id)
+    if clip is None:
+        return None
+    return clip.level or None if name == "level" else list(clip.concepts)
+
+
+def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
+    """Write README.md beside a table."""
+    record = job.store.record
+    meanings = dict(FACTS)
+    for array in job.arrays:
+        shape = " x ".join(map(str, array.shape)) or "one number"
+        meanings[array.name] = f"features: {shape} of {array.dtype}"
+    label_licence = None if job.labels is None else job.labels.header.licence
+    text = render(
+        "export.md",
+        HERE,
+        manifest=record.manifest,
+        recipe=job.store.recipe,
+        terms=job.terms,
+        terms_lines=map(Raw, terms_lines(job.terms, label_licence)),
+        citation=Raw(citation_text(job.terms)),
+        origin_json=Raw(json.dumps(job.origin(), ensure_ascii=True)),
+        table=TABLE,
+        columns=[(name, meanings[name]) for name in columns],
+        labels="" if job.labels is None else labels_text(job.labels),
+    )
+    (folder / CARD).write_bytes(text.encode())
+
+
+def labels_text(labels: Manifest) -> str:
+    """Return of which manifest labels are, and under which terms, as sentences."""
+    header = labels.header
+    text = (
+        f"Levels and concepts are those of the manifest {labels.name}, sha256"
+        f" {manifest_sha256(labels)}. Their licence: {header.licence or 'not stated'}."
+    )
+    return f"{text} Cite for them: {header.citation}" if header.citation else text
+
+
+class _Format(NamedTuple):
+    write: Callable[[Export, Path], None]
+    # Of the name of a file; a format without endings is a folder.
+    endings: Sequence[str] = ()
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether an export is a folder."""
+        return not self.endings
+
+
+FORMATS: Mapping[Format, _Format] = {
+    "npz": _Format(write_npz, [".npz"]),
+    "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
+    "parquet": _Format(write_parquet),
+}
+
+
+# --- Of which store an export is ---
+
+
+def read_origin(path: Path) -> dict[str, Any] | None:
+    """Return of which store an export is, with its `seal`; None for other files and folders."""
+    text = ""
+    with suppress(*DAMAGE, InstallExtra):
+        if path.is_dir():
+            text = _origin_of_card(path / CARD)
+        elif path.suffix in FORMATS["npz"].endings:
+            text = _origin_of_npz(path)
+        elif path.suffix in FORMATS["hdf5"].endings:
+            text = _origin_of_hdf5(path)
+        elif path.suffix == ".parquet":
+            text = _origin_of_parquet(path)
+    with suppress(ValueError, RecursionError):
+        origin = json.loads(text)
+        if isinstance(origin, dict) and isinstance(origin.get("seal"), str):
+            return origin
+    return None
+
+
+def _origin_of_card(path: Path) -> str:
+    if path.stat().st_size > MOST_CARD_BYTES:
+        return ""
+    for line in path.read_text("utf-8").splitlines():
+        key, _, value = line.partition(": ")
+        if key == ORIGIN_KEY:
+            return value
+    return ""
+
+
+def _origin_of_npz(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(f"{ORIGIN_KEY}.npy").file_size > MOST_CARD_BYTES:
+            return ""
+        with np.load(path, allow_pickle=False) as arrays:
+            return str(arrays[ORIGIN_KEY])
+
+
+def _origin_of_hdf5(path: Path) -> str:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        check_texts(file)
+        return str(file.attrs[ORIGIN_KEY])
+
+
+def _origin_of_parquet(path: Path) -> str:
+    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+    metadata: dict[bytes, bytes] = parquet.read_schema(path).metadata or {}
+    return metadata[ORIGIN_KEY.encode()].decode()

@@ -1,0 +1,238 @@
+"""The files of a store in a folder, and the files that a store.json lists, wherever they are."""
+
+import errno
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from obygaze_features.core import system
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import leads_out
+from obygaze_features.store.decoding import Bytes
+from obygaze_features.store.records import FileMark
+
+LINK_REFUSED = "a store must not contain symbolic links"
+NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
+COPY_AGAIN = "copy it again from where it is from"
+# store.json grows with the number of files, by about 130 bytes each. A file of the usual length has
+# 64 MB, so that this is enough for 16 TB; and a stranger's document takes little memory.
+MOST_DOCUMENT_BYTES = 2**25
+
+
+class Range(NamedTuple):
+    """Bytes of a file: from `start` to before `stop`."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class Files(Protocol):
+    """Files by name, whole or in part. Names are relative, with forward slashes.
+
+    To read stores from a new kind of place, write these members.
+    """
+
+    # What to show, and what to open again: it may contain what is secret.
+    location: str
+    address: str
+    # How many bytes should be read at once; where a request takes long, more.
+    piece_bytes: int
+
+    def read(self, name: str, most_bytes: int) -> Bytes:
+        """Return a whole file; raise FileNotFoundError if it is absent.
+
+        A file of more than `most_bytes` is an error before it is in memory.
+        """
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield parts of files in this order. A part beyond the end of its file is shorter."""
+
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+
+    def names(self) -> list[str] | None:
+        """Return the names of all files that are there; None where a place cannot list them."""
+
+
+class FolderFiles:
+    """The files of a folder on this machine. Symbolic links in it are refused."""
+
+    piece_bytes = 2**18
+
+    def __init__(self, root: Path) -> None:
+        # Where the program is now decides what a relative path means, not where it will be.
+        self.root = os.path.realpath(root)
+        self.location = str(root)
+        self.address = self.root
+        self._checked_folders = {""}
+
+    def read(self, name: str, most_bytes: int) -> Bytes:
+        """Return a whole file; raise FileNotFoundError if it is absent."""
+        with self._open(name) as stream:
+            n_bytes = os.fstat(stream.fileno()).st_size
+            check_length(name, n_bytes, most_bytes, self.location)
+            return _read_at(stream, 0, n_bytes)
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield parts of files; a file is opened once for neighbouring parts."""
+        for name, parts in groupby(ranges, key=itemgetter(0)):
+            with self._open(name) as stream:
+                for _, start, stop in parts:
+                    yield _read_at(stream, start, stop - start)
+
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        with self._open(name) as stream:
+            return os.fstat(stream.fileno()).st_size
+
+    def names(self) -> list[str] | None:
+        """Return the names of all files and links that are there."""
+        names = []
+        for folder, folders, files in os.walk(self.root):
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for name in (*files, *links):
+                relative = Path(folder, name).relative_to(self.root)
+                names.append(relative.as_posix())
+        return sorted(names)
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[io.FileIO]:
+        """Open a file without following a link."""
+        path = f"{self.root}/{name}"
+        self._check_folder(name.rpartition("/")[0])
+        try:
+            with open(
+                path, "rb", buffering=0, opener=system.open_without_links
+            ) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise Corrupt(NOT_REGULAR, where=path, hint=COPY_AGAIN)
+                yield stream
+        except NotADirectoryError as error:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path) from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Corrupt(LINK_REFUSED, where=path) from error
+            if error.errno in (errno.EISDIR, errno.ENXIO):
+                raise Corrupt(NOT_REGULAR, where=path, hint=COPY_AGAIN) from error
+            raise
+
+    def _check_folder(self, folder: str) -> None:
+        """Refuse a folder that is a link, or outside; once for each folder."""
+        if folder in self._checked_folders:
+            return
+        self._check_folder(folder.rpartition("/")[0])
+        path = f"{self.root}/{folder}"
+        if leads_out(folder):
+            raise FixInput(
+                f"the path {folder!r} leads out of its folder", where=self.location
+            )
+        if Path(path).is_symlink():
+            raise Corrupt(LINK_REFUSED, where=path)
+        self._checked_folders.add(folder)
+
+
+def _read_at(stream: io.FileIO, start: int, n_bytes: int) -> Bytes:
+    """Return bytes of a file, or what there is of them."""
+    data: Bytes = np.empty(n_bytes, np.uint8)
+    stream.seek(start)
+    n_read = 0
+    while n_read < n_bytes:
+        # One call reads 2 GB at most.
+        n_more = stream.readinto(data.data[n_read:])
+        if not n_more:
+            break
+        n_read += n_more
+    return data[:n_read]
+
+
+def check_length(name: str, n_bytes: int, most_bytes: int, where: str) -> None:
+    """Raise an error for a file that is longer than it may be; ask before it is in memory."""
+    if n_bytes > most_bytes:
+        raise Corrupt(
+            f"{name} has {human(n_bytes)}, expected at most {human(most_bytes)}",
+            where=where,
+        )
+    check_memory(n_bytes, name, where)
+
+
+def check_memory(n_bytes: int, subject: str, where: str, hint: str = "") -> None:
+    """Raise an error if `n_bytes` are more than this machine's memory."""
+    total = system.memory_bytes()
+    if n_bytes > total:
+        raise FixInput(
+            f"{subject} needs {human(n_bytes)} of memory, this machine has {human(total)}",
+            where=where,
+            hint=hint or None,
+        )
+
+
+class ListedFiles:
+    """The files that a store.json lists. A file that is not as listed is an error."""
+
+    def __init__(self, files: Files, marks: Mapping[str, FileMark]) -> None:
+        self.files = files
+        self.marks = marks
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for people."""
+        return self.files.location
+
+    def whole(self, name: str) -> Bytes:
+        """Return a whole file that has the listed length and SHA-256."""
+        mark = self.marks[name]
+        try:
+            data = self.files.read(name, mark.n_bytes)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        if (
+            len(data) != mark.n_bytes
+            or hashlib.sha256(data.data).hexdigest() != mark.sha256
+        ):
+            raise self.damaged(name, "it is not the file that store.json lists")
+        return data
+
+    def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked."""
+        parts = self.files.read_ranges(ranges)
+        for wanted in ranges:
+            try:
+                data = next(parts)
+            except FileNotFoundError as error:
+                raise self._missing(wanted.name) from error
+            if len(data) != wanted.stop - wanted.start:
+                raise self.damaged(wanted.name, "it is shorter than store.json says")
+            yield data
+
+    def check_length(self, name: str) -> None:
+        """Raise an error unless a file has the listed length."""
+        try:
+            n_bytes = self.files.length(name)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        if n_bytes != self.marks[name].n_bytes:
+            raise self.damaged(name, f"it has {n_bytes} bytes")
+
+    def _missing(self, name: str) -> Corrupt:
+        return Corrupt(f"{name} is missing", where=self.location, hint=COPY_AGAIN)
+
+    def damaged(self, name: str, problem: object) -> Corrupt:
+        """Return the error that a file is damaged, or from another copy."""
+        lines = str(problem).splitlines()
+        reason = f": {lines[0][:160]}" if lines else ""
+        return Corrupt(
+            f"{name} is damaged, or from another store{reason}",
+            where=self.location,
+            hint="obygaze store verify --hash, then copy the store again",
+        )

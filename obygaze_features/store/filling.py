@@ -1,0 +1,802 @@
+"""Filling a store by blocks, by any number of processes: plan, begin a block, commit it.
+
+`NAME.next` holds the plan and the finished blocks (docs/store.md, section 7). The rename of a
+block's folder decides who computed the block. There is no lock and no clock: a hidden folder says
+that a block was begun, and only decides in which order the blocks are taken.
+"""
+
+import bisect
+import glob
+import hashlib
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import google_crc32c
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.store.encoding import (
+    HashedStream,
+    ShardWriter,
+    Values,
+    check_rows,
+    crc_bytes,
+    filled,
+    planned_rows,
+    stored_dtype,
+)
+from obygaze_features.store.layout import (
+    BLOCKS,
+    CLIPS_CSV,
+    PLAN_JSON,
+    ROWS_JSON,
+    STORE_JSON,
+    TIMES,
+    Array,
+    block_rows_of,
+    check_arrays,
+    check_store_name,
+)
+from obygaze_features.store.making import not_finite, rows_not_finite
+from obygaze_features.store.placing import (
+    before_of,
+    finish_waiting,
+    make_folder,
+    make_hidden,
+    new_file,
+    next_of,
+    read_finished,
+    remove_tree,
+    seal_at,
+    sync_tree,
+    take_name,
+    write_file,
+)
+from obygaze_features.store.reading import Store, open_store, rows_of_plan
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import (
+    BlockFile,
+    BlockRecord,
+    BlockRow,
+    FileMark,
+    Kind,
+    Maker,
+    Manifest,
+    PlanRecord,
+    StoreRecord,
+    decode,
+    encode,
+    withdrawn_by,
+)
+from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row
+
+_BEGUN = re.compile(r"\.([0-9]{5,})\..+")
+_FINISHED = re.compile(r"[0-9]{5,}")
+# A CRC32C in rows.json, as the hex digits of its 4 bytes.
+_CRC_DIGITS = 8
+
+
+# --- The plan ---
+
+
+def plan_filling(
+    target: Path,
+    rows: Sequence[Row],
+    *,
+    arrays: Sequence[Array],
+    recipe: Recipe,
+    manifest: Manifest,
+    kind: Kind,
+    windows: bool = False,
+    computed: Sequence[bool] | None = None,
+    computes: Sequence[str] = (),
+    replaces: str = "",
+) -> "Filling":
+    """Make NAME.next, or open the one that another process made with the same plan.
+
+    Args:
+        target: The folder that the finished store gets; its parent must exist.
+        rows: All rows of the new store: clips, films and times. Where a store is changed, its rows
+            come first, in their order.
+        arrays: All arrays of the new store, made by `Array.of`.
+        recipe: How the numbers are made.
+        manifest: The manifest whose clips the rows are.
+        kind: What computes: the same for all rows, unless a mixture is allowed.
+        windows: Whether the rows are windows of films.
+        computed: For each row, whether this filling computes it; by default all are computed.
+        computes: The names of the arrays that this filling computes; by default all are.
+        replaces: The seal of the store that is changed, which is at the target.
+    """
+    check_store_name(target.name, str(target))
+    check_rows(rows, str(target))
+    finish_waiting(target)
+    remove_leftover(target)
+    wanted = [True] * len(rows) if computed is None else list(computed)
+    names = tuple(computes) or tuple(array.name for array in arrays)
+    row_bytes = sum(array.row_bytes for array in arrays)
+    block_rows = block_rows_of(len(rows), row_bytes, windows=windows)
+    if replaces:
+        before = store_before(target, replaces)
+        kept = {array.name: array for array in before.record.arrays}
+        if not kept.keys() <= {array.name for array in arrays}:
+            raise FixInput(
+                "an array of the store is not in the plan", where=str(target)
+            )
+        _check_change(target, replaces, rows, wanted, names, recipe)
+    elif is_listed(target):
+        raise _is_there(target)
+    else:
+        kept = {}
+    all_arrays = [
+        kept.get(array.name) or _with_files_of_blocks(array, block_rows)
+        for array in arrays
+    ]
+    check_arrays(all_arrays, str(target))
+    plan = PlanRecord(
+        manifest=manifest,
+        recipe=recipe.to_json(),
+        fingerprint=recipe.fingerprint,
+        arrays=tuple(all_arrays),
+        rows=len(rows),
+        block_rows=block_rows,
+        computes=names,
+        kind=kind,
+        replaces=replaces,
+    )
+    _write_plan(target, encode(plan), planned_rows(rows, wanted))
+    try:
+        filling = Filling.open(target)
+    except NotFound as error:
+        raise _just_finished(target) from error
+    if not replaces and is_listed(target):
+        # Another process planned, filled and sealed the store meanwhile.
+        remove_leftover(target)
+        raise _is_there(target)
+    return filling
+
+
+def _is_there(target: Path) -> AlreadyThere:
+    return AlreadyThere(
+        "this store exists already, and a store is never changed in place",
+        where=str(target),
+        hint="choose another name, or change the store",
+    )
+
+
+def _just_finished(target: Path) -> AlreadyThere:
+    return AlreadyThere(
+        "another process has just finished this store", where=str(target)
+    )
+
+
+def _with_files_of_blocks(array: Array, block_rows: int) -> Array:
+    return msgspec.structs.replace(array, file_rows=max(array.file_rows, block_rows))
+
+
+def _check_change(
+    target: Path,
+    seal: str,
+    rows: Sequence[Row],
+    computed: Sequence[bool],
+    computes: Sequence[str],
+    recipe: Recipe,
+) -> None:
+    """Raise an error unless a filling with these rows can change the store of a seal."""
+    while True:
+        before = store_before(target, seal)
+        try:
+            _check_rows_of_change(before, rows, computed, computes, recipe)
+        except Corrupt:
+            # Another store may have taken its place while it was read: it is read where it is now.
+            if store_before(target, seal).location == before.location:
+                raise
+        else:
+            return
+
+
+def _check_rows_of_change(
+    before: Store,
+    rows: Sequence[Row],
+    computed: Sequence[bool],
+    computes: Sequence[str],
+    recipe: Recipe,
+) -> None:
+    """Raise an error unless a filling with these rows can change a store."""
+    where = before.location
+    before.recipe.require(recipe, where=where, message="the store has another recipe")
+    kept_rows = before.rows
+    ids_before = [row.clip_id for row in kept_rows]
+    if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
+        raise Mismatch("the rows of the store must come first", where=where)
+    withdrawn = withdrawn_by(before.record.replaces)
+    names_before = {array.name for array in before.record.arrays}
+    computes_all = names_before <= set(computes)
+    for number, row in enumerate(rows):
+        is_new = number >= len(kept_rows)
+        if is_new and not computed[number]:
+            raise FixInput(f"the new clip {row.clip_id!r} is not computed", where=where)
+        if not computed[number]:
+            continue
+        is_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
+        is_withdrawn |= row.clip_id in withdrawn.clips
+        is_withdrawn |= row.movie_id in withdrawn.films
+        if is_withdrawn:
+            raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
+        if not computes_all and (is_new or not kept_rows[number].is_ok):
+            raise FixInput(
+                f"the clip {row.clip_id!r} has no features yet: compute all arrays",
+                where=where,
+            )
+
+
+def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
+    """Make NAME.next; if it is there, it must have the same plan."""
+    folder = next_of(target)
+    hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_csv)))
+    try:
+        write_file(hidden / PLAN_JSON, plan_json)
+        write_file(hidden / CLIPS_CSV, clips_csv)
+        make_folder(hidden / BLOCKS)
+        sync_tree(hidden)
+        is_first = take_name(hidden, folder)
+        if is_first:
+            return
+        other_plan = read_finished(folder / PLAN_JSON)
+        other_clips = read_finished(folder / CLIPS_CSV)
+    except FileNotFoundError as error:
+        # Who has finished the store removes what has the same plan.
+        raise _just_finished(target) from error
+    finally:
+        remove_tree(hidden)
+    if other_plan != plan_json:
+        _raise_difference(plan_json, other_plan, folder)
+    if other_clips != clips_csv:
+        raise Mismatch(
+            "this store is being filled with other clips, or other times of clips",
+            where=str(folder),
+            hint=_GIVE_UP.format(folder),
+        )
+
+
+_GIVE_UP = "finish it with its own options, or give it up: rm -r {}"
+
+
+def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
+    """Raise an error that says in which keys two plans differ."""
+    our_plan = decode(ours, PlanRecord, "this plan")
+    their_plan = decode(theirs, PlanRecord, str(folder))
+    Recipe.from_json(our_plan.recipe).require(
+        Recipe.from_json(their_plan.recipe),
+        where=str(folder),
+        message="this store is being filled with another recipe",
+        hint=_GIVE_UP.format(folder),
+    )
+    keys = [
+        key
+        for key in PlanRecord.__struct_fields__
+        if getattr(our_plan, key) != getattr(their_plan, key)
+    ]
+    details = [
+        f"{key}: {getattr(our_plan, key)} here, {getattr(their_plan, key)} there"
+        for key in keys
+    ]
+    raise Mismatch(
+        f"this store is being filled with another plan: {', '.join(keys)} differ",
+        where=str(folder),
+        hint=_GIVE_UP.format(folder),
+        details=details,
+    )
+
+
+def _digest(plan_json: bytes, clips_csv: bytes) -> str:
+    """Return what identifies a plan: the SHA-256 of plan.json followed by clips.csv."""
+    return hashlib.sha256(plan_json + clips_csv).hexdigest()
+
+
+def _tag_of(digest: str) -> str:
+    return f"{digest[:8]}-"
+
+
+# --- A filling ---
+
+
+class Filling:
+    """A store that is being filled.
+
+    Args:
+        target: The folder that the finished store gets.
+        plan: What is computed.
+        rows: All rows of the new store, without what is not known before they are computed.
+        computed: For each row, whether this filling computes it.
+        digest: The SHA-256 of plan.json followed by clips.csv. Each block records it, so that a
+            late process cannot add a block to another plan.
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        plan: PlanRecord,
+        rows: Sequence[Row],
+        computed: npt.NDArray[np.bool_],
+        digest: str,
+    ) -> None:
+        self.target = target
+        self.folder = next_of(target)
+        self.plan = plan
+        self.rows = rows
+        self.computed = computed
+        self.digest = digest
+
+    @classmethod
+    def open(cls, target: Path) -> Self:
+        """Open the filling of a store; an error if it is not being filled."""
+        folder = next_of(target)
+        try:
+            plan_json = read_finished(folder / PLAN_JSON)
+            clips_csv = read_finished(folder / CLIPS_CSV)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound(
+                "this store is not being filled", where=str(target)
+            ) from error
+        plan = decode(plan_json, PlanRecord, str(folder / PLAN_JSON))
+        data = np.frombuffer(clips_csv, dtype=np.uint8)
+        rows, computed = rows_of_plan(data, plan, str(folder / CLIPS_CSV))
+        return cls(target, plan, rows, computed, _digest(plan_json, clips_csv))
+
+    @property
+    def tag(self) -> str:
+        """What the names of hidden folders of this plan have in them."""
+        return _tag_of(self.digest)
+
+    def is_current(self) -> bool:
+        """Return whether NAME.next still has this plan."""
+        return _digest_at(self.folder) == self.digest
+
+    @cached_property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that this filling computes."""
+        names = set(self.plan.computes)
+        return tuple(array for array in self.plan.arrays if array.name in names)
+
+    @cached_property
+    def needed(self) -> list[int]:
+        """The numbers of the blocks that have a computed row."""
+        numbers = np.unique(np.flatnonzero(self.computed) // self.plan.block_rows)
+        needed: list[int] = numbers.tolist()
+        return needed
+
+    def range_of(self, block: int) -> tuple[int, int]:
+        """Return the first row of a block, and the row after its last."""
+        first = block * self.plan.block_rows
+        return first, min(first + self.plan.block_rows, self.plan.rows)
+
+    def rows_of(self, block: int) -> list[int]:
+        """Return the numbers of the rows of a block that this filling computes."""
+        first, after = self.range_of(block)
+        places = np.flatnonzero(self.computed[first:after]) + first
+        rows: list[int] = places.tolist()
+        return rows
+
+    def is_shard(self, array: Array, block: int) -> bool:
+        """Return whether a file of a block is the file of the store, and not raw rows."""
+        first, after = self.range_of(block)
+        is_one_file = array.file_rows == self.plan.block_rows
+        return is_one_file and bool(self.computed[first:after].all())
+
+    def folder_of(self, block: int) -> Path:
+        """Return the folder of a finished block."""
+        return self.folder / BLOCKS / f"{block:05d}"
+
+    def done(self) -> set[int]:
+        """Return the numbers of the finished blocks."""
+        return self.listed()[0]
+
+    def missing(self) -> list[int]:
+        """Return the numbers of the blocks that are not finished."""
+        done = self.done()
+        return [block for block in self.needed if block not in done]
+
+    def is_done(self, block: int) -> bool:
+        """Return whether a block need not be computed any more; costs one or two looks.
+
+        True also if the store is finished.
+        """
+        return self.folder_of(block).exists() or not self.folder.exists()
+
+    def next_block(self, start: int) -> int | None:
+        """Return the block that a process computes next; None if nothing is left.
+
+        Args:
+            start: The block from which this process looks on; each process has another one.
+        """
+        done, begun = self.listed()
+        if not done and not self.folder.exists():
+            return None
+        return choose_block(self.needed, done, begun, start)
+
+    def listed(self) -> tuple[set[int], Counter[int]]:
+        """Return the finished blocks, and how often each other block was begun."""
+        try:
+            names = [path.name for path in (self.folder / BLOCKS).iterdir()]
+        except FileNotFoundError:
+            return set(), Counter()
+        done = {int(name) for name in names if _FINISHED.fullmatch(name)}
+        begun: Counter[int] = Counter()
+        for name in names:
+            match = _BEGUN.fullmatch(name)
+            if match:
+                begun[int(match[1])] += 1
+        return done, begun
+
+    def begin(
+        self, block: int, maker: Maker, *, mixed: bool = False
+    ) -> "BlockWriter | None":
+        """Begin to compute a block; None if that is not needed any more.
+
+        Args:
+            block: The number of the block.
+            maker: What computes it.
+            mixed: Allow another kind than that of the plan.
+        """
+        if maker.kind != self.plan.kind and not mixed:
+            raise Mismatch(
+                f"the plan is for {_words(self.plan.kind)}, and this is"
+                f" {_words(maker.kind)}",
+                where=str(self.folder),
+                hint="--mixed, to allow a mixture",
+            )
+        if self.is_done(block):
+            return None
+        hidden = self.folder / BLOCKS / f".{block:05d}.{secrets.token_hex(4)}"
+        try:
+            make_folder(hidden)
+            return BlockWriter(self, block, maker, hidden)
+        except FileNotFoundError:
+            # The store is finished. Nobody makes the parent folder, which would bring it back.
+            return None
+
+    def read_block(self, block: int) -> BlockRecord | None:
+        """Return rows.json of a finished block; None if the block is damaged.
+
+        A damaged block is renamed away, and counts as not done.
+        """
+        try:
+            data = read_finished(self.folder_of(block) / ROWS_JSON)
+        except FileNotFoundError:
+            data = b""
+        try:
+            record = msgspec.json.decode(data, type=BlockRecord)
+            is_whole = self._is_whole(block, record)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            is_whole = False
+        if is_whole:
+            return record
+        self.set_aside(block)
+        return None
+
+    def _is_whole(self, block: int, record: BlockRecord) -> bool:
+        """Return whether a block belongs to this plan and its files have their lengths."""
+        if record.plan != self.digest or set(record.files) != set(self.plan.computes):
+            return False
+        if [row.row for row in record.rows] != self.rows_of(block):
+            return False
+        if any(row.status not in STATUSES for row in record.rows):
+            return False
+        for array in self.arrays:
+            file = record.files[array.name]
+            path = self.folder_of(block) / array.name
+            if not path.is_file() or path.stat().st_size != file.n_bytes:
+                return False
+            if len(file.checks) != _CRC_DIGITS * self._n_checks(array, block):
+                return False
+        return True
+
+    def _n_checks(self, array: Array, block: int) -> int:
+        first, after = self.range_of(block)
+        return array.n_chunks(after - first) if self.is_shard(array, block) else 1
+
+    def read_raw(self, array: Array, block: int, file: BlockFile) -> Values | None:
+        """Return the raw rows of a block; None if the file is damaged (see `read_block`)."""
+        first, after = self.range_of(block)
+        data = (self.folder_of(block) / array.name).read_bytes()
+        is_whole = len(data) == (after - first) * array.row_bytes
+        if not is_whole or crc_bytes(data).hex() != file.checks:
+            self.set_aside(block)
+            return None
+        values = np.frombuffer(data, dtype=stored_dtype(array))
+        return values.reshape(after - first, *array.shape)
+
+    def set_aside(self, block: int) -> None:
+        """Rename a damaged block away, so that it counts as not done."""
+        name = f".damaged-{block:05d}-{secrets.token_hex(4)}"
+        take_name(self.folder_of(block), self.folder / BLOCKS / name)
+
+
+def _words(kind: Kind) -> str:
+    parts = [kind.program, kind.device, kind.precision]
+    return " ".join(part for part in parts if part)
+
+
+def choose_block(
+    needed: Sequence[int], done: set[int], begun: Mapping[int, int], start: int
+) -> int | None:
+    """Return the first block that is neither done nor begun; else the one begun the fewest times.
+
+    Args:
+        needed: All blocks, in order.
+        done: The finished blocks.
+        begun: How often each unfinished block was begun, by processes that may have ended.
+        start: The block from which to look on; after the last block comes the first.
+    """
+    turn = bisect.bisect_left(needed, start)
+    left = [block for block in (*needed[turn:], *needed[:turn]) if block not in done]
+    if not left:
+        return None
+    return min(left, key=lambda block: begun.get(block, 0))
+
+
+# --- A block ---
+
+
+class _RawWriter:
+    """Writes rows of an array as they are; used like `ShardWriter`."""
+
+    def __init__(self, array: Array, stream: BinaryIO) -> None:
+        self.array = array
+        self.checks = b""
+        self._stream = HashedStream(stream)
+        self._crc = 0
+
+    def append(self, rows: Values) -> None:
+        data = np.ascontiguousarray(rows, dtype=stored_dtype(self.array)).tobytes()
+        self._stream.write(data)
+        self._crc = google_crc32c.extend(self._crc, data)
+
+    def finish(self) -> FileMark:
+        self.checks = self._crc.to_bytes(4, "little")
+        return self._stream.mark()
+
+
+class BlockWriter:
+    """Writes a block row by row. Leave it without `commit`, and nothing of it stays.
+
+    Example:
+        >>> with filling.begin(block, maker) as writer:
+        ...     for number in writer.rows:
+        ...         writer.add(filling.rows[number], {"clip": vector})
+        ...     writer.commit()
+    """
+
+    def __init__(
+        self, filling: Filling, block: int, maker: Maker, folder: Path
+    ) -> None:
+        self.filling = filling
+        self.block = block
+        self.rows = filling.rows_of(block)
+        self._maker = maker
+        self._folder = folder
+        self._added: list[BlockRow] = []
+        # Whether the folder was removed, because nobody needs the block any more.
+        self._is_lost = False
+        # The row that is written next: rows in between are not computed.
+        self._next_row = filling.range_of(block)[0]
+        self._files = ExitStack()
+        self._writers: dict[str, ShardWriter | _RawWriter] = {}
+        for array in filling.arrays:
+            stream = self._files.enter_context(new_file(folder / array.name))
+            if filling.is_shard(array, block):
+                self._writers[array.name] = ShardWriter(array, stream)
+            else:
+                self._writers[array.name] = _RawWriter(array, stream)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):
+            self._files.__exit__(kind, error, trace)
+        remove_tree(self._folder)
+
+    def add(self, row: Row, values: Mapping[str, Values] | None = None) -> None:
+        """Write the next computed row of the block.
+
+        Args:
+            row: The clip with its status, its reason and the video that was read. The maker is that
+                of the block.
+            values: For each array that is computed, the values of a row that is ok.
+        """
+        number = self.rows[len(self._added)]
+        expected = self.filling.rows[number].clip_id
+        if row.clip_id != expected:
+            raise ValueError(f"expected the clip {expected!r}, got {row.clip_id!r}")
+        if row.is_ok != (values is not None):
+            raise ValueError("a row has values if it is ok, and only then")
+        checked = {
+            array.name: self._checked(array, row, values)
+            for array in self.filling.arrays
+        }
+        if not self._is_lost:
+            try:
+                for array in self.filling.arrays:
+                    self._skip_to(number, array)
+                    self._writers[array.name].append(checked[array.name])
+            except OSError as error:
+                self._raise_if_needed(error)
+        self._next_row = number + 1
+        facts = (row.status, row.reason, row.video_bytes, row.video_hash, row.pictures)
+        self._added.append(BlockRow(number, *facts))
+
+    def _checked(
+        self, array: Array, row: Row, values: Mapping[str, Values] | None
+    ) -> Values:
+        """Return the values of one row as an array of one row."""
+        if values is None:
+            return filled(array, 1)
+        one_row = np.asarray(values[array.name])[np.newaxis]
+        if one_row.shape[1:] != array.shape or one_row.dtype != np.dtype(array.dtype):
+            raise FixInput(
+                f"{array.name} of clip {row.clip_id!r} is {one_row.dtype}"
+                f" {one_row.shape[1:]}, expected {array.dtype} {array.shape}"
+            )
+        if array.name not in TIMES and rows_not_finite(one_row):
+            raise not_finite(array, row.clip_id)
+        return one_row
+
+    def _skip_to(self, number: int, array: Array) -> None:
+        if number > self._next_row:
+            gap = filled(array, number - self._next_row)
+            self._writers[array.name].append(gap)
+
+    def commit(self) -> bool:
+        """Finish the block; False if another process did so first, or the store is finished."""
+        if len(self._added) != len(self.rows):
+            raise ValueError(f"{len(self._added)} of {len(self.rows)} rows were added")
+        if self._is_lost:
+            return False
+        try:
+            files = self._finish_files()
+            record = BlockRecord(
+                plan=self.filling.digest,
+                maker=self._maker,
+                rows=tuple(self._added),
+                files=files,
+            )
+            write_file(self._folder / ROWS_JSON, encode(record))
+            sync_dir(self._folder)
+            return take_name(self._folder, self.filling.folder_of(self.block))
+        except OSError as error:
+            self._raise_if_needed(error)
+            return False
+
+    def _raise_if_needed(self, error: OSError) -> None:
+        """Raise an error of the disk, unless the folder of the block was removed.
+
+        Who seals the store removes NAME.next. A file of it that is open here can then be closed, or
+        on a network disk not even that.
+        """
+        if is_listed(self._folder):
+            raise error
+        self._is_lost = True
+
+    def _finish_files(self) -> dict[str, BlockFile]:
+        files: dict[str, BlockFile] = {}
+        for array in self.filling.arrays:
+            self._skip_to(self.filling.range_of(self.block)[1], array)
+            writer = self._writers[array.name]
+            mark = writer.finish()
+            files[array.name] = BlockFile(
+                mark.n_bytes, mark.sha256, writer.checks.hex()
+            )
+        # Synced and closed.
+        self._files.close()
+        return files
+
+
+# --- Where a filling ends ---
+
+
+def place_before(target: Path, seal: str) -> Path | None:
+    """Return where the store that is changed lies; None if another one has taken its place."""
+    place = target if seal_at(target) else before_of(target, seal)
+    return place if seal_at(place) == seal else None
+
+
+def store_before(target: Path, seal: str) -> Store:
+    """Open the store that is changed, also where a process was killed between two renames."""
+    place = place_before(target, seal)
+    while place is not None:
+        try:
+            store = open_store(place)
+        except (NotFound, Corrupt):
+            if place_before(target, seal) == place:
+                raise
+        else:
+            if store.seal == seal:
+                return store
+        # It was moved meanwhile.
+        place = place_before(target, seal)
+    raise Mismatch(
+        "the store to change does not exist any more",
+        where=str(target),
+        hint="obygaze store info says what took its place",
+    )
+
+
+def is_sealed(filling: Filling) -> bool:
+    """Return whether the store of a filling is there already."""
+    path = filling.target / STORE_JSON
+    try:
+        data = read_finished(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    store = decode(data, StoreRecord, str(path))
+    plan = filling.plan
+    if plan.replaces:
+        return any(entry.seal == plan.replaces for entry in store.replaces)
+    return (store.fingerprint, store.manifest, store.arrays) == (
+        plan.fingerprint,
+        plan.manifest,
+        plan.arrays,
+    )
+
+
+def remove_leftover(target: Path) -> None:
+    """Remove NAME.next, if the store was sealed from it by a process that was killed then."""
+    try:
+        filling = Filling.open(target)
+    except NotFound:
+        return
+    if is_sealed(filling):
+        remove_filling(filling)
+
+
+def remove_filling(filling: Filling) -> None:
+    """Remove NAME.next, and the hidden folders of other processes with the same plan."""
+    hidden = filling.target.with_name(
+        f".{filling.target.name}.{filling.tag}{secrets.token_hex(4)}"
+    )
+    if _digest_at(filling.folder) == filling.digest:
+        try:
+            take_name(filling.folder, hidden)
+        except FileNotFoundError:
+            return
+        if _digest_at(hidden) != filling.digest:
+            # Meanwhile another process removed it. What is here is another plan, or a finished
+            # store that waits; or it is not here, because a third process removes it.
+            with suppress(FileNotFoundError):
+                take_name(hidden, filling.folder)
+            return
+    for path in filling.target.parent.glob(
+        f".{glob.escape(filling.target.name)}.{filling.tag}*"
+    ):
+        remove_tree(path)
+
+
+def _digest_at(folder: Path) -> str:
+    """Return what identifies the plan in a folder; "" if there is none."""
+    try:
+        plan_json = read_finished(folder / PLAN_JSON)
+        return _digest(plan_json, read_finished(folder / CLIPS_CSV))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,1 +1,0 @@
-"""The format of a store: its files, its records, its limits."""

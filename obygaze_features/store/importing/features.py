@@ -1,0 +1,632 @@
+"""Make a store of features that another program wrote."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import Progress, Quiet, count, few
+from obygaze_features.core.errors import (
+    EXIT_SOME_FAILED,
+    Corrupt,
+    FixInput,
+    FixUsage,
+)
+from obygaze_features.core.file_names import composed
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest import model
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store.card import Terms
+from obygaze_features.store.importing.hdf5 import open_hdf5
+from obygaze_features.store.importing.npz import open_npz
+from obygaze_features.store.importing.parquet import open_parquet
+from obygaze_features.store.importing.reader import (
+    MOST_BYTES,
+    BadRow,
+    Reader,
+    Rows,
+    Shape,
+    Values,
+    checked_shape,
+)
+from obygaze_features.store.importing.trees import open_npy, open_pth
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import new_store, write_store
+from obygaze_features.store.recipe import ORIGIN, Recipe
+from obygaze_features.store.records import Manifest
+from obygaze_features.store.rows import FAILED, Row
+
+Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
+Pool = Literal["none", "also", "only"]
+
+FORMATS: Mapping[str, Callable[..., Reader]] = {
+    "npz": open_npz,
+    "hdf5": open_hdf5,
+    "npy": open_npy,
+    "pth": open_pth,
+    "parquet": open_parquet,
+}
+WITH_ID_KEY = ("npz", "hdf5", "parquet")
+POOLED = "pooled"
+NOT_IN_FILES = "not in the files"
+# What an import writes into the recipe beside the facts that it is given.
+OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
+SHOWN_REASONS = 5
+# The headings of the options in the help.
+CONTENT = "What is in the files"
+STORAGE = "How they are stored"
+FACTS = "Facts to keep"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result of an import: the new store, and what did not come into it."""
+
+    path: Path
+    seal: str
+    n_clips: int
+    arrays: Mapping[str, tuple[int, ...]]
+    failed: Mapping[str, str]
+    not_in_manifest: Sequence[str]
+    remarks: Sequence[str]
+    warnings: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the import."""
+        n_ok = self.n_clips - len(self.failed)
+        return {**vars(self), "path": str(self.path), "n_ok": n_ok}
+
+    def __str__(self) -> str:
+        shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
+        n_ok = self.n_clips - len(self.failed)
+        return f"{self.path}: {n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command, which says whether clips have no features."""
+        return EXIT_SOME_FAILED if self.failed else 0
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out of the files, and why clips have no features."""
+        notes = list(self.remarks)
+        if self.failed:
+            notes.append(f"{count(len(self.failed), 'clip')} without features")
+        clips_of_reason: dict[str, list[str]] = {}
+        for clip, reason in self.failed.items():
+            clips_of_reason.setdefault(reason, []).append(clip)
+        by_number = sorted(clips_of_reason.items(), key=lambda item: -len(item[1]))
+        for reason, clips in by_number[:SHOWN_REASONS]:
+            notes.append(f"  {count(len(clips), 'clip')}, {reason}: {few(clips, 3)}")
+        n_more = len(by_number) - SHOWN_REASONS
+        if n_more > 0:
+            notes.append(f"  {count(n_more, 'further reason')}")
+        if self.not_in_manifest:
+            n_clips = len(self.not_in_manifest)
+            notes.append(f"{n_clips} clips of the files are not in the manifest")
+        return notes
+
+
+def import_features(
+    format: Format,
+    source: Annotated[str | Path, Option(exists="path")],
+    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
+    *,
+    arrays: Annotated[
+        Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
+    ] = None,
+    id_key: Annotated[str | None, Option(group=CONTENT)] = None,
+    manifest: Annotated[
+        str | os.PathLike[str] | model.Manifest | None, Option(group=CONTENT)
+    ] = None,
+    pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
+    backbone: Annotated[str, Option(group=FACTS)] = "",
+    facts: Annotated[
+        Mapping[str, str] | None,
+        Option("--fact", metavar="KEY=VALUE", group=FACTS),
+    ] = None,
+    licence: Annotated[str, Option(group=FACTS)] = "",
+    citation: Annotated[str | None, Option(group=FACTS)] = None,
+    progress: Annotated[Progress | None, Bar("import")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Imported:
+    """Make a store from features in another format.
+
+    The recipe of the new store is marked unknown and has only the facts that you give. Clips
+    without usable features are failed rows. Numbers become float32; several float16 vectors a clip
+    stay float16.
+
+    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
+    [1, tokens, D]. Files that could run code are refused.
+
+    hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
+    gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
+    with --id-key for one array of all.
+
+    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
+    the array clip if its name says nothing, such as x or features.
+
+    npy: a folder. Each file is a clip, in one folder or in one for each film.
+
+    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
+    numbers that have one size.
+
+    Args:
+        format: The format of the files.
+        source: The file or folder.
+        path: The new store: a name or a folder.
+        arrays: Store the array, column or dataset path KEY under NAME.
+        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id; in npz and
+            hdf5 also clip_ids, ids, id, names, video_names or keys]
+        manifest: A row for each clip of this manifest.
+        pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
+            of them. [default: also, for tokens; else none]
+        backbone: The model that made them.
+        facts: A fact to keep with the features.
+        licence: The licence of the features. That of the manifest is of its labels, and not taken.
+        citation: What to cite for them. [default: the manifest's]
+        progress: Counts clips, twice: when they are checked and when they are written.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
+        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
+        obygaze store import parquet xclip --manifest obygaze12 -o xclip
+        obygaze store import npy features --manifest obygaze12 -o mine
+    """
+    target = new_store(Workspace.of(workspace), path)
+    if manifest is not None:
+        manifest = read_manifest(manifest, workspace=workspace)
+    _check_facts(facts or {})
+    reader = open_features(format, source, arrays, id_key=id_key)
+    try:
+        if pool is None:
+            pool = "also" if list(reader.columns) == ["tokens"] else "none"
+        if citation is None:
+            citation = "" if manifest is None else manifest.header.citation
+        clips = _matched(reader, manifest)
+        _check_some_known(reader, clips, manifest)
+        stored = _stored_arrays(reader, clips, pool)
+        imported = ImportedRows(reader, clips, stored, progress or Quiet())
+        written = write_store(
+            target,
+            imported,
+            arrays=imported.arrays,
+            recipe=_recipe_of(reader, backbone, facts or {}, pool),
+            manifest=clips.manifest,
+            terms=Terms(licence, citation),
+        )
+    finally:
+        reader.close()
+    rows = imported.rows
+    failed = {row.clip_id: row.reason for row in rows if not row.is_ok}
+    return Imported(
+        path=written.path,
+        seal=written.seal,
+        n_clips=len(rows),
+        arrays={array.name: array.shape for array in imported.arrays},
+        failed=failed,
+        not_in_manifest=clips.not_in_manifest,
+        remarks=[*reader.notes, *clips.notes],
+        warnings=written.warnings,
+    )
+
+
+def open_features(
+    format: Format,
+    source: str | Path,
+    arrays: Mapping[str, str] | None = None,
+    *,
+    id_key: str | None = None,
+) -> Reader:
+    """Open features that another program wrote; close them afterwards.
+
+    The parameters are those of `import_features`.
+    """
+    if format not in FORMATS:
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
+    if format not in WITH_ID_KEY:
+        if arrays or id_key is not None:
+            raise FixUsage(f"--array and --id-key do not apply to {format}")
+        return FORMATS[format](Path(source))
+    options = {} if id_key is None else {"id_key": id_key}
+    return FORMATS[format](Path(source), dict(arrays or {}), **options)
+
+
+def _check_facts(facts: Mapping[str, str]) -> None:
+    """Raise an error for a fact that the import records itself."""
+    for name in facts.keys() & OWN_FACTS:
+        hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
+        raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
+
+
+# Which clip of the files is which row of the store.
+
+
+@dataclass(frozen=True)
+class Clips:
+    """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
+
+    manifest: Manifest
+    rows: Sequence[Row]
+    places: npt.NDArray[np.int64]
+    not_in_manifest: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
+    """Return the rows of the new store with their places in the files."""
+    if manifest is None:
+        # The ids that a manifest of the same table has, so that the store matches it.
+        clip_ids = list(map(model.ascii_id, reader.clip_ids))
+        _check_unique(clip_ids, reader)
+        rows = list(map(Row, clip_ids, map(model.ascii_id, _films_of(reader))))
+        record = _manifest_record("imported", rows)
+        return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
+    names = _Names(manifest)
+    ids = [names.clip_of(name) for name in reader.clip_ids]
+    _check_unique(ids, reader)
+    place_of_clip = {clip: place for place, clip in enumerate(ids)}
+    rows = []
+    places = []
+    for clip in manifest:
+        rows.append(Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s))
+        places.append(place_of_clip.pop(clip.clip_id, -1))
+    return Clips(
+        manifest=_manifest_record(manifest.name, rows),
+        rows=rows,
+        places=np.array(places, dtype=np.int64),
+        not_in_manifest=list(place_of_clip),
+    )
+
+
+def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
+    """Return a sentence on clips whose ids are not as in the files."""
+    changes = []
+    for name, row in zip(reader.clip_ids, rows, strict=True):
+        if name != row.clip_id:
+            changes.append(f"{name!r} is now {row.clip_id!r}")
+    return [f"clips have ids as in a manifest: {few(changes, 3)}"] if changes else []
+
+
+class _Names:
+    """The names by which a clip of a manifest is known.
+
+    These are its id, the id that it had in the table that the manifest was made of, the name of
+    its video, and what becomes its id by the rule of manifests. A name of two clips is none.
+    """
+
+    def __init__(self, manifest: model.Manifest) -> None:
+        self.ids = manifest.by_id
+        clips_of_name: dict[str, set[str]] = {}
+        for clip in manifest:
+            given_id = clip.extra.get("given_clip_id", "")
+            for name in (given_id, Path(clip.video).stem):
+                if name:
+                    clips_of_name.setdefault(composed(name), set()).add(clip.clip_id)
+        self.clip_of_name = {}
+        for name, clips in clips_of_name.items():
+            if len(clips) == 1:
+                (self.clip_of_name[name],) = clips
+
+    def clip_of(self, name: str) -> str:
+        """Return the id of the clip of a name, or the name where no clip has it."""
+        if name in self.ids:
+            return name
+        other = self.clip_of_name.get(composed(name), "")
+        if other:
+            return other
+        cleaned = model.ascii_id(name)
+        return cleaned if cleaned in self.ids else name
+
+
+def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:
+    pairs = ((row.clip_id, row.movie_id) for row in rows)
+    return Manifest(name, model.clips_sha256(pairs))
+
+
+def _films_of(reader: Reader) -> list[str]:
+    """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
+
+    If they say it of some clips only, the others might get another name for the same film.
+    """
+    named = [film for film in reader.movie_ids if film is not None]
+    if not named:
+        return [film_of(clip) for clip in reader.clip_ids]
+    if len(named) == len(reader.clip_ids):
+        return named
+    pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
+    without = [clip for clip, film in pairs if film is None]
+    n_clips = count(len(reader.clip_ids), "clip")
+    verb = "has" if len(without) == 1 else "have"
+    raise FixInput(
+        f"{len(without)} of {n_clips} {verb} no film: {few(without, 3)}",
+        where=reader.where,
+        hint="give each clip its movie_id (or a folder of its film), or add --manifest",
+        details=without[:20],
+    )
+
+
+def film_of(clip_id: str) -> str:
+    """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
+    head, hyphen, _ = clip_id.rpartition("-")
+    return head if hyphen and head else clip_id
+
+
+def _check_unique(ids: Sequence[str], reader: Reader) -> None:
+    """Raise an error for clips that are in the files more than once."""
+    if len(set(ids)) == len(ids):
+        return
+    repeated = [clip for clip, n in Counter(ids).items() if n > 1]
+    raise FixInput(
+        f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
+        where=reader.where,
+        hint=f"keep one row for each id{_other_ids(reader)}",
+        details=repeated[:20],
+    )
+
+
+def _other_ids(reader: Reader) -> str:
+    """Return the part of a hint that names the option for other ids, if the format has one."""
+    if reader.origin["format"] in WITH_ID_KEY:
+        return ", or name another array of ids with --id-key"
+    return ""
+
+
+def _check_some_known(
+    reader: Reader, clips: Clips, manifest: model.Manifest | None
+) -> None:
+    """Raise an error if the files have clips, and none of those of the manifest."""
+    if manifest is None or not reader.clip_ids or (clips.places >= 0).any():
+        return
+    raise FixInput(
+        f"the files have none of the clips of the manifest: their first clip id is"
+        f" {reader.clip_ids[0]!r}, the manifest's is {next(iter(manifest.clip_ids), '')!r}",
+        where=manifest.name,
+        hint=f"use the same ids in both{_other_ids(reader)}",
+    )
+
+
+def _recipe_of(
+    reader: Reader, backbone: str, given_facts: Mapping[str, str], pool: Pool
+) -> Recipe:
+    """Return the recipe of imported features: what is not known, and the facts that are given."""
+    facts: dict[str, Any] = {ORIGIN: dict(reader.origin), **given_facts}
+    if backbone:
+        facts["backbone"] = backbone
+    if pool != "none":
+        facts["pooling"] = "maximum over all tokens, by the importer"
+    return Recipe.unknown(str(reader.origin["format"]), facts)
+
+
+# How the numbers of the files become those of the store.
+
+
+class Stored(NamedTuple):
+    """An array of the store: of which array of the files it is, and its shape and type.
+
+    `file_shape` is the shape that most clips have in the files. A pooled array is the maximum over
+    all vectors of a clip.
+    """
+
+    name: str
+    source: str
+    shape: Shape
+    file_shape: Shape
+    is_pooled: bool = False
+
+
+def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
+    """Return the arrays of the store."""
+    arrays = []
+    for name in reader.columns:
+        arrays.append(_stored_array(reader, clips, name, pool == "only"))
+    several = [array for array in arrays if len(array.shape.sizes) > 1]
+    if pool == "also" and several:
+        if POOLED in reader.columns:
+            raise FixInput(
+                f"an array {POOLED!r} exists already",
+                where=reader.where,
+                hint="--pool none",
+            )
+        source = several[0]
+        shape = Shape(source.shape.sizes[-1:], "float32")
+        arrays.append(Stored(POOLED, source.name, shape, source.file_shape, True))
+    return arrays
+
+
+def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> Stored:
+    """Return how an array is stored: with the shape and type that most clips have."""
+    here = clips.places[clips.places >= 0].tolist()
+    clips_of_file_shape, problem = reader.columns[name].shapes(here)
+    if not clips_of_file_shape:
+        first = f"; the first: {problem}" if problem else ""
+        raise FixInput(
+            f"no clip has a usable {name}{first}",
+            where=reader.where,
+            hint="--array NAME=KEY of another array",
+        )
+    clips_of_sizes: Counter[tuple[int, ...]] = Counter()
+    types_of_sizes: dict[tuple[int, ...], set[str]] = {}
+    for shape, n_clips in clips_of_file_shape.items():
+        sizes = shape.sizes[-1:] if is_pooled else shape.sizes
+        clips_of_sizes[sizes] += n_clips
+        types_of_sizes.setdefault(sizes, set()).add(shape.dtype)
+    usual, n_usual = clips_of_sizes.most_common(1)[0]
+    if 2 * n_usual <= clips_of_sizes.total():
+        raise FixInput(
+            f"{name} has {len(clips_of_sizes)} shapes, and a store needs one for all clips",
+            where=reader.where,
+            hint="--pool only keeps the maximum over all vectors of a clip",
+            details=[
+                f"{n} clips of {sizes}" for sizes, n in clips_of_sizes.most_common(20)
+            ],
+        )
+    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+    is_half = types_of_sizes[usual] == {"float16"} and len(usual) > 1
+    stored_shape = Shape(usual, "float16" if is_half else "float32")
+    usual_in_files, _ = clips_of_file_shape.most_common(1)[0]
+    return Stored(name, name, stored_shape, usual_in_files, is_pooled)
+
+
+def converted(values: Values, stored: Stored) -> tuple[Values, dict[int, str]]:
+    """Return rows as the store holds them, and what is wrong with some, by their places.
+
+    Args:
+        values: Rows of the files, all with the shape of a row of the store unless it is pooled.
+        stored: The array of the store.
+    """
+    if stored.is_pooled:
+        vectors = values.reshape(len(values), -1, values.shape[-1])
+        values = vectors.max(axis=1)
+    dtype = np.dtype(stored.shape.dtype)
+    with np.errstate(over="ignore"):  # what is too large is found below
+        rows = values.astype(dtype, copy=False)
+    problems: dict[int, str] = {}
+    if not np.isfinite(rows).all():
+        is_bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        for place in np.flatnonzero(is_bad).tolist():
+            problems[place] = _not_finite(values[place], stored)
+    return rows, problems
+
+
+def _not_finite(row: Values, stored: Stored) -> str:
+    if np.isfinite(row).all():
+        return f"{stored.name} has numbers too large for {stored.shape.dtype}"
+    return f"{stored.name} holds NaN or infinity"
+
+
+@dataclass
+class ImportedRows:
+    """The rows of the new store, read from the files.
+
+    Each row is read twice: when its status is found out, and when it is written.
+    """
+
+    reader: Reader
+    clips: Clips
+    stored: Sequence[Stored]
+    progress: Progress
+    problems: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read all rows once, and keep what is wrong with some."""
+        self.places = self.clips.places.copy()
+        n_rows = len(self.places)
+        n_passes = len(self.reader.columns) + len(self.stored)
+        self.progress.expect(n_passes * n_rows)
+        self._stored_of_name = {stored.name: stored for stored in self.stored}
+        for number in np.flatnonzero(self.places < 0).tolist():
+            self.problems[number] = NOT_IN_FILES
+        first_problem = ""
+        for stored in self.stored:
+            # A pooled array has the problems of the vectors that it is made of.
+            if stored.name != stored.source:
+                continue
+            for rows, found in self._pieces(stored, 0, n_rows):
+                _, problems = _stored_rows(found, stored)
+                for position, problem in problems.items():
+                    first_problem = first_problem or problem
+                    self.problems.setdefault(int(rows[position]), problem)
+        if len(self.problems) == n_rows:
+            raise FixInput(
+                f"no clip has usable features; the first: {first_problem}",
+                where=self.reader.where,
+            )
+        # These rows are not read again.
+        self.places[list(self.problems)] = -1
+        self._rows = list(self.clips.rows)
+        for number, problem in self.problems.items():
+            reason = safe_text(problem, "terminal")
+            failed = self._rows[number]._replace(status=FAILED, reason=reason)
+            self._rows[number] = failed
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """All rows of the new store."""
+        return self._rows
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arrays of the new store."""
+        return [
+            Array.of(stored.name, stored.shape.dtype, stored.shape.sizes)
+            for stored in self.stored
+        ]
+
+    def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
+        """Return the rows from `first` to before `after` of an array."""
+        whole = np.zeros((after - first, *array.shape), dtype=array.dtype)
+        stored = self._stored_of_name[array.name]
+        for rows, found in self._pieces(stored, first, after):
+            values, problems = _stored_rows(found, stored)
+            for position, problem in problems.items():
+                clip_id = self._rows[rows[position]].clip_id
+                raise Corrupt(
+                    f"the files changed while they were imported: {clip_id}: {problem}",
+                    where=self.reader.where,
+                    hint="run the same command again",
+                )
+            whole[rows - first] = values
+        return whole
+
+    def _pieces(
+        self, stored: Stored, first: int, after: int
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
+        """Yield numbers of rows with what the files have for them, piece by piece.
+
+        Rows that are not in the files are in no piece.
+        """
+        column = self.reader.columns[stored.source]
+        n_rows_of_piece = max(1, MOST_BYTES // stored.file_shape.n_bytes)
+        for start in range(first, after, n_rows_of_piece):
+            end = min(start + n_rows_of_piece, after)
+            rows = start + np.flatnonzero(self.places[start:end] >= 0)
+            rows = rows[np.argsort(self.places[rows], kind="stable")]
+            if len(rows):
+                yield rows, column.read(self.places[rows])
+            self.progress.advance(end - start)
+
+
+def _stored_rows(found: Rows, stored: Stored) -> tuple[Values, dict[int, str]]:
+    """Return rows of the files as the store holds them, and what is wrong with some."""
+    if isinstance(found, np.ndarray):
+        return converted(found, stored)
+    values = np.zeros((len(found), *stored.shape.sizes), stored.shape.dtype)
+    problems = {}
+    for position, row in enumerate(found):
+        try:
+            values[position] = _one_row(row, stored)
+        except BadRow as error:
+            problems[position] = str(error)
+    return values, problems
+
+
+def _one_row(value: Values | BadRow, stored: Stored) -> Values:
+    """Return one clip's row as the store holds it; raise BadRow where it cannot."""
+    if isinstance(value, BadRow):
+        raise value
+    shape = checked_shape(Shape.of(value), stored.source)
+    sizes = shape.sizes[-1:] if stored.is_pooled else shape.sizes
+    if sizes != stored.shape.sizes:
+        raise BadRow(
+            f"{stored.source} has the shape {shape.sizes}, most clips have"
+            f" {stored.file_shape.sizes}"
+        )
+    rows, problems = converted(value[None], stored)
+    for problem in problems.values():
+        raise BadRow(problem)
+    row: Values = rows[0]
+    return row

@@ -1,0 +1,290 @@
+"""Features in HDF5 files: one data set for each clip under some path, or one big array and ids.
+
+An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
+Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
+`features.s3d/{id}` (MMT). Without, it is one array of all clips, whose ids lie under the id key.
+"""
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
+from obygaze_features.store.importing.reader import (
+    ARRAYS_KEY,
+    DAMAGE,
+    FILM_KEY,
+    ID_KEYS,
+    MOST_BYTES,
+    BadRow,
+    Reader,
+    array_reader,
+    clip_reader,
+    name_by_shape,
+    origin_of,
+)
+
+ID = "{id}"
+LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
+# The start of a block of texts.
+TEXTS = b"GCOL\x01\0\0\0"
+
+
+def open_hdf5(
+    path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
+) -> Reader:
+    """Open a file; without paths in `arrays`, with a data set for each clip, or with ids."""
+    # Other programs show paths from the root of the file: /features.
+    paths = {name: key.lstrip("/") for name, key in arrays.items()}
+    try:
+        require_file(path)
+        # A compressed chunk that is larger than the cache would be unpacked for each row.
+        handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
+        if id_key is None and not arrays:
+            id_key = _id_key(handle)
+        if id_key is None:
+            reader = _a_data_set_a_clip(path, handle, paths)
+        else:
+            id_key = id_key.lstrip("/")
+            reader = array_reader(
+                str(path),
+                origin_of("hdf5", path),
+                [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
+                partial(_column, handle, path, id_key),
+                paths,
+                id_key=id_key,
+            )
+        reader.handles = [handle]
+        return reader
+    except DAMAGE as error:
+        hint = "copy or download it again, or name its format: npz, npy or pth"
+        raise Corrupt(
+            f"not a complete HDF5 file: {error}", where=str(path), hint=hint
+        ) from error
+
+
+def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Reader:
+    """Open one file in which each clip has its own data set."""
+    path_of_array = arrays or _arrays_of_file(handle, path)
+    paths = list(path_of_array.values())
+    clips: dict[str, None] = {}
+    for pattern in paths:
+        clips.update(dict.fromkeys(_ids(handle, pattern, path)))
+    if not clips:
+        hint = f"--array NAME=PATH; the file has {few(list(handle))}"
+        raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=hint)
+    keys = {}
+    for array, pattern in path_of_array.items():
+        keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
+    origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
+    film_of_clip = _films(handle, paths[0], list(clips), path)
+    open_array = partial(_data_set, handle, str(path))
+    reader = clip_reader(str(path), origin, keys, open_array, film_of_clip)
+    if "" in path_of_array:
+        name_by_shape(reader, "frames")
+    return reader
+
+
+def _data_set(handle: Any, where: str, path: str) -> Any:
+    """Return the data set at a path; raise BadRow where there is none."""
+    try:
+        node = _node(handle, path, where)
+    except KeyError as error:
+        raise BadRow(f"nothing under {path!r}") from error
+    if not isinstance(node, h5py.Dataset):
+        raise BadRow(f"{path!r} is a group, not an array")
+    if node.dtype.hasobject:
+        check_texts(handle, node)
+    return node
+
+
+def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
+    """Return the array of all clips under a key."""
+    try:
+        node = _data_set(handle, str(path), key)
+    except BadRow as error:
+        there = ", ".join(list(handle)[:20])
+        raise FixInput(f"{error}; the file has {there}", where=str(path)) from error
+    # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
+    if key in (id_key, FILM_KEY) and node.size > 8 * path.stat().st_size:
+        raise Corrupt(
+            f"{key!r} lists {node.size} ids, more than the bits of the file",
+            where=str(path),
+            hint="copy the file again",
+        )
+    return node
+
+
+def _node(parent: Any, path: str, where: str) -> Any:
+    """Return what is at a path; raise an error for links and for data in other files."""
+    node = parent
+    for word in path.split("/"):
+        if not isinstance(node, h5py.Group) or word not in node:
+            raise KeyError(path)
+        if not isinstance(node.get(word, getlink=True), h5py.HardLink):
+            raise FixInput(f"{path!r} is a link, which is not followed", where=where)
+        node = node[word]
+    if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
+        problem = f"{path!r} has its data in other files, which are not read"
+        raise FixInput(
+            problem, where=where, hint="a file that holds all data (h5repack)"
+        )
+    return node
+
+
+def _kinds(group: Any) -> dict[str, Any]:
+    """Return the class, group or data set, of each name in a group that is not a link."""
+    kinds = {}
+    for name in group:
+        if isinstance(group.get(name, getlink=True), h5py.HardLink):
+            kinds[name] = group.get(name, getclass=True)
+    return kinds
+
+
+def _id_key(handle: Any) -> str | None:
+    """Return the array of ids in a file of arrays of all clips; None in a file by clip.
+
+    A clip may have the name of an array of ids, such as `keys`.
+    """
+    if ARRAYS_KEY in handle.attrs:
+        return None
+    kinds = _kinds(handle)
+    for name in ID_KEYS:
+        if kinds.get(name) is not h5py.Dataset:
+            continue
+        if handle[name].ndim == 1 and handle[name].dtype.kind != "f":
+            return name
+    return None
+
+
+def _arrays_of_file(handle: Any, path: Path) -> dict[str, str]:
+    """Return the paths of arrays: as an export wrote them, else of one array without a name."""
+    exported = []
+    if ARRAYS_KEY in handle.attrs:
+        check_texts(handle)
+        exported = [str(name) for name in handle.attrs[ARRAYS_KEY]]
+    data_sets = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
+    if not data_sets and exported:
+        return {name: f"{ID}/{name}" for name in exported}
+    if not data_sets:
+        there = few(list(handle)) or "nothing"
+        raise FixInput(
+            f"no data set at the top of the file, only {there}",
+            where=str(path),
+            hint=LAYOUT,
+        )
+    if len(exported) == 1:
+        return {exported[0]: ID}
+    return {"": ID}
+
+
+def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
+    """Yield the ids for which the pattern may lead to a data set."""
+    words = pattern.split("/")
+    id_depths = [depth for depth, word in enumerate(words) if ID in word]
+    if len(id_depths) != 1 or words[id_depths[0]].count(ID) != 1:
+        raise FixInput(
+            f"{pattern!r} must contain {ID} once",
+            where=str(path),
+            hint="or add --id-key",
+        )
+    id_depth = id_depths[0]
+    above = "/".join(words[:id_depth])
+    try:
+        parent = _node(handle, above, str(path)) if above else handle
+    except KeyError as error:
+        raise FixInput(f"no group for the path {pattern!r}", where=str(path)) from error
+    if not isinstance(parent, h5py.Group):
+        raise FixInput(f"{above!r} is not a group", where=str(path))
+    before, after = words[id_depth].split(ID)
+    matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
+    wanted = h5py.Dataset if id_depth + 1 == len(words) else h5py.Group
+    kinds = _kinds(parent)
+    for name in parent:
+        match = matcher.fullmatch(name)
+        # A link is refused, by name, when it is read.
+        if match and kinds.get(name, wanted) is wanted:
+            yield match[1]
+
+
+def _films(
+    handle: Any, pattern: str, clips: Sequence[str], path: Path
+) -> dict[str, str]:
+    """Return the films, which an export writes as an attribute of each data set or group."""
+    words = pattern.split("/")
+    id_depth = next(depth for depth, word in enumerate(words) if ID in word)
+    top = "/".join(words[: id_depth + 1])
+    film_of_clip: dict[str, str] = {}
+    is_checked = False
+    for clip in clips:
+        try:
+            node = _node(handle, top.replace(ID, clip), str(path))
+        except KeyError:
+            continue
+        if FILM_KEY not in node.attrs:
+            continue
+        if not is_checked:
+            check_texts(handle)
+            is_checked = True
+        film = node.attrs[FILM_KEY]
+        if not isinstance(film, str):
+            raise FixInput(
+                f"the attribute {FILM_KEY!r} of {clip!r} is not a text",
+                where=str(path),
+                hint="correct it, or remove this attribute from all clips",
+            )
+        if film:
+            film_of_clip[clip] = film
+    return film_of_clip
+
+
+def check_texts(handle: Any, node: Any = None) -> None:
+    """Raise ValueError for texts longer than the file, and for one of no bytes in a block of texts.
+
+    The HDF5 library (2.0 too) takes the memory for the first, and reads the second for ever; it has
+    no function that checks them. So the bytes are looked at before it reads a text.
+    """
+    n_size = handle.id.get_create_plist().get_sizes()[1]
+    with Path(handle.filename).open("rb") as stream:
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    start = data.find(TEXTS)
+    while start >= 0:
+        _check_block_of_texts(data, start, n_size)
+        start = data.find(TEXTS, start + 1)
+    if node is None or node.id.get_offset() is None:  # in chunks
+        return
+    item_bytes = node.id.get_storage_size() // max(node.size, 1)
+    lengths = np.ndarray((node.size,), "<u4", data, node.id.get_offset(), (item_bytes,))
+    if (lengths > len(data)).any():
+        raise ValueError("a text that is longer than the file")
+
+
+def _check_block_of_texts(data: mmap.mmap, start: int, n_size: int) -> None:
+    """Raise ValueError unless the entries of a block of texts end where the block does.
+
+    An entry has its number in 2 bytes, 0 for the free space after the last, and its size, which
+    has `n_size` bytes, after 8 bytes.
+    """
+    offset = start + 16
+    end = start + _number(data, start + 8, n_size)
+    while offset + 16 <= end <= len(data):
+        n_bytes = _number(data, offset + 8, n_size)
+        is_text = _number(data, offset, 2) > 0
+        if is_text:
+            offset += 16 + -(-n_bytes // 8) * 8
+        else:
+            offset += n_bytes or end
+    if not offset <= end <= len(data):
+        raise ValueError("an entry among its texts does not have the right size")
+
+
+def _number(data: mmap.mmap, offset: int, n_bytes: int) -> int:
+    return int.from_bytes(data[offset : offset + n_bytes], "little")

@@ -1,0 +1,197 @@
+"""Features in an npz file: an array of ids, and arrays with a row for each."""
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
+from obygaze_features.core.schema_rules import near
+from obygaze_features.store.files import check_memory
+from obygaze_features.store.importing.reader import (
+    DAMAGE,
+    ID_KEY,
+    ID_KEYS,
+    ORIGIN_KEY,
+    Reader,
+    Shape,
+    Values,
+    array_reader,
+    origin_of,
+)
+
+PIECE_BYTES = 2**20
+# Of the header of a file in an archive, before its name; the lengths of two texts are at the end.
+LOCAL_HEADER = 30
+
+
+def open_npz(
+    path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
+) -> Reader:
+    """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
+    archive, members = _opened(path)
+    is_export = members.pop(ORIGIN_KEY, None) is not None
+    if id_key is None:
+        id_key = next((key for key in ID_KEYS if key in members), ID_KEY)
+    reader = array_reader(
+        str(path),
+        origin_of("npz", path),
+        list(members),
+        partial(_member, path, archive, members),
+        arrays,
+        id_key=id_key,
+        keeps_names=is_export,
+    )
+    reader.handles = [archive]
+    return reader
+
+
+def read_arrays(path: Path) -> dict[str, Values]:
+    """Return every array of an npz file by its name, whole."""
+    archive, members = _opened(path)
+    with archive:
+        return {key: Member(path, archive, members[key]).whole() for key in members}
+
+
+def _opened(path: Path) -> tuple[zipfile.ZipFile, dict[str, str]]:
+    """Return an npz file, and the names of its members by those of the arrays."""
+    require_file(path)
+    if not zipfile.is_zipfile(path):
+        hint = "copy or download it again, or make it with numpy.savez"
+        raise Corrupt("not a complete npz file", where=str(path), hint=hint)
+    try:
+        archive = zipfile.ZipFile(path)
+    except DAMAGE as error:
+        raise Corrupt(f"not a complete npz file: {error}", where=str(path)) from error
+    members = {}
+    for member in archive.namelist():
+        members[member.removesuffix(".npy")] = member
+    return archive, members
+
+
+def _member(
+    path: Path, archive: zipfile.ZipFile, members: Mapping[str, str], key: str
+) -> "Member":
+    if key not in members:
+        there = ", ".join(members) or "nothing"
+        raise FixInput(
+            f"no array {key!r}{near(key, members)}; the file has {there}",
+            where=str(path),
+            hint="--array NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+        )
+    return Member(path, archive, members[key])
+
+
+class Member:
+    """One array of an npz file, of which only the asked rows are in memory.
+
+    An array that is stored as it is is mapped where it lies; a compressed one is unpacked into a
+    temporary file first. Either way the checksum of the archive is compared once, before.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, member: str) -> None:
+        self.path = path
+        self.archive = archive
+        self.member = member
+        self.info = archive.getinfo(member)
+        where = str(path)
+        try:
+            with archive.open(member) as stream:
+                self.shape, self.is_fortran, self.dtype = _header(stream)
+                self.header_bytes = stream.tell()
+        except DAMAGE as error:
+            raise Corrupt(
+                f"{member!r} is not an array: {error}", where=where
+            ) from error
+        if self.dtype.hasobject:
+            raise Corrupt(
+                f"{member.removesuffix('.npy')!r} has Python objects, which are never unpickled",
+                where=where,
+                hint="np.array(values, dtype=...) when the file is made",
+            )
+        n_bytes = Shape(self.shape, "uint8").n_bytes * self.dtype.itemsize
+        if self.header_bytes + n_bytes > self.info.file_size:
+            raise Corrupt(
+                f"{member!r} is shorter than its shape {self.shape}", where=where
+            )
+        row_bytes = Shape(self.shape[1:], "uint8").n_bytes * self.dtype.itemsize
+        check_memory(row_bytes, f"one row of {member}", where)
+        self._values: Values | None = None
+
+    def __getitem__(self, rows: slice) -> Values:
+        """Return a range of rows."""
+        if self._values is None:
+            self._values = self._mapped()
+        return np.asarray(self._values[rows])
+
+    def whole(self) -> Values:
+        """Return all of the array, in memory."""
+        n_bytes = Shape(self.shape, "uint8").n_bytes * self.dtype.itemsize
+        check_memory(n_bytes, self.member, str(self.path))
+        return np.array(self._mapped())
+
+    def _mapped(self) -> Values:
+        """Return the array as it lies in a file, after a comparison of its checksum."""
+        if 0 in self.shape:
+            return np.zeros(self.shape, self.dtype)
+        order: Any = "F" if self.is_fortran else "C"
+        file: Any = self.path
+        try:
+            if self.info.compress_type == zipfile.ZIP_STORED:
+                with self.archive.open(self.member) as stream:
+                    while stream.read(PIECE_BYTES):
+                        pass
+                offset = self._offset() + self.header_bytes
+            else:
+                file = self._unpacked()
+                offset = self.header_bytes
+            return np.memmap(file, self.dtype, "r", offset, self.shape, order)
+        except DAMAGE as error:
+            raise Corrupt(
+                f"{self.member!r} cannot be read: {error}", where=str(self.path)
+            ) from error
+
+    def _offset(self) -> int:
+        """Return where in the archive the member begins."""
+        with self.path.open("rb") as stream:
+            stream.seek(self.info.header_offset)
+            header = stream.read(LOCAL_HEADER)
+        n_name = int.from_bytes(header[26:28], "little")
+        n_extra = int.from_bytes(header[28:30], "little")
+        return self.info.header_offset + LOCAL_HEADER + n_name + n_extra
+
+    def _unpacked(self) -> Any:
+        """Return a temporary file with the unpacked member; it has no name."""
+        free = _free_bytes()
+        if self.info.file_size > free:
+            raise FixInput(
+                f"{self.member} has {human(self.info.file_size)} unpacked, and"
+                f" {human(free)} are free in {tempfile.gettempdir()}",
+                where=str(self.path),
+                hint="TMPDIR=FOLDER names another disk",
+            )
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the mapped array keeps it
+        with self.archive.open(self.member) as stream:
+            shutil.copyfileobj(stream, file, PIECE_BYTES)
+        file.flush()
+        return file
+
+
+def _free_bytes() -> int:
+    """Return how many bytes the folder of temporary files can take."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
+
+
+def _header(stream: BinaryIO | Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether columns come first, and type, from the beginning of a .npy file."""
+    formats = np.lib.format
+    if formats.read_magic(stream) == (1, 0):
+        return formats.read_array_header_1_0(stream)
+    return formats.read_array_header_2_0(stream)

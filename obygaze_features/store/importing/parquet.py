@@ -1,0 +1,292 @@
+"""Features in Parquet: a row for each clip, ids, and columns of lists of numbers.
+
+Lists of any size are read, if they have the same size in most rows; so are lists of lists.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
+from obygaze_features.core.lazy import need
+from obygaze_features.core.schema_rules import near
+from obygaze_features.store.files import check_memory
+from obygaze_features.store.importing.reader import (
+    DAMAGE,
+    FILM_KEY,
+    ID_KEY,
+    ORIGIN_KEY,
+    BadRow,
+    Reader,
+    Rows,
+    Values,
+    array_reader,
+    origin_of,
+    plain_files,
+)
+
+EXTRA = "parquet"
+SUFFIX = ".parquet"
+# Of an id as text of Python, about.
+ID_BYTES = 100
+
+
+def open_parquet(
+    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
+) -> Reader:
+    """Open a file with a row for each clip, or a folder of such files.
+
+    Without `arrays`, each column of lists of numbers is an array.
+    """
+    if path.is_dir():
+        files = plain_files(path, [SUFFIX])
+        origin = origin_of("parquet", path, files)
+    else:
+        require_file(path)
+        files = [path]
+        origin = origin_of("parquet", path)
+    table = _Table(path, files)
+    vectors = [field.name for field in table.schema if _is_vector(field.type)]
+    ids = [name for name in (id_key, FILM_KEY) if name in table.schema.names]
+    return array_reader(
+        str(path),
+        origin,
+        [*vectors, *ids],
+        partial(table.column, (id_key, FILM_KEY)),
+        arrays,
+        id_key=id_key,
+        keeps_names=ORIGIN_KEY.encode() in (table.schema.metadata or {}),
+    )
+
+
+class _Table:
+    """The files of a folder as one table, whose groups of rows are read when they are used."""
+
+    def __init__(self, path: Path, files: Sequence[Path]) -> None:
+        self.parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+        self.path = path
+        # Of each group of rows: its file, and its number there.
+        self.groups: list[tuple[Path, int]] = []
+        first_rows = [0]
+        schemas = []
+        for file in files:
+            with _damage(file), self.parquet.ParquetFile(file) as opened:
+                schemas.append(opened.schema_arrow)
+                metadata = opened.metadata
+                for number in range(metadata.num_row_groups):
+                    self.groups.append((file, number))
+                    n_rows = metadata.row_group(number).num_rows
+                    first_rows.append(first_rows[-1] + n_rows)
+            if not schemas[-1].equals(schemas[0]):
+                raise FixInput(
+                    f"{file.name} has other columns than {files[0].name}, or of other types",
+                    where=str(file),
+                    hint="import each into its own store",
+                )
+        self.first_rows = np.array(first_rows)
+        self.schema = schemas[0]
+        names = self.schema.names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise FixInput(
+                f"several columns have the name {repeated[0]!r}", where=str(path)
+            )
+
+    @property
+    def n_rows(self) -> int:
+        """The rows of all files."""
+        return int(self.first_rows[-1])
+
+    def column(self, id_keys: Sequence[str], name: str) -> Any:
+        """Return the ids in a column, or a column of vectors."""
+        if name not in self.schema.names:
+            there = ", ".join(self.schema.names) or "none"
+            raise FixInput(
+                f"no column {name!r}{near(name, self.schema.names)}; there are {there}",
+                where=str(self.path),
+                hint="--array NAME=COLUMN for features, --id-key COLUMN for ids",
+            )
+        return self._ids(name) if name in id_keys else _Vectors(self, name)
+
+    def _ids(self, name: str) -> Values:
+        """Return a column of ids; an id that is missing is an error."""
+        n_bytes = ID_BYTES * self.n_rows
+        check_memory(n_bytes, f"the column {name!r}", str(self.path))
+        ids: list[Any] = []
+        for number in range(len(self.groups)):
+            ids += self.group(number, name).to_pylist()
+        if None in ids:
+            where = f"{self.path}, row {ids.index(None)}"
+            raise FixInput(f"the column {name!r} has no value", where=where)
+        is_text = any(isinstance(value, str) for value in ids)
+        return np.array(ids, dtype=object if is_text or not ids else None)
+
+    def group(self, number: int, name: str) -> Any:
+        """Return a column of a group of rows."""
+        file, number_in_file = self.groups[number]
+        with _damage(file), self.parquet.ParquetFile(file) as opened:
+            metadata = opened.metadata.row_group(number_in_file)
+            n_bytes = _unpacked_bytes(metadata, name)
+            check_memory(n_bytes, f"a group of rows of {name}", str(file))
+            table = opened.read_row_group(number_in_file, columns=[name])
+            return table.column(name).combine_chunks()
+
+
+class _Vectors:
+    """A column of vectors, as an array of which ranges of rows are read."""
+
+    def __init__(self, table: _Table, name: str) -> None:
+        self.table = table
+        self.name = name
+        column_type = table.schema.field(name).type
+        self.dtype = _dtype_of(column_type)
+        # The group of rows that was read last, and its number.
+        self._last: tuple[int, Any] | None = None
+        self.shape = (table.n_rows, *self._sizes(column_type))
+
+    def __getitem__(self, rows: slice) -> Rows:
+        """Return a range of rows; one by one where they do not all have the same size."""
+        pieces = list(self._pieces(rows.start, rows.stop))
+        arrays = []
+        for piece in pieces:
+            array = _as_array(piece, self.shape[1:])
+            if array is None:
+                return self._one_by_one(pieces)
+            arrays.append(array)
+        whole: Values = np.concatenate(arrays)
+        return whole
+
+    def _pieces(self, first: int, after: int) -> Iterator[Any]:
+        """Yield the parts of groups that have the rows of a range."""
+        first_rows = self.table.first_rows
+        row = first
+        while row < after:
+            number = int(np.searchsorted(first_rows, row, side="right")) - 1
+            if self._last is None or self._last[0] != number:
+                self._last = (number, self.table.group(number, self.name))
+            start = row - int(first_rows[number])
+            end = min(after, int(first_rows[number + 1])) - int(first_rows[number])
+            yield self._last[1].slice(start, end - start)
+            row += end - start
+
+    def _one_by_one(self, pieces: Sequence[Any]) -> list[Values | BadRow]:
+        rows: list[Values | BadRow] = []
+        for piece in pieces:
+            for cell in piece:
+                try:
+                    rows.append(_cell(cell, self.name, self.dtype))
+                except BadRow as error:
+                    rows.append(BadRow(*error.args))
+        return rows
+
+    def _sizes(self, column_type: Any) -> tuple[int, ...]:
+        """Return the shape of a row: that of the type, or of the first row that has a value."""
+        sizes = _fixed_sizes(column_type)
+        if sizes is not None:
+            return sizes
+        for row in range(self.table.n_rows):
+            for piece in self._pieces(row, row + 1):
+                try:
+                    return _cell(piece[0], self.name, self.dtype).shape
+                except BadRow:
+                    continue
+        return (0,)
+
+
+@contextmanager
+def _damage(file: Path) -> Iterator[None]:
+    """Raise an error for a file that is not complete, or is no Parquet."""
+    pyarrow = need("pyarrow", EXTRA, "reading Parquet")
+    try:
+        yield
+    except (*DAMAGE, pyarrow.ArrowException) as error:
+        raise Corrupt(
+            f"not a complete Parquet file: {error}",
+            where=str(file),
+            hint="copy or download it again",
+        ) from error
+
+
+def _unpacked_bytes(group: Any, name: str) -> int:
+    """Return the most that the numbers of a column take in memory.
+
+    Equal numbers are written once with how often they come, so that the bytes in the file say
+    nothing of it.
+    """
+    n_values = 0
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == name or column.path_in_schema.startswith(
+            f"{name}."
+        ):
+            n_values += column.num_values
+    return max(int(group.total_byte_size), 8 * n_values)
+
+
+def _is_list(column_type: Any) -> bool:
+    types = need("pyarrow", EXTRA, "reading Parquet").types
+    return bool(
+        types.is_fixed_size_list(column_type)
+        or types.is_list(column_type)
+        or types.is_large_list(column_type)
+    )
+
+
+def _is_vector(column_type: Any) -> bool:
+    """Return whether a column has lists of numbers, or lists of such lists."""
+    return _is_list(column_type) and _dtype_of(column_type).kind in "fiub"
+
+
+def _dtype_of(column_type: Any) -> np.dtype[Any]:
+    """Return the type of the numbers in a column; that of objects if they are no numbers."""
+    while _is_list(column_type):
+        column_type = column_type.value_type
+    try:
+        dtype: np.dtype[Any] = np.dtype(column_type.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return np.dtype(object)
+    return dtype
+
+
+def _fixed_sizes(column_type: Any) -> tuple[int, ...] | None:
+    """Return the sizes of lists within lists; None unless the type fixes all of them."""
+    types = need("pyarrow", EXTRA, "reading Parquet").types
+    sizes = []
+    while types.is_fixed_size_list(column_type):
+        sizes.append(column_type.list_size)
+        column_type = column_type.value_type
+    return None if _is_list(column_type) else tuple(sizes)
+
+
+def _as_array(piece: Any, sizes: tuple[int, ...]) -> Values | None:
+    """Return some rows as one array; None if a row has another size or no value."""
+    list_value_length = need(
+        "pyarrow.compute", EXTRA, "reading Parquet"
+    ).list_value_length
+    values = piece
+    for size in sizes:
+        if not _is_list(values.type) or values.null_count:
+            return None
+        if set(list_value_length(values).unique().to_pylist()) - {size}:
+            return None
+        values = values.flatten()
+    if _is_list(values.type) or values.null_count:
+        return None
+    numbers: Values = values.to_numpy(zero_copy_only=False)
+    return numbers.reshape(len(piece), *sizes)
+
+
+def _cell(cell: Any, name: str, dtype: np.dtype[Any]) -> Values:
+    """Return the array of one row; raise BadRow if it has none."""
+    value = cell.as_py()
+    if value is None:
+        raise BadRow(f"{name} has no value")
+    try:
+        return np.array(value, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise BadRow(f"{name} has lists of several sizes") from error

@@ -1,0 +1,290 @@
+"""How arrays are cut into chunks, files and blocks, and which names the files of a store have.
+
+Everything here is pure: numbers in, numbers and names out (docs/store.md, sections 1, 4 and 7).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from obygaze_features.core.errors import FixInput
+
+CHUNK_BYTES = 2**17
+CHUNK_ROWS = 2**12
+FILE_BYTES = 2**26
+FILE_ROWS = 2**20
+BLOCK_BYTES = 2**28
+MOST_BLOCKS = 2**12
+# A block is one sweep of some minutes: so many clips, or windows of a film.
+CLIPS_OF_A_BLOCK = 16
+WINDOWS_OF_A_BLOCK = 256
+# Upper bounds; larger numbers mean a corrupt file.
+MOST_ROW_BYTES = 2**40
+MOST_DIMENSIONS = 16
+# The table of ids has numbers of rows of 4 bytes, after a hash of 8.
+MOST_ROWS = 2**32
+ID_BYTES = 12
+CHECK_BYTES = 4
+# What is read whole, tables of rows and documents, has at most so many bytes, and so many a row.
+TABLE_BYTES = 2**20
+TABLE_ROW_BYTES = 2**10
+
+DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
+COMPRESSORS = ("", "zstd", "blosc")
+ROW_DIMENSION = "row"
+# Columns of rows.csv that data.zarr has too, for other readers.
+COLUMNS = ("clip_id", "movie_id", "status")
+# Which frames are real, and not the padding of a short clip.
+MASK = "mask"
+# Pictures of films. A store with this array is private.
+PICTURES = "pictures"
+# Arrays with times of frames and windows; a frame that does not exist has no time.
+TIMES = ("time_s", "asked_s", "start_s", "end_s")
+
+STORE_JSON = "store.json"
+ROWS_CSV = "rows.csv"
+FILMS_CSV = "films.csv"
+IDS = "ids"
+CHECKS = "checks"
+ZARR = "data.zarr"
+CARD = "README.md"
+
+# While a store is filled.
+NEXT = ".next"
+PLAN_JSON = "plan.json"
+CLIPS_CSV = "clips.csv"
+BLOCKS = "blocks"
+ROWS_JSON = "rows.json"
+# A store that another one has taken the place of.
+BEFORE = ".before-"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One array of a store: `shape` is the shape of one row, `dims` its dimensions' names.
+
+    Make one with `Array.of`, which knows the sizes of chunks and files.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    chunk_rows: int
+    file_rows: int
+    compressor: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        dims: Sequence[str] = (),
+        *,
+        compressor: str = "",
+        block_rows: int = 1,
+    ) -> "Array":
+        """Return an array with the sizes that the format prescribes.
+
+        Args:
+            name: The name of the array.
+            dtype: The number format, one of `DTYPES`.
+            shape: The shape of one row.
+            dims: Names of the dimensions of a row; by default they are named by their sizes.
+            compressor: What compresses a chunk: zstd, blosc, or nothing.
+            block_rows: The rows of a block, where the store is filled by blocks.
+        """
+        row_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        chunk_rows = power_of_two(CHUNK_BYTES // max(row_bytes, 1), most=CHUNK_ROWS)
+        file_rows = power_of_two(FILE_BYTES // max(row_bytes, 1), most=FILE_ROWS)
+        return cls(
+            name=name,
+            dtype=dtype,
+            shape=tuple(shape),
+            dims=tuple(dims) or default_dims(shape),
+            chunk_rows=chunk_rows,
+            file_rows=max(file_rows, chunk_rows, block_rows),
+            compressor=compressor,
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The bytes of one chunk before compression, without its checksum."""
+        return self.chunk_rows * self.row_bytes
+
+    @property
+    def chunks_of_a_file(self) -> int:
+        """The number of entries in the index of a file."""
+        return self.file_rows // self.chunk_rows
+
+    @property
+    def fill(self) -> Any:
+        """The value of rows that are not there."""
+        return np.nan if self.is_float else 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a row that is not there is NaN."""
+        return np.dtype(self.dtype).kind == "f"
+
+    def n_files(self, n_rows: int) -> int:
+        """Return the number of files that hold so many rows."""
+        return math.ceil(n_rows / self.file_rows)
+
+    def n_chunks(self, n_rows: int) -> int:
+        """Return the number of chunks that hold so many rows."""
+        return math.ceil(n_rows / self.chunk_rows)
+
+    def file_name(self, number: int) -> str:
+        """Return the name of a file of this array, relative to the store."""
+        return f"{ZARR}/{self.name}/c.{number}" + ".0" * len(self.shape)
+
+    @property
+    def zarr_json(self) -> str:
+        """The name of the document that describes this array to readers of Zarr."""
+        return f"{ZARR}/{self.name}/zarr.json"
+
+
+def check_store_name(name: str, where: str) -> None:
+    """Raise an error unless a store may have this name."""
+    if name.endswith(NEXT) or BEFORE in name or name.startswith("."):
+        raise FixInput(
+            f"{name!r} cannot be the name of a store: names do not end with {NEXT},"
+            f" do not contain {BEFORE} and do not begin with a dot",
+            where=where,
+            hint="choose another name",
+        )
+
+
+def before_name(name: str, seal: str) -> str:
+    """Return what the store of a name and a seal is called after another took its place."""
+    return f"{name}{BEFORE}{seal[:8]}"
+
+
+def power_of_two(limit: int, *, most: int) -> int:
+    """Return the largest power of two that is at most `limit` and `most`; at least 1."""
+    bounded = max(1, min(limit, most))
+    exponent = bounded.bit_length() - 1
+    return int(2**exponent)
+
+
+def block_rows_of(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
+    """Return how many rows a block has.
+
+    Args:
+        n_rows: The rows of the store.
+        row_bytes: The bytes of one row, of all arrays together.
+        windows: Whether the rows are windows of films, which are faster to compute than clips.
+    """
+    rows = WINDOWS_OF_A_BLOCK if windows else CLIPS_OF_A_BLOCK
+    while n_rows > rows * MOST_BLOCKS and 2 * rows * row_bytes <= BLOCK_BYTES:
+        rows *= 2
+    while rows > 1 and rows * row_bytes > BLOCK_BYTES:
+        rows //= 2
+    return rows
+
+
+def default_dims(shape: Sequence[int]) -> tuple[str, ...]:
+    """Return names of dimensions that have their sizes in them, so that no two sizes share one."""
+    letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(len(shape), "x" * len(shape))
+    names: list[str] = []
+    for letter, size in zip(letters, shape, strict=True):
+        name = f"{letter}{size}"
+        is_taken = name in names
+        names.append(f"{name}_{len(names)}" if is_taken else name)
+    return tuple(names)
+
+
+def check_arrays(arrays: Sequence[Array], where: str) -> None:
+    """Raise an error unless a store may have these arrays together."""
+    size_of_dimension: dict[str, int] = {}
+    names: set[str] = set()
+    for array in arrays:
+        problem = _problem_of(array)
+        if array.name in names:
+            problem = f"the array {array.name!r} is there twice"
+        names.add(array.name)
+        for dimension, size in zip(array.dims, array.shape, strict=False):
+            known_size = size_of_dimension.setdefault(dimension, size)
+            if known_size != size:
+                problem = (
+                    f"the dimension {dimension!r} has {known_size} and {size} values"
+                )
+        if problem:
+            raise FixInput(problem, where=where)
+    if not arrays:
+        raise FixInput("a store needs at least one array", where=where)
+    both = sorted(names & size_of_dimension.keys())
+    if both:
+        raise FixInput(
+            f"{both[0]!r} is the name of an array and of a dimension", where=where
+        )
+
+
+def _problem_of(array: Array) -> str:
+    """Return what is wrong with an array alone; "" if nothing is."""
+    name = array.name
+    if not _NAME.fullmatch(name) or name in (*COLUMNS, ROW_DIMENSION):
+        return (
+            f"{name[:100]!r} cannot be the name of an array: lower case letters, digits"
+            f" and _ only, and not {', '.join((*COLUMNS, ROW_DIMENSION))}"
+        )
+    if array.dtype not in DTYPES:
+        return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
+    if array.compressor not in COMPRESSORS:
+        return f"compressor of {name} must be zstd or blosc, got {array.compressor[:100]!r}"
+    if len(array.dims) != len(array.shape) or any(size < 1 for size in array.shape):
+        return (
+            f"shape {array.shape} of {name} does not match its dimensions {array.dims}"
+        )
+    if len(array.shape) > MOST_DIMENSIONS or len(set(array.dims)) < len(array.dims):
+        return f"{name} must have at most {MOST_DIMENSIONS} dimensions, each of its own name"
+    if any(not _NAME.fullmatch(dim) or dim == ROW_DIMENSION for dim in array.dims):
+        return (
+            f"dimensions of {name} must be lower case letters, digits and _, not 'row'"
+        )
+    if array.row_bytes > MOST_ROW_BYTES:
+        return f"one row of {name} has more than {MOST_ROW_BYTES} bytes"
+    if not _is_power_of_two(array.chunk_rows) or not _is_power_of_two(array.file_rows):
+        return f"chunk_rows and file_rows of {name} must be powers of two"
+    most_bytes = max(CHUNK_BYTES, array.row_bytes)
+    if array.chunk_rows > CHUNK_ROWS or array.chunk_bytes > most_bytes:
+        return (
+            f"a chunk of {name} has more than {CHUNK_ROWS} rows or {CHUNK_BYTES} bytes"
+        )
+    if not array.chunk_rows <= array.file_rows <= FILE_ROWS:
+        return f"a file of {name} has fewer rows than a chunk, or more than {FILE_ROWS}"
+    return ""
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number > 0 and number.bit_count() == 1
+
+
+def most_table_bytes(n_rows: int) -> int:
+    """Return how long a table of rows, a column or a document of Zarr may be."""
+    return TABLE_BYTES + TABLE_ROW_BYTES * n_rows
+
+
+def names_of_files(arrays: Sequence[Array], n_rows: int) -> list[str]:
+    """Return the names that store.json lists: the closed list of what a copy writes."""
+    names = [ROWS_CSV, FILMS_CSV, IDS, CHECKS, f"{ZARR}/zarr.json"]
+    for column in COLUMNS:
+        names.append(f"{ZARR}/{column}/zarr.json")
+        names.append(f"{ZARR}/{column}/c.0")
+    for array in arrays:
+        names.append(array.zarr_json)
+        for number in range(array.n_files(n_rows)):
+            names.append(array.file_name(number))
+    return names

@@ -1,0 +1,482 @@
+"""The one way to make a store: rows in, a finished folder out.
+
+Import, subset, merge, parts of a remote store and the seal of an extraction all call it. The files
+are written in order, one at a time, so that memory is bounded; `store.json` is written last, and
+the folder gets its name when it is finished.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from obygaze_features import __version__
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
+from obygaze_features.core.files import is_listed
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store.card import Terms, card_text
+from obygaze_features.store.encoding import (
+    ShardWriter,
+    Values,
+    array_document,
+    check_rows,
+    filled,
+    group_document,
+    ids_table,
+    rows_and_films,
+    status_column,
+    text_column,
+)
+from obygaze_features.store.layout import (
+    CARD,
+    CHECKS,
+    COLUMNS,
+    FILMS_CSV,
+    IDS,
+    ROWS_CSV,
+    STORE_JSON,
+    TIMES,
+    ZARR,
+    Array,
+    check_arrays,
+    check_store_name,
+    most_table_bytes,
+    names_of_files,
+    power_of_two,
+)
+from obygaze_features.store.placing import (
+    finish_waiting,
+    link_file,
+    make_folder,
+    make_hidden,
+    new_file,
+    next_of,
+    remove_tree,
+    replace_store,
+    seal_at,
+    sync_tree,
+    take_name,
+    write_file,
+)
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import (
+    Counts,
+    FileMark,
+    Maker,
+    Manifest,
+    Origin,
+    Replaced,
+    StoreRecord,
+    encode,
+    seal_of,
+)
+from obygaze_features.store.rows import (
+    FAILED,
+    NO_VIDEO,
+    OK,
+    WITHDRAWN,
+    Row,
+    RowSource,
+)
+
+# What is read, checked and encoded at a time.
+_STEP_BYTES = 2**23
+NO_TERMS = Terms()
+# Rows of an array that are looked at for zeros, constants and copies.
+_LOOKED_AT_ROWS = 2**16
+_LOOKED_AT_BYTES = 2**28
+# Shorter rows, such as the length of a clip, may well be equal.
+_VECTOR_VALUES = 4
+
+
+class FinishedFile(NamedTuple):
+    """A file of an array that is written already, for a link.
+
+    Args:
+        path: Where it is.
+        mark: Its length and hash.
+        checks: The CRC32C of each of its chunks, 4 bytes each.
+    """
+
+    path: Path
+    mark: FileMark
+    checks: bytes
+
+
+@runtime_checkable
+class LinkingSource(RowSource, Protocol):
+    """A source of rows that has some files of the new store already."""
+
+    def finished_file(self, array: Array, number: int) -> FinishedFile | None:
+        """Return a file with exactly the rows of file `number` of an array, if there is one."""
+
+
+class Contents(NamedTuple):
+    """What a new store says of itself; `write_store` describes the parts."""
+
+    arrays: Sequence[Array]
+    recipe: Recipe
+    manifest: Manifest
+    makers: Sequence[Maker] = ()
+    replaces: Sequence[Replaced] = ()
+    origins: Sequence[Origin] = ()
+    terms: Terms = NO_TERMS
+
+
+class Written(NamedTuple):
+    """A store that was written: its folder, its seal, and what its user should know."""
+
+    path: Path
+    seal: str
+    warnings: tuple[str, ...]
+
+
+def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a new store, from its name or path; an error if it is taken."""
+    target = workspace.new_store(path)
+    check_store_name(target.name, str(target))
+    check_free(target)
+    return target
+
+
+def write_store(
+    target: Path,
+    source: RowSource,
+    *,
+    arrays: Sequence[Array],
+    recipe: Recipe,
+    manifest: Manifest,
+    makers: Sequence[Maker] = (),
+    replaces: Sequence[Replaced] = (),
+    origins: Sequence[Origin] = (),
+    terms: Terms = NO_TERMS,
+    changes: str = "",
+) -> Written:
+    """Write a store and give it its name.
+
+    Args:
+        target: The folder of the new store; folders above it are made.
+        source: The rows. If it is a `LinkingSource`, files that it has are linked.
+        arrays: The arrays of the store.
+        recipe: How the numbers were made.
+        manifest: The manifest whose clips the rows are.
+        makers: What computed the rows; a row names its maker by the place in this list.
+        replaces: The history of the store, oldest change first.
+        origins: The stores of which rows were taken.
+        terms: Licence and citation, for the card.
+        changes: The seal of the store whose place the new store takes. Without it, a target that
+            exists is refused.
+    """
+    check_store_name(target.name, str(target))
+    if changes:
+        finish_waiting(target)
+        check_before(target, changes)
+    else:
+        check_free(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+    contents = Contents(arrays, recipe, manifest, makers, replaces, origins, terms)
+    hidden = make_hidden(target)
+    try:
+        seal, warnings = build_store(hidden, source, contents)
+        if changes:
+            take_place(hidden, target, changes)
+        elif not take_name(hidden, target):
+            raise name_taken(target)
+    except (Corrupt, OSError):
+        # Another store may have taken its place while it was read.
+        if changes and seal_at(target) != changes:
+            raise was_first(target) from None
+        raise
+    finally:
+        remove_tree(hidden)
+    return Written(target, seal, warnings)
+
+
+def check_free(target: Path) -> None:
+    """Raise an error if a store, or one that is being filled, has the name of a new store."""
+    _check_not_filled(target)
+    if is_listed(target):
+        raise name_taken(target)
+
+
+def name_taken(target: Path) -> AlreadyThere:
+    """Return the error that a new store cannot have this name."""
+    return AlreadyThere(
+        "a file or folder of this name exists already",
+        where=str(target),
+        hint="choose another store name: -o NAME",
+    )
+
+
+def was_first(target: Path) -> Mismatch:
+    """Return the error that the store to change has been changed meanwhile."""
+    return Mismatch("another process changed this store first", where=str(target))
+
+
+def check_before(target: Path, seal: str) -> None:
+    """Raise an error unless the target is the store of this seal and nothing else changes it."""
+    _check_not_filled(target)
+    if seal_at(target) != seal:
+        raise was_first(target)
+
+
+def _check_not_filled(target: Path) -> None:
+    if is_listed(next_of(target)):
+        raise AlreadyThere(
+            "this store is being filled or changed",
+            where=str(next_of(target)),
+            hint="finish that first, or remove the folder to give it up",
+        )
+
+
+def take_place(hidden: Path, target: Path, seal: str) -> None:
+    """Give a finished store the place of another one, under the name NAME.next in between."""
+    waiting = next_of(target)
+    own_seal = seal_at(hidden)
+    if not take_name(hidden, waiting):
+        check_before(target, seal)
+        raise was_first(target)
+    if replace_store(waiting, target, seal):
+        return
+    # Who finds a finished store that waits gives it its name. What is called NAME.next now may be
+    # another store, or one that is being filled.
+    if seal_at(waiting) == own_seal:
+        remove_tree(waiting)
+    if seal_at(target) != own_seal:
+        raise was_first(target)
+
+
+def build_store(
+    folder: Path, source: RowSource, contents: Contents
+) -> tuple[str, tuple[str, ...]]:
+    """Write all files of a store into an empty folder; return its seal and warnings."""
+    arrays = tuple(contents.arrays)
+    rows = source.rows
+    where = str(folder)
+    check_arrays(arrays, where)
+    check_rows(rows, where)
+    _check_makers(rows, len(contents.makers), where)
+    marks: dict[str, FileMark] = {}
+    make_folder(folder / ZARR)
+    for name in (*COLUMNS, *(array.name for array in arrays)):
+        make_folder(folder / ZARR / name)
+    for name, data in _small_files(rows, arrays).items():
+        marks[name] = write_file(folder / name, data)
+    is_ok = np.array([row.status == OK for row in rows], dtype=bool)
+    checks = bytearray()
+    warnings: list[str] = []
+    for array in arrays:
+        writer = _ArrayWriter(folder, source, array, is_ok)
+        for number in range(array.n_files(len(rows))):
+            name = array.file_name(number)
+            marks[name], file_checks = writer.write_file(number)
+            checks += file_checks
+        warnings += writer.repeats.warnings()
+    marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
+    card = card_text(
+        contents.manifest,
+        contents.recipe,
+        arrays,
+        rows,
+        contents.terms,
+        makers=contents.makers,
+        replaces=contents.replaces,
+    )
+    (folder / CARD).write_bytes(card.encode("utf-8"))
+    store = StoreRecord(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        program=f"obygaze {__version__}",
+        manifest=contents.manifest,
+        recipe=contents.recipe.to_json(),
+        fingerprint=contents.recipe.fingerprint,
+        arrays=arrays,
+        rows=_counts(rows),
+        makers=tuple(contents.makers),
+        replaces=tuple(contents.replaces),
+        origins=tuple(contents.origins),
+        files={name: marks[name] for name in names_of_files(arrays, len(rows))},
+    )
+    store_json = encode(store)
+    write_file(folder / STORE_JSON, store_json)
+    sync_tree(folder)
+    return seal_of(store_json), tuple(warnings)
+
+
+def _small_files(rows: Sequence[Row], arrays: Sequence[Array]) -> dict[str, bytes]:
+    """Return all files but those of the arrays: their names and bytes."""
+    clip_ids = [row.clip_id for row in rows]
+    rows_csv, films_csv = rows_and_films(rows)
+    columns = {
+        "clip_id": text_column(clip_ids),
+        "movie_id": text_column([row.movie_id for row in rows]),
+        "status": status_column([row.status for row in rows]),
+    }
+    most_bytes = most_table_bytes(len(rows))
+    for name, table in ((ROWS_CSV, rows_csv), (FILMS_CSV, films_csv)):
+        if len(table) > most_bytes:
+            raise FixInput(
+                f"the ids and reasons of the rows are too long: {name} would have"
+                f" {len(table)} bytes, at most {most_bytes} are allowed for {len(rows)} rows"
+            )
+    files = {ROWS_CSV: rows_csv, FILMS_CSV: films_csv, IDS: ids_table(clip_ids)}
+    files[f"{ZARR}/zarr.json"] = group_document()
+    for name, (document, chunk) in columns.items():
+        files[f"{ZARR}/{name}/zarr.json"] = document
+        files[f"{ZARR}/{name}/c.0"] = chunk
+    for array in arrays:
+        files[array.zarr_json] = array_document(array, len(rows))
+    return files
+
+
+def _check_makers(rows: Sequence[Row], n_makers: int, where: str) -> None:
+    for maker in {row.maker for row in rows}:
+        if maker is not None and not 0 <= maker < n_makers:
+            raise FixInput(f"a row names maker {maker} of {n_makers}", where=where)
+
+
+def _counts(rows: Sequence[Row]) -> Counts:
+    statuses = [row.status for row in rows]
+    return Counts(
+        total=len(rows),
+        ok=statuses.count(OK),
+        failed=statuses.count(FAILED),
+        no_video=statuses.count(NO_VIDEO),
+        withdrawn=statuses.count(WITHDRAWN),
+    )
+
+
+class _ArrayWriter:
+    """Writes the files of one array."""
+
+    def __init__(
+        self, folder: Path, source: RowSource, array: Array, is_ok: Values
+    ) -> None:
+        self.array = array
+        self.repeats = _Repeats(array)
+        self._folder = folder
+        self._source = source
+        self._is_ok = is_ok
+        rows_of_a_step = power_of_two(
+            _STEP_BYTES // max(array.row_bytes, 1), most=array.file_rows
+        )
+        self._step = max(rows_of_a_step, array.chunk_rows)
+
+    def write_file(self, number: int) -> tuple[FileMark, bytes]:
+        """Write or link one file; return its length and hash, and the checksums of its chunks."""
+        path = self._folder / self.array.file_name(number)
+        if isinstance(self._source, LinkingSource):
+            finished = self._source.finished_file(self.array, number)
+            if finished is not None:
+                link_file(finished.path, path, finished.mark)
+                return finished.mark, finished.checks
+        first = number * self.array.file_rows
+        after = min(first + self.array.file_rows, len(self._is_ok))
+        with new_file(path) as stream:
+            writer = ShardWriter(self.array, stream)
+            for step in range(first, after, self._step):
+                writer.append(self._rows(step, min(step + self._step, after)))
+            mark = writer.finish()
+        return mark, writer.checks
+
+    def _rows(self, first: int, after: int) -> Values:
+        """Return rows as they are stored: those that are not ok hold the fill value."""
+        array = self.array
+        is_ok = self._is_ok[first:after]
+        if not is_ok.any():
+            return filled(array, after - first)
+        rows = np.asarray(self._source.read(array, first, after))
+        if rows.shape != (after - first, *array.shape):
+            raise FixInput(
+                f"rows of {array.name} have the shape {rows.shape[1:]},"
+                f" expected {array.shape}",
+                where=str(self._folder),
+            )
+        if rows.dtype != np.dtype(array.dtype):
+            raise FixInput(
+                f"rows of {array.name} have the type {rows.dtype}, expected {array.dtype}",
+                where=str(self._folder),
+            )
+        if not is_ok.all():
+            stored = filled(array, after - first)
+            stored[is_ok] = rows[is_ok]
+            rows = stored
+        self._check_finite(rows, is_ok, first)
+        self.repeats.add(rows[is_ok])
+        return rows
+
+    def _check_finite(self, rows: Values, is_ok: Values, first: int) -> None:
+        if self.array.name in TIMES:
+            # A frame that does not exist has no time.
+            return
+        for index in rows_not_finite(rows):
+            if is_ok[index]:
+                clip_id = self._source.rows[first + index].clip_id
+                raise not_finite(self.array, clip_id)
+
+
+def rows_not_finite(rows: Values) -> list[int]:
+    """Return the places of the rows with a value that is NaN or infinite."""
+    if rows.dtype.kind != "f" or bool(np.isfinite(rows).all()):
+        return []
+    is_finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    places: list[int] = np.flatnonzero(~is_finite).tolist()
+    return places
+
+
+def not_finite(array: Array, clip_id: str) -> FixInput:
+    """Return the error that the features of a clip are not numbers."""
+    return FixInput(
+        f"{array.name} of clip {clip_id!r} has values that are NaN or infinite",
+        hint="a clip without features is a row with the status failed and a reason",
+    )
+
+
+class _Repeats:
+    """Counts rows of an array that are zero, constant, or equal to an earlier row."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        is_vector = math.prod(array.shape) >= _VECTOR_VALUES
+        self._rows_left = 0
+        is_vector = is_vector and array.name not in TIMES
+        if is_vector and np.dtype(array.dtype).kind == "f":
+            most = _LOOKED_AT_BYTES // array.row_bytes
+            self._rows_left = min(_LOOKED_AT_ROWS, max(most, 1))
+        self._n_rows = 0
+        self._n_zero = 0
+        self._n_constant = 0
+        self._different: set[int] = set()
+
+    def add(self, rows: Values) -> None:
+        """Look at some more rows, all of them ok."""
+        rows = rows[: self._rows_left]
+        if not len(rows):
+            return
+        flat = rows.reshape(len(rows), -1)
+        is_constant = (flat == flat[:, :1]).all(axis=1)
+        is_zero = is_constant & (flat[:, 0] == 0)
+        self._n_zero += int(is_zero.sum())
+        self._n_constant += int(is_constant.sum())
+        self._different.update(hash(row.tobytes()) for row in flat)
+        self._n_rows += len(rows)
+        self._rows_left -= len(rows)
+
+    def warnings(self) -> list[str]:
+        """Return what is suspicious of most rows, in at most one sentence."""
+        name = self._array.name
+        n_rows = self._n_rows
+        if n_rows < 2:
+            return []
+        if 2 * self._n_zero > n_rows:
+            return [f"{name}: {self._n_zero} of {n_rows} rows are all zeros"]
+        if 2 * self._n_constant > n_rows:
+            return [f"{name}: {self._n_constant} of {n_rows} rows repeat one value"]
+        if 2 * len(self._different) <= n_rows:
+            return [
+                f"{name}: only {len(self._different)} of {n_rows} rows are different"
+            ]
+        return []

@@ -1,0 +1,278 @@
+"""Files that are written once, and how a finished folder gets its name.
+
+A rename decides: it fails where the name is taken, so the process that comes second changes
+nothing. No lock and no clock is needed. After any error of a rename, the folder is listed: a
+network disk may repeat a request and report that the second one failed.
+
+Two renames let a store take the place of another one, and not an exchange of two names in one step.
+An exchange cannot fail where another process was first, so a process that was suspended before it
+would undo the change of the other.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from obygaze_features.core import system
+from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
+from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.store.encoding import HashedStream
+from obygaze_features.store.layout import NEXT, STORE_JSON, before_name
+from obygaze_features.store.records import (
+    FileMark,
+    StoreRecord,
+    decode,
+    seal_of,
+)
+
+_COPY_BYTES = 2**22
+_NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+# Network disks remember absent names for 30 s, unless they are told another time.
+_MOST_WAIT_S = 90.0
+_PAUSE_S = 0.1
+# The disk has no links, or the two files are on two disks.
+_NO_LINKS = (*system.NO_LINKS, errno.EXDEV)
+
+
+# --- Files ---
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is not there yet; when it is closed, it is on the disk and read-only."""
+    with path.open("xb") as stream:
+        yield stream
+        stream.flush()
+        system.sync_file(stream.fileno())
+    readable = stat.S_IMODE(path.stat().st_mode) & 0o444
+    path.chmod(readable)
+
+
+def write_file(path: Path, data: bytes) -> FileMark:
+    """Write a file that is not there yet; return its length and hash."""
+    with new_file(path) as stream:
+        hashed = HashedStream(stream)
+        hashed.write(data)
+    return hashed.mark()
+
+
+def link_file(source: Path, path: Path, mark: FileMark) -> None:
+    """Give a finished file a second name, or copy it where the disk has no links.
+
+    A copy is compared with the length and hash of the file; of a link, only the length is.
+    """
+    if source.stat().st_size != mark.n_bytes:
+        raise _damaged(source)
+    try:
+        os.link(source, path)
+    except FileExistsError:
+        if not path.samefile(source):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _copy(source, path, mark)
+
+
+def _copy(source: Path, path: Path, mark: FileMark) -> None:
+    with source.open("rb") as original, new_file(path) as stream:
+        copy = HashedStream(stream)
+        while data := original.read(_COPY_BYTES):
+            copy.write(data)
+    if copy.mark() != mark:
+        raise _damaged(source)
+
+
+def _damaged(path: Path) -> Corrupt:
+    return Corrupt("this file does not have its checksum", where=str(path))
+
+
+# --- Folders ---
+
+
+def make_hidden(target: Path, tag: str = "") -> Path:
+    """Make a hidden folder beside a target, in which the target is built."""
+    word = f"{tag}{secrets.token_hex(4)}"
+    hidden = target.with_name(f".{target.name}.{word}")
+    try:
+        make_folder(hidden)
+    except FileNotFoundError as error:
+        raise NotFound(
+            "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
+        ) from error
+    return hidden
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of a name that nobody else uses.
+
+    A network disk may repeat the request, and then say that the folder exists.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        catch_up(folder)
+
+
+def sync_tree(folder: Path) -> None:
+    """Write the names in a folder and in the folders below it to the disk."""
+    for path, _, _ in os.walk(folder):
+        sync_dir(Path(path))
+
+
+def take_name(finished: Path, target: Path) -> bool:
+    """Rename a finished folder; return False, and change nothing, if the name is taken."""
+    try:
+        system.rename_folder(finished, target)
+    except OSError as error:
+        # The name may have been taken, and be free again; who took it may have removed ours.
+        if error.errno in _NAME_IS_TAKEN:
+            return False
+        is_there = is_listed(target)
+        if is_there and is_listed(finished):
+            return False
+        if not is_there:
+            raise
+    sync_dir(target.parent)
+    return True
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder if it is there: rename first, then delete, so that no half of it is left.
+
+    This holds for hidden folders too: the process that made one may be about to rename it. Of a
+    link, what it leads to is removed too: a store may be on another disk.
+    """
+    if folder.is_symlink():
+        remove_tree(folder.resolve())
+        folder.unlink(missing_ok=True)
+        return
+    hidden = folder.with_name(f".{folder.name.lstrip('.')}.{secrets.token_hex(4)}")
+    try:
+        take_name(folder, hidden)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if not folder.name.startswith("."):
+            raise
+        # Windows does not rename a folder while a program has a file of it open.
+        hidden = folder
+    # Another process may remove the same folder.
+    with suppress(FileNotFoundError):
+        shutil.rmtree(hidden, onerror=_remove_read_only)
+
+
+def _remove_read_only(
+    remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
+) -> None:
+    """Try again where Windows does not remove a file that is read-only.
+
+    What cannot be removed, because a program has it open, stays in the hidden folder.
+    """
+    if not isinstance(reason[1], FileNotFoundError):
+        with suppress(OSError):
+            Path(path).chmod(stat.S_IWRITE)
+            remove(path)
+
+
+# --- A store in the place of another one ---
+
+
+def catch_up(path: Path) -> None:
+    """Wait while a network disk says that a name is not there, although its folder lists it.
+
+    Such a disk remembers for some time that a name was not there.
+    """
+    give_up = time.monotonic() + _MOST_WAIT_S
+    while not os.path.lexists(path) and is_listed(path):
+        if time.monotonic() > give_up:
+            return
+        time.sleep(_PAUSE_S)
+
+
+def read_finished(path: Path) -> bytes:
+    """Return a file of a folder that was finished before it got its name.
+
+    A network disk may remember of the folder, and of the file, that it was not there.
+    """
+    catch_up(path.parent)
+    catch_up(path)
+    return path.read_bytes()
+
+
+def seal_at(folder: Path) -> str:
+    """Return the seal of the store in a folder; "" if no store is there."""
+    try:
+        return seal_of(read_finished(folder / STORE_JSON))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def next_of(target: Path) -> Path:
+    """Return where the store is filled, or waits, that gets the name of the target."""
+    return target.with_name(target.name + NEXT)
+
+
+def before_of(target: Path, seal: str) -> Path:
+    """Return where the store of this seal is after another one took its place."""
+    return target.with_name(before_name(target.name, seal))
+
+
+def replace_store(finished: Path, target: Path, seal: str) -> bool:
+    """Let a finished store take the place of the store that has a seal.
+
+    Returns False, and changes nothing, if another store has taken its place.
+    """
+    before = before_of(target, seal)
+    seal_now = seal_at(target)
+    if seal_now == seal:
+        was_moved = take_name(target, before)
+        if not was_moved and seal_at(target) == seal:
+            raise AlreadyThere(
+                "the store cannot be kept under this name, which is taken",
+                where=str(before),
+                hint="rename or remove it, then run the same command again",
+            )
+        if was_moved and seal_at(before) != seal:
+            # Another process was first, and somebody removed what it kept.
+            take_name(before, target)
+            return False
+    elif seal_now or seal_at(before) != seal:
+        return False
+    return take_name(finished, target)
+
+
+def finish_change(target: Path) -> None:
+    """Finish a change that was interrupted between its two renames.
+
+    Whoever opens a store by its name calls this first. It costs one look at `store.json`.
+    """
+    if (target / STORE_JSON).exists() or is_listed(target):
+        return
+    waiting = next_of(target)
+    store_json = waiting / STORE_JSON
+    if store_json.is_file():
+        take_name(waiting, target)
+
+
+def finish_waiting(target: Path) -> None:
+    """Let the finished store that is called NAME.next take its place, if there is one."""
+    finish_change(target)
+    waiting = next_of(target)
+    try:
+        data = (waiting / STORE_JSON).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    store = decode(data, StoreRecord, str(waiting / STORE_JSON))
+    if seal_at(target) == seal_of(data):
+        # Another process had made the same store, and this one was killed.
+        remove_tree(waiting)
+    elif store.replaces:
+        replace_store(waiting, target, store.replaces[-1].seal)

@@ -1,0 +1,338 @@
+"""What is published of a store: its card, Croissant, CITATION.cff, and a table in Parquet.
+
+All of it is made from the record of the store and the terms in the head of its README.md.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import write_new
+from obygaze_features.core.metadata import (
+    CROISSANT_FILE,
+    Publication,
+    RecordColumn,
+    RecordTable,
+    number_type,
+    spdx_of,
+)
+from obygaze_features.core.options import Option
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.card import (
+    card_text,
+    quoted,
+    recipe_sentences,
+    require_licence,
+)
+from obygaze_features.store.exporting import (
+    FACTS,
+    Export,
+    fact_columns,
+    labels_text,
+    refuse_pictures,
+    write_table,
+)
+from obygaze_features.store.layout import CARD, ROWS_CSV, STORE_JSON
+from obygaze_features.store.reading import Store, StoreName, name_of, open_store
+from obygaze_features.store.records import FileMark
+from obygaze_features.store.targets import hash_of
+
+CITATION_FILE = "CITATION.cff"
+TABLE = "features.parquet"
+# What a publication has beside the files of a store.
+PUBLISHED = (CROISSANT_FILE, CITATION_FILE, TABLE)
+# Larger arrays are not in the table.
+TABLE_BYTES = 2**30
+_ROWS_TABLE = RecordTable(
+    ROWS_CSV,
+    "The clips, one for each row of every array.",
+    [
+        RecordColumn("clip_id"),
+        RecordColumn("movie_id"),
+        RecordColumn("row", "sc:Integer"),
+        RecordColumn("status"),
+        RecordColumn("reason"),
+    ],
+)
+_RECORD_COLUMNS = {
+    "start_s": RecordColumn("start_s", "sc:Float"),
+    "end_s": RecordColumn("end_s", "sc:Float"),
+    "concepts": RecordColumn("concepts", "sc:Text", (-1,)),
+}
+
+
+# --- The card ---
+
+
+@dataclass(frozen=True)
+class StoreCard:
+    """The card of a store in Markdown; `croissant` is the file of metadata that was written."""
+
+    name: str
+    text: str
+    croissant: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name of the store, and the card."""
+        return {"name": self.name, "card": self.text}
+
+    def __str__(self) -> str:
+        return self.text.rstrip()
+
+    @property
+    def notes(self) -> list[str]:
+        """The file that was written."""
+        return [] if self.croissant is None else [f"wrote {self.croissant}"]
+
+
+def describe_as_card(
+    store: StoreName,
+    *,
+    croissant: Annotated[str | os.PathLike[str] | None, Option(is_file=True)] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> StoreCard:
+    """Print the card of a store, as the hub shows it.
+
+    The card says what the store has, how it was made, under which licence, and what is not inside.
+    Licence and citation are those in the head of README.md of the store, which may be edited.
+
+    Args:
+        store: The store.
+        croissant: Write its Croissant metadata to this file too.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store card obygaze12-xclip
+        obygaze store card obygaze12-xclip --croissant croissant.json
+    """
+    opened = open_store(store, workspace=workspace)
+    text = full_card(opened)
+    if croissant is None:
+        return StoreCard(name_of(store), text)
+    path = Path(croissant)
+    write_new(path, croissant_of(opened))
+    return StoreCard(name_of(store), text, path)
+
+
+def full_card(
+    store: Store, *, has_table: bool = False, labels: Manifest | None = None
+) -> str:
+    """Return the card of a store with its seal, as it stands beside the table of a publication."""
+    record = store.record
+    label_text = ""
+    label_licence = None
+    if labels is not None:
+        label_text = labels_text(labels)
+        label_licence = labels.header.licence
+    return card_text(
+        record.manifest,
+        store.recipe,
+        record.arrays,
+        store.rows,
+        store.terms,
+        makers=record.makers,
+        replaces=record.replaces,
+        seal=store.seal,
+        parquet=TABLE if has_table else "",
+        labels=label_text,
+        label_licence=label_licence,
+    )
+
+
+# --- All files of a publication ---
+
+
+class PublishedFiles(NamedTuple):
+    """The files that a publication has beside a store, by their names, and what to say of it."""
+
+    paths: dict[str, Path]
+    notes: Sequence[str] = ()
+
+
+def published_files(
+    store: Store, folder: Path, creators: Sequence[str], labels: Manifest | None
+) -> PublishedFiles:
+    """Write what a publication has beside the store into a folder."""
+    paths = {}
+    table = None
+    job = published_table(store, labels)
+    if job is None and labels is not None:
+        raise FixUsage(
+            f"labels are columns of {TABLE}, and no array has one vector a clip",
+            where=store.location,
+        )
+    if job is not None:
+        paths[TABLE] = folder / secrets.token_hex(4)
+        write_table(job, paths[TABLE])
+        table = (record_table(job), hash_of(paths[TABLE]))
+    card = full_card(store, has_table=job is not None, labels=labels)
+    texts = {
+        CARD: card.encode(),
+        CROISSANT_FILE: croissant_of(
+            store, creators=creators, table=table, labels=labels
+        ),
+        CITATION_FILE: citation_file(store, creators, labels).encode(),
+    }
+    for name, text in texts.items():
+        paths[name] = folder / name
+        paths[name].write_bytes(text)
+    return PublishedFiles(paths, job.warnings if job else ())
+
+
+def croissant_of(
+    store: Store,
+    *,
+    creators: Sequence[str] = (),
+    table: tuple[RecordTable, FileMark] | None = None,
+    labels: Manifest | None = None,
+) -> bytes:
+    """Return the Croissant metadata of a store; the checksums in it are those of the store.
+
+    Args:
+        store: The store.
+        creators: Who made it, each as "Family, Given" or the name of an institution.
+        table: The Parquet file beside the store.
+        labels: The manifest whose labels are in that file.
+    """
+    record = store.record
+    listed = {STORE_JSON: FileMark(len(store.store_json()), store.seal)}
+    tables = [_ROWS_TABLE]
+    if table is not None:
+        tables.append(table[0])
+        listed[TABLE] = table[1]
+    files_of_arrays: set[str] = set()
+    for array in record.arrays:
+        n_files = array.n_files(record.rows.total)
+        files_of_arrays.update(array.file_name(number) for number in range(n_files))
+    for name in sorted(record.files.keys() - files_of_arrays):
+        listed[name] = record.files[name]
+    publication = _publication(store, creators, labels)
+    return publication.document(
+        CROISSANT_FILE, listed=listed, tables=tables, arrays=record.arrays
+    )
+
+
+def _publication(
+    store: Store, creators: Sequence[str], labels: Manifest | None = None
+) -> Publication:
+    """Return the facts about a store for any form of metadata; it must have a licence."""
+    terms = store.terms
+    require_licence(terms, store.location)
+    require_names(creators)
+    record = store.record
+    title = store.recipe.title
+    manifest = record.manifest
+    citations = [terms.citation]
+    label_licence = None
+    if labels is not None:
+        label_licence = labels.header.licence or ""
+        citations.append(labels.header.citation or "")
+    n_clips = record.rows.total
+    return Publication(
+        kind="store",
+        name=f"{manifest.name}.{title}",
+        title=f"Features of {manifest.name}: {title}",
+        description=f"Features of {n_clips:,} clips of the manifest {manifest.name!r};"
+        f" {record.rows.ok:,} clips have features.",
+        collection=f"Computed from the clips of the manifest {manifest.name!r}, sha256"
+        f" {manifest.sha256}.",
+        licence=terms.licence,
+        label_licence=label_licence,
+        citation=" | ".join(dict.fromkeys(filter(None, citations))),
+        created=record.created[:10],
+        creators=creators,
+        facts={
+            "recipe": recipe_sentences(store.recipe),
+            "n_clips": n_clips,
+            "n_absent": n_clips - record.rows.ok,
+            "seal": f"sha256:{store.seal}",
+        },
+    )
+
+
+def require_names(creators: Sequence[str]) -> None:
+    """Raise an error for a creator without a name."""
+    if not all(name.strip() for name in creators):
+        raise FixUsage(
+            "a publication needs the name of who made it", hint='--creator "Doe, Jane"'
+        )
+
+
+def citation_file(
+    store: Store, creators: Sequence[str], labels: Manifest | None = None
+) -> str:
+    """Return CITATION.cff of a store: authors, licence and seal.
+
+    It has no licence where labels of the manifest have another one: none holds for the whole.
+    """
+    publication = _publication(store, creators, labels)
+    return "\n".join(_citation_lines(publication, store.seal)) + "\n"
+
+
+def _citation_lines(publication: Publication, seal: str) -> Iterator[str]:
+    message = "If you use these files, please cite them"
+    citation = publication.citation
+    yield "cff-version: 1.2.0"
+    yield f"message: {quoted(f'{message}, and: {citation}' if citation else f'{message}.')}"
+    yield "type: dataset"
+    yield f"title: {quoted(publication.title)}"
+    yield f"abstract: {quoted(publication.description)}"
+    yield "authors:"
+    for name in publication.creators:
+        family, comma, given = name.partition(", ")
+        if comma:
+            yield f"  - family-names: {quoted(family)}"
+            yield f"    given-names: {quoted(given)}"
+        else:
+            yield f"  - name: {quoted(name)}"
+    yield "identifiers:"
+    yield "  - type: other"
+    yield f"    value: {quoted(f'sha256:{seal}')}"
+    yield "    description: The sha256 of store.json, which lists every file of the store"
+    yield "version: 1.0.0"
+    yield f"date-released: {quoted(publication.created)}"
+    spdx = spdx_of(publication.licence)
+    if spdx and publication.has_one_licence:
+        yield f"license: {spdx}"
+    yield "keywords: [video features, film studies, obygaze]"
+
+
+# --- The table ---
+
+
+def published_table(store: Store, labels: Manifest | None = None) -> Export | None:
+    """Return the arrays with one vector a clip that a publication has as a table; None if none."""
+    refuse_pictures(store)
+    n_rows = store.record.rows.total
+    arrays = []
+    for array in map(store.array, store.feature_arrays):
+        is_small = array.row_bytes * n_rows <= TABLE_BYTES
+        if len(array.shape) == 1 and is_small and array.name not in FACTS:
+            arrays.append(array)
+    if not arrays or not store.record.rows.ok:
+        return None
+    return Export.of(store, arrays, labels)
+
+
+def record_table(job: Export) -> RecordTable:
+    """Return what Croissant says of the table."""
+    description = "The clips with features, a row each, and their vectors."
+    if job.labels is not None:
+        description += f" {labels_text(job.labels)}"
+    columns = []
+    for name in fact_columns(job):
+        columns.append(_RECORD_COLUMNS.get(name, RecordColumn(name)))
+    for array in job.arrays:
+        columns.append(
+            RecordColumn(
+                array.name,
+                number_type(array.dtype),
+                array.shape,
+                f"The array {array.name} of the store.",
+            )
+        )
+    return RecordTable(TABLE, description, columns)

@@ -1,1 +1,0 @@
-"""Read a store, describe it, compare it, verify it."""

@@ -1,0 +1,828 @@
+"""Read the features of a store by clip, film or mask; missing rows are errors, never replaced."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
+from obygaze_features.core.lazy import need
+from obygaze_features.core.notebook import (
+    data_frame,
+    html_summary,
+    short_repr,
+    unknown_name,
+)
+from obygaze_features.core.workspace import EXPECTED, Workspace, is_url
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.store.arrays import Arrays, pieces_of
+from obygaze_features.store.card import MOST_CARD_BYTES, Terms, read_terms
+from obygaze_features.store.decoding import (
+    DAMAGE,
+    OK_CODE,
+    Bytes,
+    Rows,
+    check_numbers,
+    columns_of,
+    lines_of,
+    times_of,
+)
+from obygaze_features.store.files import (
+    MOST_DOCUMENT_BYTES,
+    Files,
+    FolderFiles,
+    ListedFiles,
+)
+from obygaze_features.store.layout import (
+    BEFORE,
+    BLOCKS,
+    CARD,
+    CLIPS_CSV,
+    MASK,
+    NEXT,
+    PICTURES,
+    PLAN_JSON,
+    ROW_DIMENSION,
+    STORE_JSON,
+    TIMES,
+    Array,
+    most_table_bytes,
+    power_of_two,
+)
+from obygaze_features.store.network import open_remote
+from obygaze_features.store.placing import finish_change, next_of
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import PlanRecord, StoreRecord, decode, seal_of
+from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.segments import Reducer, Rule, Segments, read_segments
+from obygaze_features.store.table import RowTable
+
+Missing = Literal["error", "nan", "drop"]
+SHOWN_REASONS = 20
+STREAMED_BYTES = 2**24
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Reason(NamedTuple):
+    """Why a clip has no features: its status, or `missing`, and one sentence."""
+
+    status: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.sentence}" if self.sentence else self.status
+
+
+NOT_IN_STORE = Reason("missing", "no clip of that name in this store")
+
+
+class BeingFilled(Corrupt):
+    """A store is not made yet: continue its extraction, or wait for it.
+
+    Args:
+        progress: How many blocks are done, in words.
+        folder: The folder in which it is filled.
+    """
+
+    def __init__(self, progress: str, folder: Path) -> None:
+        super().__init__(
+            f"this store is being filled, {progress}",
+            where=str(folder),
+            hint="obygaze extract run, with the same options, continues it",
+        )
+        self.progress = progress
+
+
+@dataclass(frozen=True)
+class Status:
+    """The status of all rows: counts by status, and the reason of each row that is not ok."""
+
+    counts: Mapping[str, int]
+    reasons: Mapping[int, Reason]
+    is_ok: npt.NDArray[np.bool_] = field(compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The requested rows, -1 where the store has no such clip, with their clip ids."""
+
+    rows: Rows
+    store: Store
+    requested: npt.NDArray[np.str_] | None = None
+
+    def __getitem__(self, which: npt.NDArray[Any] | slice) -> Selection:
+        requested = None if self.requested is None else self.requested[which]
+        return Selection(self.rows[which], self.store, requested)
+
+    @property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clips; the ids of the store are read only if this is used."""
+        if self.requested is not None:
+            return self.requested
+        return self.store.clip_ids_of(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Rows of one array in the order in which they were requested.
+
+    `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
+    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only. Two are equal if
+    they have the same clips, numbers and reasons.
+    """
+
+    values: npt.NDArray[Any]
+    present: npt.NDArray[np.bool_]
+    selection: Selection
+    reasons: Mapping[str, Reason]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Matrix):
+            return NotImplemented
+        return (
+            np.array_equal(self.clip_ids, other.clip_ids)
+            and np.array_equal(self.present, other.present)
+            and self.values.dtype == other.values.dtype
+            and np.array_equal(self.values, other.values, equal_nan=True)
+            and self.reasons == other.reasons
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return short_repr(
+            "Matrix", f"{shape} {self.values.dtype}", f"{len(self.reasons)} missing"
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`."""
+        return self.values.shape
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row for each clip, one column for each number."""
+        numbers = self.values.reshape(len(self.values), math.prod(self.shape[1:])).T
+        columns: dict[str, Any] = {str(i): column for i, column in enumerate(numbers)}
+        columns["clip_id"] = self.clip_ids
+        return data_frame(columns, index="clip_id")
+
+    @property
+    def rows(self) -> Rows:
+        """The row of the store that each row of `values` is."""
+        return self.selection.rows
+
+    @property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clip that each row of `values` is."""
+        return self.selection.clip_ids
+
+
+def name_of(store: StoreName) -> str:
+    """Return a store as it was named."""
+    return store.location if isinstance(store, Store) else os.fspath(store)
+
+
+def open_store(
+    store: str | os.PathLike[str] | Files | Store,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+    expect: str | None = None,
+) -> Store:
+    """Open a feature store; only one small file is read, whatever the size of the store.
+
+    Args:
+        store: A name in the workspace, a folder, an https://, s3:// or hf:// URL, or an object with
+            the methods of `Files`. `#sha256=...` at its end is the same as `expect`. A store that
+            is open already is returned as it is.
+        workspace: The workspace, if it is not the current one.
+        expect: The seal that the store must have, from its publisher. Another store is an error.
+
+    Example:
+        >>> store = og.open_store("mine")
+        >>> len(store), store.feature_arrays
+        (72, ('clip',))
+    """
+    if isinstance(store, Store):
+        if expect is None or store.seal == checked_seal(expect):
+            return store
+        raise _another_seal(store.seal, checked_seal(expect), store.location)
+    if isinstance(store, str):
+        location, expected = split_expected(store, expect)
+        files = open_files(location_of(location, workspace))
+    elif isinstance(store, os.PathLike):
+        # A path object is a path, never a name: "./mine" has become "mine" in it.
+        location, expected = split_expected(os.fspath(store), expect)
+        files = open_files(location)
+    elif hasattr(store, "read_ranges"):
+        _, expected = split_expected("", expect)
+        files = store
+    else:
+        raise FixUsage(
+            f"expected a store, its name or its folder, got {type(store).__name__}",
+            hint="save the features with numpy.savez, then obygaze store import npz",
+        )
+    try:
+        data = files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+    except FileNotFoundError as error:
+        raise _no_store(files) from error
+    seal = seal_of(data)
+    if expected and seal != expected:
+        raise _another_seal(seal, expected, files.location)
+    record = decode(data, StoreRecord, f"{files.location}/{STORE_JSON}")
+    return Store(files, record, seal)
+
+
+def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
+    """Return a location without its `#sha256=...`, and the seal that is expected; "" for any."""
+    address, sign, stated = location.rpartition(EXPECTED)
+    if not sign:
+        address = location
+    if is_url(address) and "#" in address:
+        # A server never sees what follows #: a misspelled name would check nothing.
+        _, _, ending = address.partition("#")
+        raise FixUsage(
+            f"unknown ending '#{ending}' of a URL",
+            where=address,
+            hint="URL#sha256=..., with the seal (`obygaze store info`), or no #",
+        )
+    in_location = checked_seal(stated) if sign else ""
+    # "" is no seal either: an empty variable would check nothing.
+    in_option = "" if expect is None else checked_seal(expect)
+    if in_location and in_option and in_location != in_option:
+        raise FixUsage(f"two seals are expected: {in_location} and {in_option}")
+    return address, in_location or in_option
+
+
+def checked_seal(text: str) -> str:
+    """Return a seal that a user typed; an error unless it is a SHA-256."""
+    seal = text.strip().lower().removeprefix("sha256:")
+    if not _SHA256.fullmatch(seal):
+        raise FixUsage(
+            f"the seal of a store has 64 hex digits, got {text!r}",
+            hint="obygaze store info prints it",
+        )
+    return seal
+
+
+def _another_seal(seal: str, expected: str, where: str) -> Mismatch:
+    return Mismatch(
+        f"another store is expected: its seal is {seal}, expected {expected}",
+        where=where,
+        hint="ask its publisher for the seal, or fetch the store again",
+    )
+
+
+def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
+    """Return where the store of a name is: a URL or path as given, or a folder of the workspace.
+
+    The stores that a change made obsolete, and those that are not finished, have no name.
+    """
+    here = Workspace.of(workspace)
+    location = here.store(name)
+    is_path = is_url(name) or "/" in name
+    if not is_path and (BEFORE in name or name.endswith(NEXT)):
+        raise NotFound(
+            f"{name} is not the name of a store",
+            where=location,
+            hint=f"./{name}, or its whole path",
+        )
+    if is_path or location == name:
+        return location
+    if _exists(Path(location)):
+        return location
+    return here.existing_store(name)
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a store is there, or waits for its name, or is being filled."""
+    return path.exists() or next_of(path).exists()
+
+
+def open_files(location: str) -> Files:
+    """Return the files of a folder or URL."""
+    if is_url(location):
+        return open_remote(location)
+    path = Path(location)
+    finish_change(path)
+    if path.is_dir():
+        return FolderFiles(path)
+    if path.exists():
+        raise FixInput(
+            "a store is a folder, got a file",
+            where=location,
+            hint="obygaze store import --help",
+        )
+    being_filled = being_filled_at(path)
+    if being_filled is not None:
+        raise being_filled
+    if path.is_dir():
+        # It was finished meanwhile.
+        return FolderFiles(path)
+    raise NotFound("no such file or folder", where=location, hint="check the name")
+
+
+def _no_store(files: Files) -> ObygazeError:
+    """Return the error for a place without store.json."""
+    if isinstance(files, FolderFiles):
+        being_filled = being_filled_at(Path(files.address))
+        if being_filled is not None:
+            return being_filled
+    return NotFound(
+        "no store here: no store.json", where=files.location, hint="obygaze store ls"
+    )
+
+
+def being_filled_at(path: Path) -> BeingFilled | None:
+    """Return the error that a store is being filled, with how far it is; None if it is not.
+
+    Args:
+        path: NAME, or NAME.next.
+    """
+    for folder in (path, next_of(path)):
+        if (folder / PLAN_JSON).is_file():
+            # It may be finished, and removed, while it is looked at.
+            with suppress(FileNotFoundError):
+                return BeingFilled(_progress_of(folder), folder)
+    return None
+
+
+def _progress_of(folder: Path) -> str:
+    """Return how many blocks of a filling are done, in words."""
+    files = FolderFiles(folder)
+    data = files.read(PLAN_JSON, MOST_DOCUMENT_BYTES).tobytes()
+    plan = decode(data, PlanRecord, str(folder))
+    clips = files.read(CLIPS_CSV, most_table_bytes(plan.rows))
+    _, computed = rows_of_plan(clips, plan, str(folder / CLIPS_CSV))
+    blocks = set((np.flatnonzero(computed) // plan.block_rows).tolist())
+    names = [entry.name for entry in (folder / BLOCKS).iterdir()]
+    n_done = sum(name.isdigit() for name in names)
+    return f"{n_done} of {count(len(blocks), 'block')}"
+
+
+def rows_of_plan(
+    clips_csv: Bytes, plan: PlanRecord, where: str
+) -> tuple[list[Row], npt.NDArray[np.bool_]]:
+    """Return the rows in clips.csv, and for each whether it is computed."""
+    try:
+        _, *lines = lines_of(clips_csv)
+        numbers, clip_ids, movie_ids, starts, ends, flags = columns_of(lines, 6)
+        check_numbers(numbers, range(plan.rows))
+        rows = list(map(Row, clip_ids, movie_ids, times_of(starts), times_of(ends)))
+    except DAMAGE as error:
+        raise Corrupt(
+            f"{CLIPS_CSV} is damaged: {error}",
+            where=where,
+            hint="remove the folder that it is in, to fill the store anew",
+        ) from error
+    return rows, np.array([flag == "1" for flag in flags], dtype=bool)
+
+
+def find_seal(
+    workspace: str | os.PathLike[str] | None, name: str, seal: str
+) -> Store | None:
+    """Return the store of a name that has a seal, or the one before it; None if both are gone."""
+    location = Workspace.of(workspace).store(name)
+    places: list[str | Path] = [location]
+    if not is_url(location):
+        path = Path(location)
+        pattern = f"{glob.escape(path.name)}{BEFORE}*"
+        places = [path, *sorted(path.parent.glob(pattern))]
+    for place in places:
+        with suppress(ObygazeError):
+            store = open_store(place)
+            if store.seal == seal:
+                return store
+    return None
+
+
+class Store:
+    """An open store. Threads may share it; it keeps the tables of rows that it has read."""
+
+    def __init__(self, files: Files, record: StoreRecord, seal: str) -> None:
+        self.files = files
+        self.record = record
+        self.seal = seal
+        self.listed = ListedFiles(files, record.files)
+        self.table = RowTable(self.listed, record)
+        self._arrays = Arrays(self.listed, record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A name or a relative path may mean another store elsewhere; the address does not.
+        return partial(_reopened, expect=self.seal), (self.files.address,)
+
+    def __repr__(self) -> str:
+        location = self.location
+        if len(location) > 60:
+            location = f"...{location[-57:]}"
+        return short_repr(
+            "Store", repr(location), f"{len(self)} clips", *self.feature_arrays
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clips": f"{len(self):,}",
+            "arrays": ", ".join(self.feature_arrays),
+            "backbone": self.recipe.title,
+            "seal": self.seal[:16],
+        }
+        return html_summary(f"Store {self.location}", facts)
+
+    def __len__(self) -> int:
+        return self.record.rows.total
+
+    def store_json(self) -> bytes:
+        """Return the bytes of store.json, which decide the seal."""
+        data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+        if seal_of(data) != self.seal:
+            raise Corrupt(
+                "the store was replaced while it was read",
+                where=self.location,
+                hint="the same command again",
+            )
+        return data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.clip_ids.tolist())
+
+    def __contains__(self, clip_id: object) -> bool:
+        return isinstance(clip_id, str) and self.table.find([clip_id])[0] >= 0
+
+    def __getitem__(self, array: str) -> Matrix:
+        """Return all rows of an array that are there; `matrix` has the choices."""
+        return self.matrix(array, missing="drop")
+
+    @property
+    def location(self) -> str:
+        """Where it was opened."""
+        return self.files.location
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """How the features were made."""
+        return Recipe.from_json(self.record.recipe)
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the recipe: stores with the same one can be compared."""
+        return self.record.fingerprint
+
+    @property
+    def terms(self) -> Terms:
+        """The licence and what to cite, as the head of README.md states them now."""
+        try:
+            card = self.files.read(CARD, MOST_CARD_BYTES)
+        except FileNotFoundError:
+            return Terms()
+        return read_terms(card.tobytes())
+
+    @property
+    def feature_arrays(self) -> tuple[str, ...]:
+        """The arrays that hold features or pictures, and not times or masks that go with them."""
+        names = []
+        for array in self.record.arrays:
+            is_pictures = (array.name, array.dtype) == (PICTURES, "uint8")
+            if is_pictures or (array.is_float and array.name not in TIMES):
+                names.append(array.name)
+        return tuple(names)
+
+    def array(self, name: str) -> Array:
+        """Return how an array is stored; an error for an unknown name."""
+        array = self.record.array(name)
+        if array is None:
+            known = [array.name for array in self.record.arrays]
+            raise unknown_name("array", name, known, where=self.location)
+        return array
+
+    @property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clip of each row."""
+        return self.table.clip_ids
+
+    @property
+    def movie_ids(self) -> npt.NDArray[np.str_]:
+        """The film of each row."""
+        return self.table.movie_ids
+
+    def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the clips of some rows."""
+        return self.table.clip_ids_of(rows)
+
+    def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the films of some rows."""
+        return self.table.movie_ids_of(rows)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """All lines of rows.csv."""
+        return self.table.rows()
+
+    def read(self, array: str | Array, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the values of rows in their order, whatever their status.
+
+        Rows that are not ok have the fill value: NaN, or 0 in arrays of whole numbers.
+        """
+        wanted = np.asarray(rows, dtype=np.int64)
+        known = array if isinstance(array, Array) else self.array(array)
+        return self._arrays.read(known, wanted)
+
+    def status(self) -> Status:
+        """Return the status of every row."""
+        codes = self.table.codes
+        is_ok = codes == OK_CODE
+        not_ok = np.flatnonzero(~is_ok)
+        rows = self.table.some(not_ok)
+        reasons = {
+            number: Reason(row.status, row.reason)
+            for number, row in zip(not_ok.tolist(), rows, strict=True)
+        }
+        return Status(self.record.rows.by_status, reasons, is_ok)
+
+    def select(
+        self,
+        clips: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> Selection:
+        """Return the rows of clips (in their order), or of films or a mask (in the store's order).
+
+        With several conditions, the rows that meet all of them. Films are named by their ids.
+        """
+        self.table.check_rows()
+        rows = None
+        if films is not None:
+            rows = self.table.films.rows_of(self._checked_films(films))
+        if mask is not None:
+            in_mask = np.flatnonzero(self._checked_mask(mask))
+            rows = in_mask if rows is None else np.intersect1d(rows, in_mask)
+        if clips is None:
+            return Selection(np.arange(len(self)) if rows is None else rows, self)
+        if isinstance(clips, str):
+            raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
+        requested = [str(clip) for clip in clips]
+        found = self.table.find(requested)
+        selection = Selection(found, self, np.array(requested, dtype=np.str_))
+        if rows is None:
+            return selection
+        return selection[(found < 0) | np.isin(found, rows)]
+
+    def _checked_films(self, films: Iterable[str]) -> list[str]:
+        """Return the ids of films; an error for one that the store does not have."""
+        names = [films] if isinstance(films, str) else list(map(str, films))
+        known = self.table.films.runs_of_film
+        for name in names:
+            if name not in known:
+                raise unknown_name("film", name, list(known), where=self.location)
+        return names
+
+    def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return a mask as an array; an error unless it has a boolean for each row."""
+        bits = np.asarray(mask)
+        if bits.dtype != np.bool_ or bits.shape != (len(self),):
+            raise FixInput(
+                f"mask must be {len(self)} booleans, one for each row of the store, "
+                f"got {bits.dtype} of shape {bits.shape}"
+            )
+        return bits
+
+    def find_manifest(self, workspace: Workspace) -> Manifest | None:
+        """Return the manifest of this name in a workspace, which may have changed since.
+
+        None if the workspace has none, or it cannot be read.
+        """
+        name = self.record.manifest.name
+        # A name from outside is looked for here, and never followed as a path.
+        if name not in workspace.names("manifests"):
+            return None
+        try:
+            return read_manifest(workspace.manifest(name))
+        except (ObygazeError, OSError):
+            return None
+
+    def matrix(
+        self,
+        array: str,
+        *,
+        clips: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+        missing: Missing = "error",
+    ) -> Matrix:
+        """Return rows of one array, in the requested order.
+
+        Args:
+            array: the name of the array.
+            clips: ids of clips, in the order of the result; by default all.
+            films: only the clips of these films.
+            mask: one boolean for each row of the store.
+            missing: for rows that are missing or failed, an error that lists them with their
+                reasons, rows of NaN, or no rows.
+        """
+        known = self._askable(array, missing)
+        return self._matrix(known, self.select(clips, films, mask), missing)
+
+    def frame(self, array: str) -> Any:
+        """Return the rows of an array that are there as a pandas DataFrame."""
+        return self[array].to_frame()
+
+    def to_xarray(self) -> Any:
+        """Return an xarray Dataset of all arrays of features; rows that are not there are NaN.
+
+        It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        """
+        xarray = need("xarray", "frames", "Store.to_xarray")
+        arrays = {}
+        for name in self.feature_arrays:
+            dims = (ROW_DIMENSION, *self.array(name).dims)
+            arrays[name] = (dims, self.read(name, np.arange(len(self))))
+        ids = {
+            "clip_id": (ROW_DIMENSION, self.clip_ids),
+            "movie_id": (ROW_DIMENSION, self.movie_ids),
+        }
+        return xarray.Dataset(
+            arrays, coords=ids, attrs={"fingerprint": self.fingerprint}
+        )
+
+    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames [row, frame] of an array are real, not the padding of a short clip.
+
+        None if the array has no vector for each frame, or the store has no mask.
+        """
+        mask = self.record.array(MASK)
+        dims = self.array(array).dims
+        if mask is None or len(dims) < 2 or dims[0] != mask.dims[0]:
+            return None
+        _, reasons = self._presence(Selection(rows, self))
+        self._raise_absent(reasons)
+        return self.read(mask, rows).astype(np.bool_)
+
+    def presence(
+        self, clips: Iterable[str]
+    ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
+        """Return whether each clip has features, and why others have none; read no values."""
+        return self._presence(self.select(clips))
+
+    def stream(
+        self,
+        array: str,
+        *,
+        clips: Iterable[str] | None = None,
+        films: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+        missing: Missing = "error",
+    ) -> Iterator[Matrix]:
+        """Yield the rows of `matrix` in the order of the store, some MB at a time.
+
+        For arrays larger than memory; the parameters are those of `matrix`.
+        """
+        known = self._askable(array, missing)
+        selection = self.select(clips, films, mask)
+        if missing == "error":
+            _, reasons = self._presence(selection)
+            self._raise_absent(reasons)
+        selection = selection[np.argsort(selection.rows, kind="stable")]
+        n_rows = power_of_two(STREAMED_BYTES // known.row_bytes, most=known.file_rows)
+        for piece in pieces_of(selection.rows, max(n_rows, known.chunk_rows)):
+            yield self._matrix(known, selection[piece], missing)
+
+    def segments(
+        self,
+        segments: Iterable[Clip],
+        array: str,
+        *,
+        rule: Rule = "touch",
+        reduce: Reducer | None = None,
+    ) -> Segments:
+        """Return the windows of segments of films, from a store of windows.
+
+        The times of a segment are in seconds from the first picture of its film. A segment without
+        a window that has features is missing, with the reason.
+
+        Args:
+            segments: clips or segments of a manifest, each with its film and its times.
+            array: the name of the array.
+            rule: which windows belong to a segment: those that `touch` it (share a picture), those
+                whose `centre` is in it, or those that are `within` it.
+            reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
+                Without it, all windows are returned, with offsets.
+
+        Example:
+            >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
+            >>> first = found.values[found.offsets[0] : found.offsets[1]]
+        """
+        return read_segments(self, segments, array, rule, reduce)
+
+    def _askable(self, array: str, missing: Missing) -> Array:
+        known = self.array(array)
+        if missing not in ("error", "nan", "drop"):
+            raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
+        if missing == "nan" and not known.is_float:
+            raise FixInput(
+                f"{known.name} is {known.dtype}, which has no NaN",
+                hint='missing="drop"',
+            )
+        return known
+
+    def _matrix(self, array: Array, selection: Selection, missing: Missing) -> Matrix:
+        present, reasons = self._presence(selection)
+        if missing == "error":
+            self._raise_absent(reasons)
+        if missing == "nan" and not present.all():
+            values = self._arrays.reserve(array, len(present))
+            values[~present] = np.nan
+            values[present] = self._arrays.read(array, selection.rows[present])
+            return Matrix(values, present, selection, reasons)
+        if not present.all():
+            selection = selection[present]
+        values = self._arrays.read(array, selection.rows)
+        return Matrix(values, present, selection, reasons)
+
+    def _presence(
+        self, selection: Selection
+    ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
+        """Return which rows have features, and the reasons of the others by clip."""
+        rows = selection.rows
+        present = rows >= 0
+        known = np.flatnonzero(present)
+        present[known] = self.table.codes_of(rows[known]) == OK_CODE
+        if present.all():
+            return present, {}
+        absent = selection[~present]
+        known_rows = absent.rows[absent.rows >= 0]
+        not_ok = dict(
+            zip(known_rows.tolist(), self.table.some(known_rows), strict=True)
+        )
+        reasons: dict[str, Reason] = {}
+        for clip, row in zip(
+            absent.clip_ids.tolist(), absent.rows.tolist(), strict=True
+        ):
+            if row < 0:
+                reasons[clip] = NOT_IN_STORE
+            else:
+                reasons[clip] = Reason(not_ok[row].status, not_ok[row].reason)
+        return present, reasons
+
+    def _raise_absent(self, reasons: Mapping[str, Reason]) -> None:
+        if not reasons:
+            return
+        lines = [f"{clip}: {reason}" for clip, reason in reasons.items()]
+        details = lines[:SHOWN_REASONS]
+        if len(lines) > SHOWN_REASONS:
+            details.append(f"... and {len(lines) - SHOWN_REASONS} more")
+        remedy = "check their ids, extract them again"
+        statuses = {reason.status for reason in reasons.values()}
+        if statuses == {NOT_IN_STORE.status}:
+            remedy = self._similar_ids(next(iter(reasons)))
+        elif statuses == {WITHDRAWN}:
+            remedy = "they were withdrawn; leave them out"
+        raise NotFound(
+            f"{len(reasons)} of the requested clips are missing, the first is {lines[0]}",
+            where=self.location,
+            hint=f'{remedy}, or in Python missing="drop" or "nan"',
+            details=details,
+        )
+
+    def _similar_ids(self, clip: str) -> str:
+        """Return what to do about a clip that the store does not have."""
+        similar = difflib.get_close_matches(clip, map(str, self.clip_ids), n=3)
+        if similar:
+            return f"check their ids (the store has {', '.join(similar)})"
+        return "check their ids"
+
+
+def _reopened(address: str, expect: str) -> Store:
+    """Return the store that was pickled; another one at its place is an error."""
+    return open_store(address if is_url(address) else Path(address), expect=expect)
+
+
+# What names a store, or a store that is open.
+StoreName = str | os.PathLike[str] | Store

@@ -1,0 +1,288 @@
+"""The recipe of a store: the settings that determine its numbers, and their fingerprint.
+
+For some backbones it also says in which space of texts the vectors of an array are.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.outside import safe_text
+
+# Machine, batch size and number of workers are left out: they do not determine the numbers.
+SECTIONS = (
+    "backbone",
+    "weights",
+    "sampling",
+    "decoder",
+    "preprocessing",
+    "compute",
+)
+# In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
+UNVERIFIED = "unverified_checkpoint"
+CLAIM = ("checkpoint", "revision", UNVERIFIED)
+MOST_CHARACTERS = 2**18
+
+
+# What the contrastive head of each family compares with text. Its other arrays were never trained
+# for that.
+# The output of a user's own module that its text model shares a space with.
+JOINT_OUTPUT = "joint"
+JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clip": ("frame-vector", "frame-mean"),
+    "siglip": ("frame-vector", "frame-mean"),
+    "xclip": ("mit-mean",),
+    "own": (JOINT_OUTPUT,),
+}
+
+
+@dataclass(frozen=True)
+class RecipeDifference:
+    """One key on which two recipes differ; a missing key is `ABSENT`."""
+
+    key: str
+    ours: Any
+    theirs: Any
+    sides: tuple[str, str]
+
+    def __str__(self) -> str:
+        """Return the difference in one line."""
+        here, there = self.sides
+        return f"{self.key}: {_shortened(self.ours)} {here}, {_shortened(self.theirs)} {there}"
+
+
+ABSENT = "(absent)"
+
+
+# The title of imported features begins with it, unless the importer named their backbone.
+UNKNOWN = "unknown"
+# After a backbone that nobody but the importer vouches for.
+IMPORTED = " (imported)"
+# The section of an unknown recipe with the facts that the importer was given.
+FACTS = "told"
+# The fact that describes the files of an import; it differs from import to import.
+ORIGIN = "origin"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How features were made. Equal recipes have equal fingerprints, whatever the key order.
+
+    Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (features that somebody
+    else made, with the facts that the importer was given).
+    """
+
+    canonical: str
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        backbone: Mapping[str, Any],
+        **sections: Mapping[str, Any],
+    ) -> Self:
+        """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
+        if not backbone.get("name"):
+            raise FixInput(
+                "a recipe must name its backbone", where="recipe.backbone.name"
+            )
+        whole = {name: dict(section) for name, section in sections.items()}
+        return cls.from_json({"backbone": dict(backbone), **whole})
+
+    @classmethod
+    def unknown(cls, source: str, facts: Mapping[str, Any]) -> Self:
+        """Return the recipe of imported features: marked unknown, with the facts."""
+        return cls.from_json({"unknown": True, "source": source, FACTS: dict(facts)})
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return a recipe from plain JSON, as in store.json; keys of later versions are kept."""
+        try:
+            text = canonical_json(value).decode("utf-8")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FixInput(
+                f"a recipe must be plain JSON without NaN: {error}", where="recipe"
+            ) from error
+        if len(text) > MOST_CHARACTERS:
+            raise FixInput(
+                f"a recipe has at most {MOST_CHARACTERS} characters, got {len(text)}",
+                where="recipe",
+            )
+        is_unknown = value.get("unknown") is True
+        if is_unknown:
+            # An unknown recipe may be without facts.
+            _check_section(FACTS, value.get(FACTS, {}))
+            return cls(text)
+        for key in SECTIONS:
+            if key not in value:
+                raise FixInput(f"{key} is missing in the recipe", where="recipe")
+            _check_section(key, value[key])
+        return cls(text)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as plain JSON, a new copy each time."""
+        value: dict[str, Any] = json.loads(self.canonical)
+        return value
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of the canonical JSON: 64 hex digits."""
+        return sha256_bytes(self.canonical.encode("utf-8"))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the features were imported, and how they were made is not known."""
+        return self.to_json().get("unknown") is True
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts that the importer of unknown features was given; none in a known recipe."""
+        facts: Mapping[str, Any] = self.to_json().get(FACTS, {})
+        return facts
+
+    @property
+    def stated_facts(self) -> dict[str, Any]:
+        """What the importer of unknown features said of how they were made, without their files."""
+        return {key: value for key, value in self.facts.items() if key != ORIGIN}
+
+    @property
+    def another_store(self) -> str:
+        """How features of this recipe get another store: a hint for errors.
+
+        The name of own code is the one that the user gives it, and is not known here.
+        """
+        if self.is_unknown:
+            return "choose another store name: -o NAME"
+        backbone = self.to_json()["backbone"]
+        name = str(backbone.get("name", "BACKBONE"))
+        if backbone.get("code") or ":" in name:
+            name = "BACKBONE"
+        elif backbone.get("preset", "default") != "default":
+            name = f"{name}@{backbone['preset']}"
+        return f"choose another store name: --store {name}=NAME"
+
+    @property
+    def title(self) -> str:
+        """A few words for lists: the backbone's name, or where unknown features came from."""
+        value = self.to_json()
+        imported_backbone = self.facts.get("backbone")
+        if imported_backbone:
+            title = f"{imported_backbone}{IMPORTED}"
+        elif self.is_unknown:
+            title = f"{UNKNOWN} ({value.get('source', 'imported')})"
+        else:
+            title = str(value["backbone"].get("name", "?"))
+        return safe_text(title, "terminal")
+
+    def as_claimed_by(self, other: Self) -> Self:
+        """Return this recipe with the checkpoint of another one whose weights have the same hashes.
+
+        The bytes determine the numbers, whatever was known of where they came from.
+        """
+        ours = self.to_json()
+        theirs = other.to_json()
+        if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
+            return self
+        without_claim = {
+            key: value for key, value in ours["backbone"].items() if key not in CLAIM
+        }
+        claim = {
+            key: value for key, value in theirs["backbone"].items() if key in CLAIM
+        }
+        return self.from_json({**ours, "backbone": {**without_claim, **claim}})
+
+    def diff(
+        self, other: Self, sides: tuple[str, str] = ("here", "there")
+    ) -> list[RecipeDifference]:
+        """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
+        return list(_differences("", self.to_json(), other.to_json(), sides))
+
+    def require(
+        self,
+        other: Self,
+        *,
+        where: str,
+        message: str = "another recipe",
+        sides: tuple[str, str] = ("here", "there"),
+        hint: str = "",
+    ) -> None:
+        """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
+        differences = self.diff(other, sides)
+        if differences:
+            keys = ", ".join(difference.key for difference in differences[:4])
+            more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
+            raise Mismatch(
+                f"{message}: {keys}{more} differ",
+                where=where,
+                hint=hint or other.another_store,
+                details=[str(difference) for difference in differences],
+            )
+
+
+def _check_section(key: str, section: Any) -> None:
+    """Raise an error unless a section of a recipe is a mapping."""
+    if not isinstance(section, Mapping):
+        raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
+
+
+def _differences(
+    path: str, ours: Any, theirs: Any, sides: tuple[str, str]
+) -> Iterator[RecipeDifference]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(ours.keys() | theirs.keys()):
+            inner = f"{path}.{key}" if path else key
+            pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
+            yield from _differences(inner, *pair, sides)
+    elif canonical_json(ours) != canonical_json(theirs):
+        yield RecipeDifference(path, ours, theirs, sides)
+
+
+def _shortened(value: Any) -> str:
+    text = value if isinstance(value, str) else canonical_json(value).decode("utf-8")
+    text = safe_text(text, "terminal")
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:
+    """Return the name of a space: checkpoint, revision, and the hash of all its tensors."""
+    return f"{checkpoint or 'local'}@{revision or 'main'}#{tensors_sha256}"
+
+
+def same_space(first: str, second: str) -> bool:
+    """Return whether two names mean one space: if both end in a hash of tensors, by the hashes."""
+    hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
+    return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
+
+
+def space_of_array(recipe: Recipe, array: str) -> str | None:
+    """Return the space of the vectors of an array; None where the recipe does not determine it.
+
+    An array that its backbone never compares with text is an error: its cosines mean nothing.
+    """
+    whole = recipe.to_json()
+    backbone: Mapping[str, Any] = whole.get("backbone", {})
+    tensors = whole.get("weights", {}).get("tensors")
+    taps = backbone.get("levels")
+    family = backbone.get("family")
+    if not isinstance(taps, dict) or not tensors or array not in taps:
+        return None
+    joint = [
+        name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
+    ]
+    if array not in joint:
+        instead = (
+            f"--array {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+        )
+        raise Mismatch(
+            f"{backbone.get('name')} never compares its array {array!r} with text",
+            hint=instead,
+        )
+    return space_id_of(
+        str(backbone.get("checkpoint", "")),
+        str(backbone.get("revision", "")),
+        str(tensors),
+    )

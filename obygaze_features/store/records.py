@@ -1,0 +1,330 @@
+"""The documents of a store and of its filling, as typed records.
+
+docs/store.md describes them in sections 2 and 7.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.store.layout import (
+    CHECK_BYTES,
+    CHECKS,
+    ID_BYTES,
+    IDS,
+    MOST_ROWS,
+    Array,
+    check_arrays,
+    most_table_bytes,
+    names_of_files,
+)
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.rows import OK, STATUSES
+
+STORE_FORMAT = "obygaze-store"
+PLAN_FORMAT = "obygaze-plan"
+VERSION = 1
+# Plain JSON takes twenty times its length in memory.
+MOST_RECIPE_BYTES = 2**20
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record of a document: unknown keys are errors."""
+
+
+class Manifest(Record, frozen=True):
+    """The manifest whose clips the rows are: its name, and the hash of its ids."""
+
+    name: str
+    sha256: str
+
+
+class Kind(Record, frozen=True):
+    """What must be the same for all rows of a store, unless a mixture is allowed."""
+
+    program: str
+    device: str = ""
+    precision: str = ""
+
+
+class Maker(Record, frozen=True):
+    """What computed some rows."""
+
+    program: str
+    device: str = ""
+    device_name: str = ""
+    precision: str = ""
+    versions: dict[str, str] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """What must be the same for all rows of a store."""
+        return Kind(self.program, self.device, self.precision)
+
+
+class Replaced(Record, frozen=True):
+    """A store of which this one has taken the place, and what was withdrawn with it."""
+
+    seal: str
+    date: str
+    reason: str = ""
+    author: str = ""
+    films: tuple[str, ...] = ()
+    clips: tuple[str, ...] = ()
+
+
+class Withdrawn(NamedTuple):
+    """The films and the clips that were withdrawn by some changes."""
+
+    films: frozenset[str]
+    clips: frozenset[str]
+
+
+def withdrawn_by(changes: Iterable[Replaced]) -> Withdrawn:
+    """Return what was withdrawn by changes of a store, as its `replaces` lists them."""
+    films: set[str] = set()
+    clips: set[str] = set()
+    for change in changes:
+        films.update(change.films)
+        clips.update(change.clips)
+    return Withdrawn(frozenset(films), frozenset(clips))
+
+
+class Origin(Record, frozen=True):
+    """A store of which rows were taken: its path or URL, and its seal."""
+
+    place: str
+    seal: str
+
+
+class Counts(Record, frozen=True):
+    """How many rows a store has, and how many of each status."""
+
+    total: int
+    ok: int
+    failed: int = 0
+    no_video: int = 0
+    withdrawn: int = 0
+
+    @property
+    def by_status(self) -> dict[str, int]:
+        """How many rows are ok, and have each other status that occurs."""
+        numbers = (self.ok, self.failed, self.no_video, self.withdrawn)
+        counts = dict(zip(STATUSES, numbers, strict=True))
+        return {name: n for name, n in counts.items() if n or name == OK}
+
+
+class FileMark(Record, frozen=True, array_like=True):
+    """The length and the SHA-256 of a file."""
+
+    n_bytes: int
+    sha256: str
+
+
+class StoreRecord(Record, frozen=True, kw_only=True):
+    """store.json. Its bytes decide the seal; see `seal_of`."""
+
+    format: str = STORE_FORMAT
+    version: int = VERSION
+    created: str
+    program: str
+    manifest: Manifest
+    recipe: dict[str, Any]
+    fingerprint: str
+    arrays: tuple[Array, ...]
+    rows: Counts
+    makers: tuple[Maker, ...] = ()
+    replaces: tuple[Replaced, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    files: dict[str, FileMark]
+
+    def array(self, name: str) -> Array | None:
+        """Return the array of a name; None if the store has none."""
+        for array in self.arrays:
+            if array.name == name:
+                return array
+        return None
+
+
+class PlanRecord(Record, frozen=True, kw_only=True):
+    """plan.json: what a filling computes. Who plans the same writes the same bytes."""
+
+    format: str = PLAN_FORMAT
+    version: int = VERSION
+    manifest: Manifest
+    recipe: dict[str, Any]
+    fingerprint: str
+    arrays: tuple[Array, ...]
+    rows: int
+    block_rows: int
+    computes: tuple[str, ...]
+    kind: Kind
+    replaces: str = ""
+
+
+class BlockRow(Record, frozen=True, array_like=True):
+    """A computed row of a block: its number, its status, and the video that was read."""
+
+    row: int
+    status: str
+    reason: str = ""
+    video_bytes: int | None = None
+    video_hash: str = ""
+    pictures: int | None = None
+
+
+class BlockFile(Record, frozen=True, array_like=True):
+    """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits.
+
+    Of raw rows, the CRC32C is that of the whole file.
+    """
+
+    n_bytes: int
+    sha256: str
+    checks: str
+
+
+class BlockRecord(Record, frozen=True, kw_only=True):
+    """rows.json of a finished block. `plan` is the plan to which it belongs: see `Filling`."""
+
+    plan: str
+    maker: Maker
+    rows: tuple[BlockRow, ...]
+    files: dict[str, BlockFile]
+
+
+Document = TypeVar("Document", StoreRecord, PlanRecord)
+
+
+# What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
+_NOT_A_DOCUMENT = (
+    msgspec.ValidationError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+)
+
+
+def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
+    """Return the bytes of a document: indented JSON with one final newline.
+
+    Its numbers are spelled as in the canonical JSON over which a fingerprint is computed.
+    """
+    value = msgspec.to_builtins(document)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
+    return f"{text}\n".encode()
+
+
+def decode(data: bytes, kind: type[Document], where: str) -> Document:
+    """Return the document in bytes that may come from a stranger; an error names the wrong key."""
+    expected = STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT
+    _check_version(data, expected, where)
+    try:
+        document = msgspec.json.decode(data, type=kind)
+        json.loads(data, object_pairs_hook=_check_keys)
+    except _NOT_A_DOCUMENT as error:
+        raise _damaged(str(error), where) from error
+    if not data.endswith(b"\n"):
+        raise _damaged("it does not end with a line feed", where)
+    check_arrays(document.arrays, where)
+    if isinstance(document, StoreRecord):
+        _check_store(document, where)
+    elif document.block_rows < 1:
+        raise _damaged("`block_rows` must be at least 1", where)
+    return document
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Raise ValidationError for an object with a key twice: readers may take either value."""
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise msgspec.ValidationError("an object has a key twice")
+
+
+class _Head(msgspec.Struct):
+    """The keys that say whether the other keys can be read."""
+
+    format: str
+    version: int
+    recipe: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _check_version(data: bytes, expected: str, where: str) -> None:
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+    except _NOT_A_DOCUMENT as error:
+        raise _damaged(str(error), where) from error
+    if head.format != expected:
+        raise _damaged(f"format must be {expected!r}", where)
+    if head.version != VERSION:
+        raise Corrupt(
+            f"this is version {head.version} of the format, and this program reads {VERSION}",
+            where=where,
+            hint="pip install --upgrade obygaze",
+        )
+    if len(head.recipe) > MOST_RECIPE_BYTES:
+        raise _damaged(
+            f"`recipe` has {len(head.recipe)} bytes, expected at most"
+            f" {MOST_RECIPE_BYTES}",
+            where,
+        )
+
+
+def _check_store(store: StoreRecord, where: str) -> None:
+    """Raise an error unless the fingerprint, the counts and the list of files are right."""
+    if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
+        raise _damaged("`fingerprint` is not that of the recipe", where)
+    rows = store.rows
+    counts = (rows.ok, rows.failed, rows.no_video, rows.withdrawn)
+    if rows.total > MOST_ROWS:
+        raise _damaged(f"a store has at most {MOST_ROWS} rows", where)
+    if rows.total < 1 or min(counts) < 0 or sum(counts) != rows.total:
+        raise _damaged("the counts in `rows` do not add up", where)
+    # A stranger's number of rows must not decide how long a list becomes.
+    n_files = 5 + 2 * 3
+    for array in store.arrays:
+        n_files += 1 + array.n_files(rows.total)
+    if n_files != len(store.files):
+        raise _damaged(
+            f"`files` has {len(store.files)} names, expected {n_files}", where
+        )
+    # They are read whole: a stranger's length must not decide how much memory that takes.
+    tables = {*names_of_files((), rows.total)} - {CHECKS}
+    tables.update(array.zarr_json for array in store.arrays)
+    most_bytes = most_table_bytes(rows.total)
+    names = names_of_files(store.arrays, rows.total)
+    strange = sorted(store.files.keys() - set(names))
+    if strange:
+        raise _damaged(f"`files` has {strange[0]!r}, which no store has", where)
+    for name in names:
+        mark = store.files[name]
+        if mark.n_bytes < 0 or len(mark.sha256) != 64:
+            raise _damaged(f"`files.{name}` is not a length and a SHA-256", where)
+        if name in tables and mark.n_bytes > most_bytes:
+            raise _damaged(
+                f"`files.{name}` has {mark.n_bytes} bytes, expected at most"
+                f" {most_bytes} for {rows.total} rows",
+                where,
+            )
+    n_chunks = sum(array.n_chunks(rows.total) for array in store.arrays)
+    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CHECK_BYTES * n_chunks}
+    for name, n_bytes in n_bytes_of.items():
+        if store.files[name].n_bytes != n_bytes:
+            raise _damaged(f"`files.{name}` does not have {n_bytes} bytes", where)
+
+
+def _damaged(message: str, where: str) -> Corrupt:
+    return Corrupt(
+        f"this is not a document of a store: {message}",
+        where=where,
+        hint="another copy, from a source that you trust",
+    )
+
+
+def seal_of(store_json: bytes) -> str:
+    """Return the seal of a store: the SHA-256 of its store.json."""
+    return hashlib.sha256(store_json).hexdigest()

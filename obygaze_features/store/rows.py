@@ -1,0 +1,63 @@
+"""A row of a store: its clip, its status, its source, its maker."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.store.layout import Array
+
+OK = "ok"
+FAILED = "failed"
+NO_VIDEO = "no-video"
+WITHDRAWN = "withdrawn"
+# In the order of their numbers in the array `status`.
+STATUSES = (OK, FAILED, NO_VIDEO, WITHDRAWN)
+
+
+class Row(NamedTuple):
+    """One line of rows.csv. A time that is None is the start or the end of the file.
+
+    Args:
+        clip_id: The clip.
+        movie_id: Its film.
+        start_s: The time in the video at which the clip begins, as it was asked for.
+        end_s: The time in the video at which the clip ends, as it was asked for.
+        status: One of `STATUSES`.
+        reason: Why the row is not ok, in one sentence; a row that is ok may have a remark.
+        video_bytes: The length of the video that was read.
+        video_hash: The quick hash of the video that was read, 16 hex digits.
+        pictures: How many pictures of the video the clip has.
+        maker: The place of what computed this row in `makers` of store.json.
+    """
+
+    clip_id: str
+    movie_id: str
+    start_s: float | None = None
+    end_s: float | None = None
+    status: str = OK
+    reason: str = ""
+    video_bytes: int | None = None
+    video_hash: str = ""
+    pictures: int | None = None
+    maker: int | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the row holds features."""
+        return self.status == OK
+
+
+class RowSource(Protocol):
+    """Where the rows of a new store come from: files, stores near or far, finished blocks."""
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """All rows of the new store, in their order; known before any number is read."""
+
+    def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
+        """Return the rows from `first` to before `after` of an array.
+
+        What it returns for rows that are not ok does not matter: they get the fill value.
+        """

@@ -1,0 +1,315 @@
+"""Sealing: the finished blocks of a filling, and the store that it changes, become the store."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.store.card import Terms
+from obygaze_features.store.decoding import split_checks
+from obygaze_features.store.encoding import Values, filled
+from obygaze_features.store.filling import (
+    Filling,
+    is_sealed,
+    remove_filling,
+    store_before,
+)
+from obygaze_features.store.layout import CHECKS, Array
+from obygaze_features.store.making import (
+    NO_TERMS,
+    Contents,
+    FinishedFile,
+    Written,
+    build_store,
+)
+from obygaze_features.store.placing import (
+    make_hidden,
+    remove_tree,
+    replace_store,
+    seal_at,
+    take_name,
+)
+from obygaze_features.store.reading import Store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import BlockRecord, FileMark, Maker, Replaced
+from obygaze_features.store.rows import FAILED, Row
+
+NOT_EXTRACTED = "not extracted"
+_SHOWN_CLIPS = 5
+
+
+def seal(
+    target: Path,
+    *,
+    seal_now: bool = False,
+    reason: str = "",
+    author: str = "",
+    terms: Terms = NO_TERMS,
+) -> Written:
+    """Make the store of a filling whose blocks are finished, and remove NAME.next.
+
+    Any number of processes may seal one store at once: the first one gives it its name, and the
+    others return this store.
+
+    Args:
+        target: The folder of the store; NAME.next is beside it.
+        seal_now: Seal what is there: other rows are failed, with the reason `not extracted`.
+        reason: Why a store is changed, in one sentence.
+        author: Who changes the store.
+        terms: Licence and citation for the card; by default those of the store that is changed.
+    """
+    while True:
+        try:
+            filling = Filling.open(target)
+        except NotFound:
+            if seal_at(target):
+                return Written(target, seal_at(target), ())
+            raise
+        if is_sealed(filling):
+            remove_filling(filling)
+            continue
+        seal_then = seal_at(target)
+        try:
+            return _seal(filling, seal_now, Replacement(reason, author), terms)
+        except (OSError, ObygazeError):
+            # Another process may have sealed the store, and moved or removed what was read here.
+            if filling.is_current() and seal_at(target) == seal_then:
+                raise
+
+
+def _seal(
+    filling: Filling, seal_now: bool, replacement: "Replacement", terms: Terms
+) -> Written:
+    target = filling.target
+    before = None
+    if filling.plan.replaces:
+        before = store_before(target, filling.plan.replaces)
+    source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
+    source.check_losses()
+    plan = filling.plan
+    replaces = replacement.history(before)
+    contents = Contents(
+        arrays=plan.arrays,
+        recipe=Recipe.from_json(plan.recipe),
+        manifest=plan.manifest,
+        makers=source.makers,
+        replaces=replaces,
+        origins=before.record.origins if before else (),
+        terms=_terms_of(terms, before),
+    )
+    hidden = make_hidden(target, filling.tag)
+    try:
+        seal_of_store, warnings = build_store(hidden, source, contents)
+        if before:
+            is_first = replace_store(hidden, target, before.seal)
+        else:
+            is_first = take_name(hidden, target)
+    finally:
+        remove_tree(hidden)
+    if not is_first and not is_sealed(filling):
+        raise Mismatch("another store has this name now", where=str(target))
+    remove_filling(filling)
+    if not is_first:
+        return Written(target, seal_at(target), ())
+    return Written(target, seal_of_store, (*warnings, *source.warnings()))
+
+
+class Replacement(NamedTuple):
+    """Why and by whom a store is changed."""
+
+    reason: str
+    author: str
+
+    def history(self, before: Store | None) -> tuple[Replaced, ...]:
+        """Return the history of the new store."""
+        if before is None:
+            return ()
+        today = datetime.now(UTC).date().isoformat()
+        change = Replaced(before.seal, today, self.reason, self.author)
+        return (*before.record.replaces, change)
+
+
+def _terms_of(terms: Terms, before: Store | None) -> Terms:
+    """Return terms; those that are not given are the terms of the store that is changed."""
+    if before is None:
+        return terms
+    old = before.terms
+    return Terms(terms.licence or old.licence, terms.citation or old.citation)
+
+
+def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
+    """Return the records of the finished blocks; an error if blocks are missing."""
+    done = filling.done()
+    blocks: dict[int, BlockRecord] = {}
+    n_damaged = 0
+    for block in filling.needed:
+        if block in done:
+            record = filling.read_block(block)
+            if record is None:
+                n_damaged += 1
+            else:
+                blocks[block] = record
+    n_needed = len(filling.needed)
+    n_missing = n_needed - len(blocks)
+    if n_missing and not (seal_now and blocks):
+        damaged = f", {n_damaged} of them damaged" if n_damaged else ""
+        raise FixInput(
+            f"{n_missing} of {n_needed} blocks are missing{damaged}",
+            where=str(filling.folder),
+            hint="obygaze extract run, with the same options, computes them",
+        )
+    return blocks
+
+
+class _Blocks:
+    """The rows of finished blocks and of the store before, as a `LinkingSource`."""
+
+    def __init__(
+        self, filling: Filling, before: Store | None, blocks: dict[int, BlockRecord]
+    ) -> None:
+        self.filling = filling
+        self.before = before
+        self.blocks = blocks
+        self.makers: list[Maker] = list(before.record.makers) if before else []
+        self._rows_before: Sequence[Row] = before.rows if before else ()
+        self.rows = self._new_rows()
+        self._is_ok_before = np.array([row.is_ok for row in self._rows_before], bool)
+        self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
+        self._checks_before = checks_of(before) if before else {}
+        # The raw rows that were read last: a step of a file may be shorter than a block.
+        self._last: tuple[str, int] = ("", -1)
+        self._last_rows = np.empty(0)
+
+    def _new_rows(self) -> Sequence[Row]:
+        """Return all rows of the new store; `makers` gets what computed them."""
+        rows = list(self._rows_before)
+        for row in self.filling.rows[len(rows) :]:
+            rows.append(row._replace(status=FAILED, reason=NOT_EXTRACTED))
+        for record in self.blocks.values():
+            if record.maker not in self.makers:
+                self.makers.append(record.maker)
+            maker = self.makers.index(record.maker)
+            for computed in record.rows:
+                planned = self.filling.rows[computed.row]
+                rows[computed.row] = planned._replace(
+                    status=computed.status,
+                    reason=computed.reason,
+                    video_bytes=computed.video_bytes,
+                    video_hash=computed.video_hash,
+                    pictures=computed.pictures,
+                    maker=maker,
+                )
+        return rows
+
+    def check_losses(self) -> None:
+        """Raise an error if rows with features would be without one of the arrays."""
+        n_before = len(self._rows_before)
+        was_computed = np.zeros(len(self.filling.rows), dtype=bool)
+        for block in self.blocks:
+            was_computed[self.filling.rows_of(block)] = True
+        is_left_out = self.filling.computed[:n_before] & ~was_computed[:n_before]
+        n_lost = int((is_left_out & self._is_ok_before).sum())
+        if n_lost:
+            raise FixInput(
+                f"{n_lost} clips with features do not have the further arrays yet",
+                where=str(self.filling.folder),
+                hint="obygaze extract run, with the same options, computes them",
+            )
+
+    def warnings(self) -> list[str]:
+        """Return what the user should know of the change: clips that had features and have none."""
+        n_before = len(self._rows_before)
+        is_lost = self._is_ok_before & ~self._is_ok[:n_before]
+        lost = [self.rows[row].clip_id for row in np.flatnonzero(is_lost).tolist()]
+        if not lost:
+            return []
+        more = ", ..." if len(lost) > _SHOWN_CLIPS else ""
+        return [
+            f"{len(lost)} clips had features and have failed now:"
+            f" {', '.join(lost[:_SHOWN_CLIPS])}{more}"
+        ]
+
+    def read(self, array: Array, first: int, after: int) -> Values:
+        """Return rows of an array: from the store before, and those that were computed."""
+        values = filled(array, after - first)
+        before = self.before
+        if before and before.record.array(array.name) is not None:
+            n_kept = max(0, min(after, len(before)) - first)
+            values[:n_kept] = before.read(array, np.arange(first, first + n_kept))
+        if array.name not in self.filling.plan.computes:
+            return values
+        block_rows = self.filling.plan.block_rows
+        for block in range(first // block_rows, (after - 1) // block_rows + 1):
+            if block in self.blocks:
+                block_first, block_after = self.filling.range_of(block)
+                start = max(first, block_first)
+                stop = min(after, block_after)
+                raw = self._raw_rows(array, block)[start - block_first :]
+                computed = np.flatnonzero(self.filling.computed[start:stop])
+                values[start - first + computed] = raw[computed]
+        return values
+
+    def _raw_rows(self, array: Array, block: int) -> Values:
+        if self._last != (array.name, block):
+            file = self.blocks[block].files[array.name]
+            rows = self.filling.read_raw(array, block, file)
+            if rows is None:
+                raise FixInput(
+                    f"block {block} is damaged and must be computed again",
+                    where=str(self.filling.folder),
+                    hint="obygaze extract run, with the same options, computes it",
+                )
+            self._last = (array.name, block)
+            self._last_rows = rows
+        return self._last_rows
+
+    def finished_file(self, array: Array, number: int) -> FinishedFile | None:
+        """Return a file of a block or of the store before that has exactly these rows."""
+        first = number * array.file_rows
+        after = min(first + array.file_rows, len(self.filling.rows))
+        is_computed = array.name in self.filling.plan.computes
+        if is_computed and self.filling.computed[first:after].any():
+            return self._file_of_block(array, number)
+        return self._file_before(array, number, first, after)
+
+    def _file_of_block(self, array: Array, number: int) -> FinishedFile | None:
+        record = self.blocks.get(number)
+        if record is None or not self.filling.is_shard(array, number):
+            return None
+        file = record.files[array.name]
+        path = self.filling.folder_of(number) / array.name
+        mark = FileMark(file.n_bytes, file.sha256)
+        return FinishedFile(path, mark, bytes.fromhex(file.checks))
+
+    def _file_before(
+        self, array: Array, number: int, first: int, after: int
+    ) -> FinishedFile | None:
+        before = self.before
+        if before is None or before.record.array(array.name) is None:
+            return None
+        if after > len(before):
+            return None
+        was_ok = self._is_ok_before[first:after]
+        if not np.array_equal(was_ok, self._is_ok[first:after]):
+            return None
+        return file_of_store(before, self._checks_before, array, number)
+
+
+def file_of_store(
+    store: Store, checks: dict[str, Values], array: Array, number: int
+) -> FinishedFile:
+    """Return a file of a store in a folder, for a link; `checks` are those of `checks_of`."""
+    name = array.file_name(number)
+    first_chunk = number * array.chunks_of_a_file
+    own = checks[array.name][first_chunk : first_chunk + array.chunks_of_a_file]
+    path = Path(store.files.address) / name
+    return FinishedFile(path, store.record.files[name], own.astype("<u4").tobytes())
+
+
+def checks_of(store: Store) -> dict[str, Values]:
+    """Return the CRC32C of each chunk of each array of a store."""
+    data = store.listed.whole(CHECKS)
+    return dict(split_checks(data, store.record.arrays, len(store)))

@@ -1,0 +1,225 @@
+"""Segments of films as slices of a store of windows: ragged, or one vector for each."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.windows import ROUNDING_S
+from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.layout import Array
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.table import RowTable
+
+Rule = Literal["touch", "centre", "within"]
+Reducer = Literal["max", "mean", "first", "last"]
+Floats = npt.NDArray[np.float64]
+
+# A border of a segment is at the border of a picture if it is within this share of a picture:
+# rates are rounded (23.976), which adds up over a film.
+PICTURE_SHARE = 0.25
+NO_TIMES = "missing: it has no times"
+NO_FILM = "missing: its film has no windows in this store"
+NO_WINDOW: Mapping[str, str] = {
+    "touch": "missing: no window of the store touches it",
+    "centre": "missing: no window of the store has its centre in it",
+    "within": "missing: no window of the store lies within it",
+}
+REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
+    "max": lambda windows: windows.max(axis=0),
+    "mean": lambda windows: windows.mean(axis=0, dtype=np.float64),
+    "first": lambda windows: windows[0],
+    "last": lambda windows: windows[-1],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """The windows of segments, in the order of the segments.
+
+    `clip_ids` are the segments that have a window, `present` tells for each requested one whether
+    it has, and `reasons` why not. The windows of segment i are `values[offsets[i]:offsets[i + 1]]`;
+    if they are reduced, `values[i]` is its vector, and the offsets still count its windows.
+    """
+
+    values: npt.NDArray[Any]
+    offsets: Rows
+    present: npt.NDArray[np.bool_]
+    clip_ids: npt.NDArray[np.str_]
+    reasons: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.values.shape))
+        return short_repr(
+            "Segments", str(len(self)), shape, f"{len(self.reasons)} missing"
+        )
+
+
+class WindowStore(Protocol):
+    """What is needed of a store of windows."""
+
+    table: RowTable
+
+    @property
+    def location(self) -> str:
+        """Where it was opened."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the features were made."""
+
+    def array(self, name: str) -> Array:
+        """Return how an array is stored."""
+
+    def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the values of rows."""
+
+
+def slices(
+    start_s: Floats,
+    end_s: Floats,
+    first_s: Floats,
+    last_s: Floats,
+    rule: str,
+    within_s: float | Floats,
+) -> tuple[Rows, Rows]:
+    """Return the first window of each segment, and the one after its last.
+
+    Args:
+        start_s: The start of each window, ascending.
+        end_s: The end of each window, ascending.
+        first_s: The start of each segment.
+        last_s: The end of each segment.
+        rule: `touch`: windows that share a picture with the segment; `centre`: those whose centre
+            is in it; `within`: those that are wholly in it.
+        within_s: Times that differ by less than this are equal.
+    """
+    if rule == "touch":
+        # A segment shorter than a picture touches the window that it is in, also at its border.
+        within_s = np.minimum(within_s, (last_s - first_s) / 4)
+        first = np.searchsorted(end_s, first_s + within_s, side="right")
+        stop = np.searchsorted(start_s, last_s - within_s, side="left")
+    elif rule == "centre":
+        centre = (start_s + end_s) / 2
+        first = np.searchsorted(centre, first_s - within_s)
+        stop = np.searchsorted(centre, last_s - within_s)
+    else:
+        first = np.searchsorted(start_s, first_s - within_s, side="left")
+        stop = np.searchsorted(end_s, last_s + within_s, side="right")
+    return first, np.maximum(first, stop)
+
+
+def read_segments(
+    store: WindowStore,
+    segments: Iterable[Clip],
+    array: str,
+    rule: Rule,
+    reduce: Reducer | None,
+) -> Segments:
+    """Return the windows of each segment, as `Store.segments` does."""
+    grid = _grid_of(store)
+    if rule not in NO_WINDOW:
+        raise FixInput(f"rule must be one of {', '.join(NO_WINDOW)}, got {rule!r}")
+    if reduce is not None and reduce not in REDUCERS:
+        raise FixInput(f"reduce must be one of {', '.join(REDUCERS)}, got {reduce!r}")
+    known = store.array(array)
+    clips = list(segments)
+    times = [(clip.start_s, clip.end_s) for clip in clips]
+    spans = np.array(times, dtype=np.float64).reshape(-1, 2)
+    is_timed = [not math.isnan(start + end) for start, end in spans.tolist()]
+    places_of_film: dict[str, list[int]] = {}
+    reason_of: dict[int, str] = {}
+    for place, clip in enumerate(clips):
+        if is_timed[place]:
+            places_of_film.setdefault(clip.movie_id, []).append(place)
+        else:
+            reason_of[place] = NO_TIMES
+    values_of: dict[int, npt.NDArray[Any]] = {}
+    counts = np.zeros(len(clips), dtype=np.int64)
+    for film, places in places_of_film.items():
+        if film not in store.table.films.runs_of_film:
+            reason_of.update(dict.fromkeys(places, NO_FILM))
+            continue
+        windows_of = _windows_of_film(store, array, film, spans[places], rule, grid)
+        for place, windows in zip(places, windows_of, strict=True):
+            counts[place] = len(windows)
+            if not len(windows):
+                reason_of[place] = NO_WINDOW[rule]
+            elif reduce is None:
+                values_of[place] = windows
+            else:
+                values_of[place] = REDUCERS[reduce](windows)[None]
+    present = counts > 0
+    parts = [np.empty((0, *known.shape), dtype=known.dtype)]
+    parts += [values_of[place] for place in sorted(values_of)]
+    ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)
+    return Segments(
+        values=np.concatenate(parts, dtype=known.dtype, casting="unsafe"),
+        offsets=np.concatenate([[0], np.cumsum(counts[present])]),
+        present=present,
+        clip_ids=ids[present],
+        reasons={clips[place].clip_id: reason_of[place] for place in sorted(reason_of)},
+    )
+
+
+def _windows_of_film(
+    store: WindowStore,
+    array: str,
+    film: str,
+    spans: Floats,
+    rule: Rule,
+    grid: Mapping[str, Any],
+) -> list[npt.NDArray[Any]]:
+    """Return the values of the windows of each segment of a film; none where it has no window."""
+    rows = store.table.films.rows_of([film])
+    ok = rows[store.table.codes_of(rows) == OK_CODE]
+    start_s = store.read("start_s", ok)
+    # Rows of a film may be from two stores that were merged in another order.
+    in_time = np.argsort(start_s, kind="stable")
+    ok = ok[in_time]
+    start_s = start_s[in_time]
+    end_s = store.read("end_s", ok)
+    first_s, last_s = spans.T
+    within_s = _tolerance_s(grid, start_s, end_s)
+    first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
+    has_window = first < stop
+    # All windows between the first and the last that a segment has, in one read.
+    begin = first[has_window].min(initial=len(ok))
+    after = stop[has_window].max(initial=begin)
+    values = store.read(array, ok[begin:after])
+    windows = []
+    for number in range(len(spans)):
+        if has_window[number]:
+            windows.append(values[first[number] - begin : stop[number] - begin])
+        else:
+            windows.append(values[:0])
+    return windows
+
+
+def _grid_of(store: WindowStore) -> Mapping[str, Any]:
+    """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
+    sampling = store.recipe.to_json().get("sampling", {})
+    grid: Mapping[str, Any] | None = sampling.get("grid")
+    if grid is None:
+        raise FixInput(
+            "this store has features of clips, not of windows",
+            where=store.location,
+            hint="obygaze manifest windows",
+        )
+    return grid
+
+
+def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
+    """Return how far times of the windows of a film may differ and still be equal."""
+    if not len(start_s) or not grid.get("window") or grid.get("fps"):
+        return ROUNDING_S
+    return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])

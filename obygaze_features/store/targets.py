@@ -1,0 +1,410 @@
+"""Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Stopped,
+    without_secrets,
+)
+from obygaze_features.core.files import sync_dir
+from obygaze_features.core.lazy import need
+from obygaze_features.core.workspace import is_url
+from obygaze_features.store.encoding import HashedStream
+from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.network import (
+    HUB,
+    PURPOSE,
+    ObjectFiles,
+    explained,
+    hub_error,
+    network_error,
+    object_store,
+    open_remote,
+)
+from obygaze_features.store.placing import new_file
+from obygaze_features.store.records import FileMark
+
+AGAIN = "the same command again; it goes on where it was stopped"
+HUB_FILE_BYTES = 20_000_000_000
+# The hub recommends commits of less than 100 files.
+COMMIT_FILES = 90
+# The hub itself adds it to a new data set.
+GIT_ATTRIBUTES = ".gitattributes"
+_COPY_BYTES = 2**22
+_HUB_URL = re.compile(
+    r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<branch>[\w./-]+))?"
+)
+
+
+class Target(Protocol):
+    """A place to which a store is sent, file by file."""
+
+    location: str
+
+    def files(self) -> Files:
+        """Return the files that are there, for reading."""
+
+    def names(self) -> list[str]:
+        """Return the names of all files that are there."""
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        """Return whether a file is there with this length and SHA-256."""
+
+    def put(self, name: str, path: Path, mark: FileMark) -> None:
+        """Send a file, in place of one that is there."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file that is there."""
+
+    def finish(self, message: str) -> None:
+        """Make everything visible that was sent or removed before."""
+
+    def forget(self) -> str:
+        """Remove earlier versions of files; return where the user must do it, "" if nowhere."""
+
+
+def open_target(target: str | os.PathLike[str]) -> Target:
+    """Return the place of a folder, or of an s3:// or hf:// URL."""
+    place = os.fspath(target)
+    if place.startswith("s3://"):
+        return BucketTarget(place.rstrip("/"))
+    if place.startswith("hf://"):
+        return HubTarget(place.rstrip("/"))
+    if is_url(place):
+        raise FixUsage(
+            "files cannot be sent to a web server",
+            where=place,
+            hint="a folder, s3://BUCKET/NAME or hf://OWNER/NAME",
+        )
+    return FolderTarget(Path(place))
+
+
+class FolderTarget:
+    """A folder on this machine, or on a disk of others."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.location = str(root)
+        if root.exists() and not root.is_dir():
+            raise FixInput("expected a folder, got a file", where=self.location)
+
+    def files(self) -> Files:
+        """Return the files that are there."""
+        return FolderFiles(self.root)
+
+    def names(self) -> list[str]:
+        """Return the names of all files that are there; links are refused."""
+        return FolderFiles(self.root).names() or []
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        """Read the file and compare it."""
+        return has_file(self.root / name, mark)
+
+    def put(self, name: str, path: Path, mark: FileMark) -> None:
+        """Copy a file beside its name; the copy gets the name when it is on the disk."""
+        target = self.root / name
+        is_sent = False
+        while not is_sent:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                copy_file(path, target, mark)
+                is_sent = True
+            except FileNotFoundError:
+                # Another process sends a store here too, and took the copy for a leftover.
+                if not path.exists():
+                    raise
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self.root / name).unlink(missing_ok=True)
+        sync_dir((self.root / name).parent)
+
+    def finish(self, message: str) -> None:
+        """Do nothing: each file was visible at once."""
+
+    def forget(self) -> str:
+        """Do nothing: what was replaced is not there any more."""
+        return ""
+
+
+def has_file(path: Path, mark: FileMark) -> bool:
+    """Return whether a file of this machine, and no link, has a length and a SHA-256."""
+    try:
+        if path.is_symlink() or path.stat().st_size != mark.n_bytes:
+            return False
+        return hash_of(path) == mark
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+
+
+def hash_of(path: Path) -> FileMark:
+    """Return the length and the SHA-256 of a file."""
+    with path.open("rb") as stream, Path(os.devnull).open("wb") as nowhere:
+        hashed = HashedStream(nowhere)
+        while data := stream.read(_COPY_BYTES):
+            hashed.write(data)
+    return hashed.mark()
+
+
+def part_of(target: Path, folder: Path) -> Path:
+    """Return where a file is until it is whole."""
+    return folder / f".{target.name}.{secrets.token_hex(4)}.part"
+
+
+def copy_file(source: Path, target: Path, mark: FileMark) -> None:
+    """Copy a file that has a hash; nothing else gets the name."""
+    with source.open("rb") as stream:
+        pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
+        write_pieces(pieces, target, mark, str(source))
+
+
+def write_pieces(
+    pieces: Iterator[Any],
+    target: Path,
+    mark: FileMark,
+    where: str,
+    folder: Path | None = None,
+) -> None:
+    """Write a file of pieces; it gets its name if it has the length and the SHA-256.
+
+    Until then it is in a folder, by default that of the target.
+    """
+    part = part_of(target, folder or target.parent)
+    try:
+        with new_file(part) as stream:
+            hashed = HashedStream(stream)
+            for piece in pieces:
+                hashed.write(piece)
+        if hashed.mark() != mark:
+            raise Corrupt(
+                f"{target.name} is not the file that store.json lists",
+                where=where,
+                hint="obygaze store verify --hash of the source",
+            )
+        Path(part).replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_dir(target.parent)
+
+
+class BucketTarget:
+    """A folder of a bucket. Each object has its SHA-256 as an attribute, for later pushes."""
+
+    def __init__(self, url: str) -> None:
+        self.obstore = need("obstore", "remote", PURPOSE)
+        self.url = url
+        self.location = without_secrets(url)
+        self.store = object_store(url)
+
+    def files(self) -> Files:
+        """Return the files that are there."""
+        return ObjectFiles(self.store, self.url)
+
+    def names(self) -> list[str]:
+        """Return the names of all objects of the folder."""
+        with self._errors(self.location):
+            names: list[str] = []
+            for entries in self.obstore.list(self.store):
+                names.extend(entry["path"] for entry in entries)
+            return names
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        """Compare the length and the attribute of an object, without reading it."""
+        try:
+            with self._errors(f"{self.location}/{name}"):
+                answer = self.obstore.get(self.store, name, options={"head": True})
+        except FileNotFoundError:
+            return False
+        attributes = {
+            str(key).lower(): value for key, value in answer.attributes.items()
+        }
+        has_length = int(answer.meta["size"]) == mark.n_bytes
+        return has_length and attributes.get("sha256") == mark.sha256
+
+    def put(self, name: str, path: Path, mark: FileMark) -> None:
+        """Send an object; the bucket compares its bytes with the checksum that comes with them."""
+        with self._errors(f"{self.location}/{name}"):
+            self.obstore.put(self.store, name, path, attributes={"sha256": mark.sha256})
+        if not self.has(name, mark):
+            raise Corrupt(
+                f"{name} has another length or checksum after it was sent",
+                where=self.location,
+                hint=AGAIN,
+            )
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        with suppress(FileNotFoundError), self._errors(f"{self.location}/{name}"):
+            self.obstore.delete(self.store, name)
+
+    def finish(self, message: str) -> None:
+        """Do nothing: each object was visible at once."""
+
+    def forget(self) -> str:
+        """Return what the user does in a bucket that keeps versions."""
+        return (
+            f"if the bucket of {self.location} keeps versions of objects, remove the earlier"
+            " versions there"
+        )
+
+    @contextmanager
+    def _errors(self, where: str) -> Iterator[None]:
+        """Convert errors of obstore, but not that of a missing file."""
+        try:
+            yield
+        except network_error() as error:
+            raise explained(error, where) from error
+
+
+class HubTarget:
+    """A data set on the hub; each commit names the one before it, so that two pushes cannot mix."""
+
+    def __init__(self, url: str) -> None:
+        match = _HUB_URL.fullmatch(url)
+        if match is None or ".." in url:
+            raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
+        self.package = need("huggingface_hub", "remote", HUB)
+        self.url = url
+        self.location = url
+        self.repo = match["id"]
+        self.folder = match["folder"].strip("/")
+        self.branch = match["branch"] or "main"
+        self.api = self.package.HfApi()
+        self.place = {
+            "repo_id": self.repo,
+            "repo_type": "dataset",
+            "revision": self.branch,
+        }
+        with self._errors():
+            self.api.create_repo(
+                self.repo, repo_type="dataset", private=True, exist_ok=True
+            )
+        self._head = self._last_commit()
+        self._marks = self._listing()
+        self._additions: list[Any] = []
+        self._deletions: list[Any] = []
+
+    def files(self) -> Files:
+        """Return the files at the last commit."""
+        return open_remote(self.url)
+
+    def names(self) -> list[str]:
+        """Return the names of all files of the folder of the data set."""
+        return [name for name in self._marks if name != GIT_ATTRIBUTES]
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        """Compare with the listing, which has the SHA-256 of large files only."""
+        return self._marks.get(name) == mark
+
+    def put(self, name: str, path: Path, mark: FileMark) -> None:
+        """Add a file to the next commit; about a hundred files are one commit."""
+        if mark.n_bytes > HUB_FILE_BYTES:
+            raise FixInput(
+                f"the hub allows files of at most {human(HUB_FILE_BYTES)}, {name} has"
+                f" {human(mark.n_bytes)}",
+                where=self.location,
+                hint="a folder or a bucket",
+            )
+        operation = self.package.CommitOperationAdd(
+            path_in_repo=self._path(name), path_or_fileobj=path
+        )
+        self._additions.append(operation)
+        if len(self._additions) >= COMMIT_FILES:
+            self.finish(f"Upload {len(self._additions)} files")
+
+    def remove(self, name: str) -> None:
+        """Remove a file with the next commit."""
+        if name in self._marks:
+            del self._marks[name]
+            path = self._path(name)
+            self._deletions.append(
+                self.package.CommitOperationDelete(path_in_repo=path)
+            )
+
+    def finish(self, message: str) -> None:
+        """Commit what was sent and removed."""
+        operations = [*self._deletions, *self._additions]
+        if not operations:
+            return
+        with self._errors():
+            commit = self.api.create_commit(
+                operations=operations,
+                commit_message=message,
+                parent_commit=self._head or None,
+                **self.place,
+            )
+        self._head = str(commit.oid)
+        self._additions = []
+        self._deletions = []
+
+    def forget(self) -> str:
+        """Make one commit of the history, so that no earlier commit has the files."""
+        settings = f"https://huggingface.co/datasets/{self.repo}/settings"
+        try:
+            self.api.super_squash_history(
+                self.repo, branch=self.branch, repo_type="dataset"
+            )
+        except Exception as error:
+            known = hub_error(self.package, error, self.location)
+            if known is None:
+                raise
+            return (
+                f"the history of {self.location} could not be removed ({known.message}): do it at"
+                f" {settings}, or delete the data set and push again"
+            )
+        return (
+            f"the hub keeps files without a commit until they are deleted at {settings}"
+        )
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}" if self.folder else name
+
+    def _last_commit(self) -> str:
+        with self._errors():
+            info = self.api.repo_info(**self.place, expand=["sha"])
+        return str(info.sha or "")
+
+    def _listing(self) -> dict[str, FileMark]:
+        """Return the files of the folder at the last commit."""
+        at_commit = {**self.place, "revision": self._head or self.branch}
+        try:
+            with self._errors():
+                tree = list(self.api.list_repo_tree(**at_commit, recursive=True))
+        except self.package.errors.EntryNotFoundError:
+            tree = []
+        marks = {}
+        start = f"{self.folder}/" if self.folder else ""
+        for entry in tree:
+            is_file = isinstance(entry, self.package.RepoFile)
+            if is_file and entry.path.startswith(start):
+                sha256 = entry.lfs.sha256 if entry.lfs else ""
+                marks[entry.path.removeprefix(start)] = FileMark(entry.size, sha256)
+        return marks
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Convert errors of the hub; other errors are not changed."""
+        try:
+            yield
+        except Exception as error:
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if status in (409, 412):
+                raise Stopped(
+                    "another process changed this data set while files were sent",
+                    where=self.location,
+                    hint=AGAIN,
+                ) from error
+            known = hub_error(self.package, error, self.location)
+            if known is None:
+                raise
+            raise known from error

@@ -1,0 +1,79 @@
+"""Texts with their embeddings, in an npz file: what `extract text` writes and audits read."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import write_new
+from obygaze_features.store.importing.npz import read_arrays
+
+# What is known of each text besides its embedding.
+WORDS = ("prompt", "template", "attribute")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Texts and their embeddings, one row each, as the model gave them: not normalised.
+
+    `space_id` names the space that the embeddings share with an array of a store.
+    """
+
+    embeddings: npt.NDArray[np.float32]
+    prompt: Sequence[str]
+    template: Sequence[str]
+    attribute: Sequence[str]
+    space_id: str
+
+    def __post_init__(self) -> None:
+        values = np.ascontiguousarray(self.embeddings, dtype=np.float32)
+        object.__setattr__(self, "embeddings", values)
+        lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
+        if values.ndim != 2 or not values.size or len(lengths) != 1:
+            raise FixInput(
+                "each row must have an embedding, a prompt, a template, an attribute"
+            )
+        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(wrong):
+            raise FixInput(f"the embedding of row {wrong[0]} contains NaN or infinity")
+
+
+def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
+    """Write a table of texts as an npz file."""
+    arrays: dict[str, Any] = {
+        name: np.asarray(value) for name, value in vars(table).items()
+    }
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    write_new(path, stream.getvalue(), force=force)
+    return path
+
+
+def read_texts(path: str | Path) -> TextTable:
+    """Return the texts of an npz file; it needs their embeddings and their attributes."""
+    arrays = read_arrays(Path(path))
+    missing = [name for name in ("embeddings", "attribute") if name not in arrays]
+    if missing:
+        raise FixInput(
+            f"missing array {', '.join(missing)}",
+            where=str(path),
+            hint="a file that obygaze extract text wrote",
+        )
+    embeddings = arrays["embeddings"]
+    words: dict[str, list[str]] = {}
+    for name in WORDS:
+        if name in arrays:
+            words[name] = list(map(str, np.atleast_1d(arrays[name]).tolist()))
+        else:
+            words[name] = [""] * len(np.atleast_1d(embeddings))
+    space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
+    if embeddings.dtype.kind not in "fiu":
+        raise FixInput(
+            f"embeddings must be numbers, got {embeddings.dtype}", where=str(path)
+        )
+    return TextTable(embeddings=embeddings, space_id=space_id, **words)

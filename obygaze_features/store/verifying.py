@@ -1,0 +1,482 @@
+"""Verify that a store has the files that it lists, and name each file that is not as listed."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
+from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
+from obygaze_features.core.workspace import EXPECTED
+from obygaze_features.store.arrays import Arrays
+from obygaze_features.store.decoding import (
+    DAMAGE,
+    HASH_BYTES,
+    OK_CODE,
+    Rows,
+    decode_texts,
+    hashes_of,
+)
+from obygaze_features.store.encoding import (
+    array_document,
+    column_document,
+    group_document,
+    status_column,
+)
+from obygaze_features.store.files import Files, Range
+from obygaze_features.store.layout import (
+    CARD,
+    CHECKS,
+    COLUMNS,
+    FILMS_CSV,
+    IDS,
+    ROWS_CSV,
+    STORE_JSON,
+    ZARR,
+    Array,
+)
+from obygaze_features.store.network import Unreachable
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.records import Replaced, withdrawn_by
+from obygaze_features.store.rows import STATUSES
+
+LENGTHS = "lengths"
+HASHES = "hashes"
+SHOWN_EXTRA = 5
+# What is said of the rows of each status.
+STATUS_WORDS = {
+    "ok": "with features",
+    "failed": "could not be extracted",
+    "no-video": "without a video",
+    "withdrawn": "withdrawn",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that is not as store.json lists it."""
+
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.name}: {self.message}"
+
+
+@dataclass
+class VerifyReport:
+    """What a verification found."""
+
+    location: str
+    seal_sha256: str
+    # What was compared: the lengths of the files, or their hashes too.
+    how: str
+    # Whether the seal is the one that was expected; False if none was.
+    is_expected: bool = False
+    # Whether each chunk was decoded.
+    decoded: bool = False
+    n_files: int = 0
+    n_bytes: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    # What is known of the store that this one was copied from, in one sentence.
+    source: str = ""
+
+    def add(self, name: str, problem: str) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(name, problem))
+
+    @contextmanager
+    def collecting(self, name: str) -> Iterator[None]:
+        """Turn errors about a file into problems, but raise those of a broken connection.
+
+        A server that does not answer proves nothing about the file.
+        """
+        try:
+            yield
+        except Unreachable:
+            raise
+        except ObygazeError as error:
+            self.add(name, error.message)
+        except FileNotFoundError:
+            self.add(name, "it is missing")
+        except OSError as error:
+            self.add(name, f"it cannot be read: {error.strerror}")
+        except DAMAGE as error:
+            self.add(name, f"it is damaged: {str(error)[:200]}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that was found, and whether the store is whole."""
+        return {**asdict(self), "whole": not self.problems}
+
+    def __str__(self) -> str:
+        if self.problems:
+            return ""
+        parts = [
+            f"{number} {STATUS_WORDS[status]}" for status, number in self.counts.items()
+        ]
+        size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
+        extent = "whole" if self.how == HASHES else "complete"
+        lines = [f"{extent}: {size} ({self.how}); clips: {', '.join(parts)}"]
+        if self.how == LENGTHS:
+            lines.append(
+                "every file is there and has its length; its bytes were not compared (--hash)"
+            )
+        if self.is_expected:
+            lines.append(f"the expected store: its seal is {self.seal_sha256}")
+        else:
+            lines.append("who its publisher is was not checked (--expect)")
+            lines.append(f"seal: {self.seal_sha256}")
+        if self.source:
+            lines.append(self.source)
+        return "\n".join(lines)
+
+    def require_ok(self) -> None:
+        """Raise an error as `require_whole`; the command calls it after all is printed."""
+        self.require_whole()
+
+    def require_whole(self) -> None:
+        """Raise an error (exit 4) that names each file with a problem."""
+        if self.problems:
+            raise Corrupt(
+                f"{count(len(self.problems), 'problem')}, the first in {self.problems[0]}",
+                where=self.location,
+                hint="copy it again from where it is from",
+                details=[str(problem) for problem in self.problems],
+            )
+
+
+def verify(
+    store: str | os.PathLike[str] | Files | Store,
+    *,
+    hashes: Annotated[bool, Option("--hash")] = False,
+    decode: Annotated[bool, PYTHON_ONLY] = False,
+    source: str | os.PathLike[str] | Store | None = None,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("verify")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> VerifyReport:
+    """Check that a store is whole and undamaged.
+
+    Without options, check that every file exists and has its length; a changed byte is found with
+    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
+
+    A store that is consistent says nothing of who made it: with --expect and the seal that
+    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
+    may end with #sha256=... in place of --expect.
+
+    With --source, a copy whose source was replaced is named in a warning, with the reason and what
+    was withdrawn since. Another store is an error (exit code 5).
+
+    Args:
+        store: The store.
+        hashes: Read every byte and compare the SHA-256 of each file, and all tables.
+        decode: Decode every chunk, and compare each with its checksum.
+        source: The store that this one was copied from: was it replaced?
+        expect: The seal of the store, from its publisher.
+        progress: Counts the bytes of the files that were checked.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store verify obygaze12-xclip
+        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
+        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
+    """
+    opened = open_store(store, workspace=workspace, expect=expect)
+    files = opened.record.files
+    is_in_address = isinstance(store, str) and EXPECTED in store
+    report = VerifyReport(
+        location=opened.location,
+        seal_sha256=opened.seal,
+        how=HASHES if hashes else LENGTHS,
+        is_expected=expect is not None or is_in_address,
+        decoded=decode,
+        n_files=len(files) + 1,
+        n_bytes=sum(mark.n_bytes for mark in files.values()),
+    )
+    progress = progress or Quiet()
+    progress.expect(report.n_bytes, "B")
+    for name in files:
+        with report.collecting(name):
+            _check_file(opened, name, report, hashes)
+        progress.advance(files[name].n_bytes)
+    _warn_of_extra(opened, report)
+    report.counts = opened.record.rows.by_status
+    if hashes and not report.problems:
+        _check_documents(opened, report)
+        _check_indexes(opened, report)
+        _check_tables(opened, report)
+    if decode and not report.problems:
+        _check_values(opened, report)
+    if source is not None:
+        comparison = compare_with_source(opened, source, workspace=workspace)
+        report.source = comparison.sentence
+        report.warnings += comparison.changes
+    return report
+
+
+def _check_file(store: Store, name: str, report: VerifyReport, hashes: bool) -> None:
+    """Compare a file with its length, and with its SHA-256 if this is asked for."""
+    mark = store.record.files[name]
+    n_bytes = store.files.length(name)
+    if n_bytes != mark.n_bytes:
+        report.add(name, f"it has {n_bytes} bytes, expected {mark.n_bytes}")
+        return
+    if not hashes:
+        return
+    size = store.files.piece_bytes
+    ranges = [
+        Range(name, start, min(start + size, n_bytes))
+        for start in range(0, n_bytes, size)
+    ]
+    digest = hashlib.sha256()
+    for data in store.listed.parts(ranges):
+        digest.update(data.data)
+    if digest.hexdigest() != mark.sha256:
+        report.add(name, "it does not have the SHA-256 that store.json lists")
+
+
+def _warn_of_extra(store: Store, report: VerifyReport) -> None:
+    """Warn of files that no store has."""
+    names = store.files.names()
+    if names is None:
+        return
+    known = {*store.record.files, STORE_JSON, CARD}
+    extra = [name for name in names if name not in known]
+    for name in extra[:SHOWN_EXTRA]:
+        report.warnings.append(f"{name} is not part of the store")
+    if len(extra) > SHOWN_EXTRA:
+        more = count(len(extra) - SHOWN_EXTRA, "file")
+        report.warnings.append(f"... and {more} more that are not of this store")
+
+
+# The documents for other readers of Zarr.
+
+
+def _check_documents(store: Store, report: VerifyReport) -> None:
+    """Compare the documents of data.zarr with what store.json says."""
+    n_rows = store.record.rows.total
+    documents = {f"{ZARR}/zarr.json": group_document()}
+    for array in store.record.arrays:
+        documents[array.zarr_json] = array_document(array, n_rows)
+    for column in COLUMNS:
+        documents[f"{ZARR}/{column}/zarr.json"] = column_document(column, n_rows)
+    for name, expected in documents.items():
+        with report.collecting(name):
+            found = msgspec.json.decode(store.listed.whole(name).tobytes())
+            if _meaning(found) != _meaning(msgspec.json.decode(expected)):
+                report.add(name, "it does not describe the array as store.json does")
+
+
+def _meaning(document: Any) -> Any:
+    """Return a document of Zarr without what may differ between two programs.
+
+    The settings of a compressor are such: each chunk says itself what its decoder needs.
+    """
+    meaning = {"storage_transformers": [], "attributes": {}, **document}
+    meaning["codecs"] = [_codec(codec) for codec in document.get("codecs", [])]
+    # Written by zarr-python into groups.
+    if meaning.get("consolidated_metadata", "") is None:
+        del meaning["consolidated_metadata"]
+    return meaning
+
+
+def _codec(codec: Any) -> Any:
+    name = codec["name"]
+    settings = codec.get("configuration", {})
+    if name == "bytes":
+        return (name, settings.get("endian", "little"))
+    if name == "sharding_indexed":
+        codecs = [_codec(inner) for inner in settings["codecs"]]
+        index_codecs = [_codec(inner) for inner in settings["index_codecs"]]
+        index_location = settings.get("index_location", "end")
+        return (name, settings["chunk_shape"], codecs, index_codecs, index_location)
+    return (name,)
+
+
+def _check_indexes(store: Store, report: VerifyReport) -> None:
+    """Check the index of each file, which readers of Zarr need where this program does not."""
+    arrays = Arrays(store.listed, store.record)
+    for array in store.record.arrays:
+        for number in range(array.n_files(len(store))):
+            with report.collecting(array.file_name(number)):
+                arrays.find_starts(array, number, read_index=True)
+
+
+# The tables of rows.
+
+
+def _check_tables(store: Store, report: VerifyReport) -> None:
+    """Compare rows.csv with films.csv, ids, the columns of data.zarr and the counts."""
+    rows = []
+    with report.collecting(ROWS_CSV):
+        rows = list(store.rows)
+        counted = [0] * len(STATUSES)
+        for row in rows:
+            counted[STATUSES.index(row.status)] += 1
+        if counted != [report.counts.get(status, 0) for status in STATUSES]:
+            report.add(ROWS_CSV, "its rows do not have the counts in store.json")
+        if len({row.clip_id for row in rows}) < len(rows):
+            report.add(ROWS_CSV, "a clip is there twice")
+        n_makers = len(store.record.makers)
+        if any(row.maker is not None and not 0 <= row.maker < n_makers for row in rows):
+            report.add(ROWS_CSV, "a row was made by what store.json does not list")
+    if report.problems:
+        return
+    clip_ids = [row.clip_id for row in rows]
+    movie_ids = [row.movie_id for row in rows]
+    statuses = [row.status for row in rows]
+    with report.collecting(FILMS_CSV):
+        _check_films(store, movie_ids, report)
+    with report.collecting(IDS):
+        _check_ids(store, clip_ids, report)
+    for column, texts in (("clip_id", clip_ids), ("movie_id", movie_ids)):
+        name = f"{ZARR}/{column}/c.0"
+        with report.collecting(name):
+            if decode_texts(store.listed.whole(name), len(rows)) != texts:
+                report.add(name, "it does not have the ids of rows.csv")
+    name = f"{ZARR}/status/c.0"
+    with report.collecting(name):
+        _, chunk = status_column(statuses)
+        if store.listed.whole(name).tobytes() != chunk:
+            report.add(name, "it does not have the statuses of rows.csv")
+
+
+def _check_films(store: Store, movie_ids: list[str], report: VerifyReport) -> None:
+    films = store.table.films
+    if store.movie_ids.tolist() != movie_ids:
+        report.add(FILMS_CSV, "it does not have the films of rows.csv")
+    data = store.listed.whole(ROWS_CSV)
+    for run in range(len(films)):
+        start, stop = films.first_bytes[run : run + 2].tolist()
+        films.lines_of_run(run, data[start:stop])
+
+
+def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
+    data = store.listed.whole(IDS)
+    end = len(clip_ids) * HASH_BYTES
+    hashes = hashes_of(clip_ids)
+    order = np.argsort(hashes, kind="stable")
+    is_sorted = np.array_equal(data[:end].view("<u8"), hashes[order])
+    if not is_sorted or not np.array_equal(data[end:].view("<u4"), order):
+        report.add(IDS, "it does not have the clips of rows.csv")
+
+
+# The numbers.
+
+
+def _check_values(store: Store, report: VerifyReport) -> None:
+    """Decode every chunk, and check that rows that are not ok hold the fill value."""
+    with report.collecting(CHECKS):
+        is_ok = store.table.codes == OK_CODE
+        for array in store.record.arrays:
+            for rows in _rows_of_pieces(array, len(store)):
+                name = array.file_name(int(rows[0]) // array.file_rows)
+                with report.collecting(name):
+                    values = store.read(array, rows)
+                    if not _is_fill(array, values[~is_ok[rows]]):
+                        report.add(name, "a row that is not ok holds numbers")
+
+
+def _rows_of_pieces(array: Array, n_rows: int) -> Iterable[Rows]:
+    """Yield all rows of an array, in parts of a file at most."""
+    size = min(array.file_rows, max(array.chunk_rows, 2**26 // max(array.row_bytes, 1)))
+    for first in range(0, n_rows, size):
+        yield np.arange(first, min(first + size, n_rows))
+
+
+def _is_fill(array: Array, values: npt.NDArray[Any]) -> bool:
+    if array.is_float:
+        return bool(np.isnan(values).all())
+    return not values.any()
+
+
+# The store that this one was copied from.
+
+
+class Comparison(NamedTuple):
+    """How a copy and its source belong together.
+
+    Args:
+        sentence: That they are the same, or which is the later one.
+        changes: One line for each change of the source that the copy does not have.
+    """
+
+    sentence: str
+    changes: Sequence[str] = ()
+
+
+def compare_with_source(
+    store: str | os.PathLike[str] | Store,
+    source: str | os.PathLike[str] | Store,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Comparison:
+    """Return whether the source of a copy was replaced, and why; this costs one request.
+
+    A store that is neither a copy of the source, nor of a store that the source replaced, nor has
+    rows of these, is an error.
+    """
+    copy = open_store(store, workspace=workspace)
+    compared = open_store(source, workspace=workspace)
+    if copy.seal == compared.seal:
+        return Comparison("the same store as its source")
+    ours = copy.record
+    theirs = compared.record
+    origins = [origin.seal for origin in ours.origins]
+    if compared.seal in [entry.seal for entry in ours.replaces]:
+        return Comparison("a later store than its source, which it replaces")
+    for place, entry in enumerate(theirs.replaces):
+        if entry.seal == copy.seal:
+            sentence = "its source was replaced since (obygaze store pull)"
+        elif entry.seal in origins:
+            sentence = "rows of it are from a store that was replaced since"
+        else:
+            continue
+        since = theirs.replaces[place:]
+        n_clips = _n_withdrawn(copy, since)
+        if n_clips:
+            sentence += f": {count(n_clips, 'clip')} withdrawn since"
+        return Comparison(sentence, changes_of(since))
+    if compared.seal in origins:
+        return Comparison("rows of it are from this store")
+    raise Mismatch(
+        "this is not a copy of that store, or of one that it replaced",
+        where=copy.location,
+        hint=f"obygaze store info {compared.location}",
+    )
+
+
+def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:
+    """Return how many clips with features in a copy some changes have withdrawn."""
+    films, clips = withdrawn_by(changes)
+    if not (films or clips):
+        return 0
+    n_clips = 0
+    for row in copy.rows:
+        is_withdrawn = row.clip_id in clips or row.movie_id in films
+        n_clips += row.is_ok and is_withdrawn
+    return n_clips
+
+
+def changes_of(entries: Iterable[Replaced]) -> list[str]:
+    """Return one line for each change of a store: when, why, what was withdrawn."""
+    lines = []
+    for entry in entries:
+        line = f"the source was replaced on {entry.date}"
+        if entry.reason:
+            line += f": {entry.reason}"
+        withdrawn = [*entry.films, *entry.clips]
+        if withdrawn:
+            line += f" (withdrawn: {', '.join(withdrawn[:20])})"
+        lines.append(line)
+    return lines

@@ -1,1 +1,0 @@
-"""Create a store, commit its blocks, seal it, cut it."""

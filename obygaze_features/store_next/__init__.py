@@ -1,1 +1,0 @@
-"""Stores of features, format 1 (docs/store.md): made once, read by clip, changed by making anew."""

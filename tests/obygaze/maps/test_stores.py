@@ -1,0 +1,58 @@
+"""A store of maps has the rows, the times and the recipe of its clips, as zarr reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from support.experiments import VISUAL, films
+from support.maps import GRID, token_store
+
+from obygaze.maps.stores import MAPS, write_maps
+from obygaze_features.store import Reason, open_store, verify
+
+NAMES = ("Look", "random 1")
+
+
+def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> None:
+    source = token_store(tmp_path / "tokens", films(2, 3), VISUAL[:1])
+    rows = [4, 0, 2]
+    clip_ids = source.clip_ids[rows].tolist()
+    made = np.random.default_rng(0).normal(size=(2, len(NAMES), *GRID))
+    broken = Reason("failed", "decode: the file is broken")
+    results = [made[0], broken, made[1]]
+    write_maps(tmp_path / "maps", source, clip_ids, NAMES, {"method": "none"}, results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["maps", "tokens"]
+
+    group = zarr.open_group(tmp_path / "maps" / "data.zarr", mode="r", zarr_format=3)
+    assert group["clip_id"][:].tolist() == clip_ids
+    assert group["status"][:].tolist() == [0, 1, 0]
+    stored = group[MAPS][:]
+    np.testing.assert_array_equal(stored[[0, 2]], made.astype(np.float16))
+    assert np.isnan(stored[1]).all()
+    times = np.asarray(source.read("time_s", rows))
+    times[1] = np.nan
+    np.testing.assert_array_equal(group["time_s"][:], times)
+
+    store = open_store(tmp_path / "maps")
+    verify(store, hashes=True, decode=True).require_whole()
+    assert store.status().reasons == {1: broken}
+    assert [origin.seal for origin in store.record.origins] == [source.seal]
+    sections = store.recipe.to_json()
+    assert sections.pop(MAPS) == {
+        "method": "none",
+        "directions": list(NAMES),
+        "of": source.fingerprint,
+    }
+    assert sections == source.recipe.to_json()
+    assert store.terms == source.terms
+
+
+def test_without_a_result_for_each_clip_there_is_no_store(tmp_path: Path) -> None:
+    source = token_store(tmp_path / "tokens", films(2, 3), VISUAL[:1])
+    results = [np.zeros((len(NAMES), *GRID))]
+    with pytest.raises(ValueError, match="shorter"):
+        write_maps(tmp_path / "maps", source, [*source][:2], NAMES, {}, results)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]

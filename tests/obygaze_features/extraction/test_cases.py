@@ -1,0 +1,330 @@
+"""What is to compute: one test for each case, and drawn histories against a plain model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.written_stores import a_recipe
+
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.extraction import cases
+from obygaze_features.extraction.cases import (
+    CASES,
+    COMPUTE,
+    KEEP,
+    REFUSE,
+    Case,
+    Stored,
+    Wanted,
+    Work,
+    compare,
+)
+from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.store.records import Kind
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+from obygaze_features.store.sealing import NOT_EXTRACTED
+
+KIND = Kind("obygaze 1", "cpu", "float32")
+FACTS = {"a.mp4": (10, "a" * 64), "b.mp4": (20, "b" * 64)}
+ROW_A = Row("a", "film", 0.0, 1.0, OK, "", 10, "a" * 16, 25, 0)
+ROW_B = Row("b", "film", 1.0, 2.0, OK, "", 20, "b" * 16, 25, 0)
+CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
+CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
+NOT_THERE = Row("b", "film", 1.0, 2.0, FAILED, NOT_EXTRACTED)
+BROKEN = Row("b", "film", 1.0, 2.0, FAILED, "damaged")
+
+
+def work(
+    clips: list[PlannedClip],
+    rows: list[Row] | None = None,
+    *,
+    filling: bool = False,
+    arrays: tuple[str, ...] = ("clip",),
+    kind: Kind = KIND,
+    recipe: str = "clip-b16",
+    **more: object,
+) -> Work:
+    """What is to compute for clips, given the rows of a store or of a filling."""
+    wanted_keys = ("retry_failed", "mixed", "as_planned", "facts")
+    options = {key: more.pop(key) for key in wanted_keys if key in more}
+    options = {"facts": FACTS, **options}
+    wanted = Wanted(clips, a_recipe(recipe), arrays, kind, **options)
+    stored = None
+    if rows is not None:
+        computed = [True] * len(rows) if filling else None
+        stored = Stored(a_recipe(), ("clip",), rows, [KIND], computed=computed, **more)
+    return compare(wanted, stored)
+
+
+def found(done: Work) -> dict[str, int]:
+    """How many clips each case has."""
+    return {case.name: len(lines) for case, lines in done.found.items()}
+
+
+def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    in_module = {case for case in vars(cases).values() if isinstance(case, Case)}
+    assert in_module == set(CASES)
+    for case in CASES:
+        assert case.outcome in (KEEP, COMPUTE, REFUSE)
+        assert ". " not in case.sentence.format(n=1)
+
+
+def test_without_a_store_all_clips_are_new() -> None:
+    done = work([CLIP_A, CLIP_B])
+    assert found(done) == {"new": 2}
+    assert done.computed == [True, True]
+    assert done.rows == [Row("a", "film", 0.0, 1.0), Row("b", "film", 1.0, 2.0)]
+    assert done.computes == ("clip",)
+
+
+def test_the_same_clips_are_kept() -> None:
+    done = work([CLIP_B, CLIP_A], [ROW_A, ROW_B])
+    assert found(done) == {"same": 2}
+    assert done.rows == [ROW_A, ROW_B]
+    assert not done.is_needed
+
+
+def test_a_store_of_other_clips_is_refused() -> None:
+    done = work([CLIP_A], [ROW_B])
+    assert found(done) == {"clips of another manifest": 1, "new": 1}
+    with pytest.raises(Mismatch, match="none of the 1 clips of this store"):
+        done.refuse("films.clip")
+
+
+def test_a_file_that_was_missing_is_read_when_it_is_there() -> None:
+    missing = Row("b", "film", 1.0, 2.0, FAILED, "missing: no such file")
+    done = work([CLIP_A, CLIP_B], [ROW_A, missing], facts={"b.mp4": None})
+    assert found(done) == {"same": 1, "failed before": 1}
+    done = work([CLIP_A, CLIP_B], [ROW_A, missing])
+    assert found(done) == {"same": 1, "video found": 1}
+    assert done.computed == [False, True]
+
+
+def test_a_new_clip_comes_behind() -> None:
+    done = work([CLIP_A, CLIP_B], [ROW_B])
+    assert found(done) == {"same": 1, "new": 1}
+    assert [row.clip_id for row in done.rows] == ["b", "a"]
+    assert done.computed == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("clips", "line"),
+    [
+        ([CLIP_A, CLIP_B._replace(end_s=3.0)], "b: end_s was 2, is 3"),
+        ([CLIP_A], "b: not in the manifest"),
+        ([CLIP_A, CLIP_B, CLIP_A._replace(clip_id="c")], "c: not in the plan"),
+    ],
+)
+def test_a_manifest_that_changed_since_the_plan_is_refused(
+    clips: list[PlannedClip], line: str
+) -> None:
+    done = work(clips, [ROW_A, NOT_THERE], filling=True)
+    assert done.found[cases.MANIFEST_CHANGED] == [line]
+    with pytest.raises(Mismatch, match="changed since this store was planned") as error:
+        done.refuse("films.clip")
+    assert "--as-planned" in error.value.hint
+    as_planned = work(clips, [ROW_A, NOT_THERE], filling=True, as_planned=True)
+    as_planned.refuse("films.clip")
+    assert as_planned.computed == [False, True]
+    assert as_planned.found[cases.AS_PLANNED] == [line]
+
+
+def test_what_is_missing_of_a_filling_is_computed() -> None:
+    done = work([CLIP_A, CLIP_B], [ROW_A, NOT_THERE], filling=True)
+    assert found(done) == {"same": 1, "not extracted": 1}
+    assert done.computed == [False, True]
+
+
+@pytest.mark.parametrize("video", ["a.mp4", ""])
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"start_s": 0.5}, "a: start_s was 0, is 0.5"),
+        ({"end_s": None}, "a: end_s was 1, is not given"),
+        ({"movie_id": "other"}, "a: the film was film, is other"),
+    ],
+)
+def test_times_that_changed_are_refused(
+    video: str, change: dict[str, object], line: str
+) -> None:
+    done = work([CLIP_A._replace(video=video, **change)], [ROW_A])
+    assert done.found[cases.TIMES_CHANGED] == [line]
+    assert done.rows == [ROW_A]
+    with pytest.raises(Mismatch) as error:
+        done.refuse("films.clip")
+    assert list(error.value.details) == [line]
+
+
+@pytest.mark.parametrize("filling", [False, True])
+@pytest.mark.parametrize("now", [(11, "a" * 64), (10, "c" * 64)])
+def test_a_video_that_was_replaced_is_refused(
+    filling: bool, now: tuple[int, str]
+) -> None:
+    done = work([CLIP_A], [ROW_A], filling=filling, facts={"a.mp4": now})
+    assert found(done) == {"video replaced": 1}
+    with pytest.raises(Mismatch, match="1 clips changed"):
+        done.refuse("films.clip")
+
+
+def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
+    assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {"same": 1}
+
+
+def test_failed_rows_are_tried_again_on_request() -> None:
+    assert found(work([CLIP_B], [BROKEN])) == {"failed before": 1}
+    again = work([CLIP_B._replace(start_s=1.5)], [BROKEN], retry_failed=True)
+    assert found(again) == {"tried again": 1}
+    assert again.rows == [Row("b", "film", 1.5, 2.0)]
+    assert again.computed == [True]
+
+
+def test_rows_that_were_not_extracted_are_computed() -> None:
+    assert found(work([CLIP_B], [NOT_THERE])) == {"not extracted": 1}
+    assert work([CLIP_B], [NOT_THERE]).computed == [True]
+
+
+def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
+    row = BROKEN._replace(status=NO_VIDEO)
+    assert found(work([CLIP_B], [row])) == {"video found": 1}
+    assert found(work([CLIP_B._replace(video="")], [row])) == {"failed before": 1}
+
+
+def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:
+    done = work([CLIP_A], [ROW_A, BROKEN], retry_failed=True)
+    assert found(done) == {"same": 1, "not in the manifest any more": 1}
+    assert done.computed == [False, False]
+
+
+def test_what_was_withdrawn_never_comes_back() -> None:
+    gone = Row("a", "film", status=WITHDRAWN, reason="by request, 2026-01-02")
+    other = PlannedClip("c", "gone", "b.mp4")
+    done = work(
+        [CLIP_A, CLIP_B, other],
+        [gone],
+        withdrawn_clips=frozenset("b"),
+        withdrawn_films=frozenset(["gone"]),
+        retry_failed=True,
+    )
+    assert found(done) == {"withdrawn": 3}
+    assert done.rows == [gone]
+
+
+def test_another_recipe_is_refused() -> None:
+    done = work([CLIP_A], [ROW_A], recipe="clip-l14")
+    assert found(done)["another recipe"] == 1
+    with pytest.raises(Mismatch, match="another recipe") as error:
+        done.refuse("films.clip")
+    assert "backbone.name" in error.value.details[0]
+
+
+def test_a_further_array_is_computed_for_rows_with_features() -> None:
+    done = work([CLIP_A, CLIP_B], [ROW_A, BROKEN], arrays=("clip", "tokens"))
+    assert found(done) == {"same": 1, "failed before": 1, "further array": 1}
+    assert done.computes == ("tokens",)
+    assert done.computed == [True, False]
+    being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
+    assert found(being_filled) == {"same": 1, "other arrays": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "retry"), [(None, False), (NOT_THERE, False), (BROKEN, True)]
+)
+def test_more_clips_and_a_further_array_at_once_are_refused(
+    row: Row | None, retry: bool
+) -> None:
+    rows = [ROW_A] if row is None else [ROW_A, row]
+    done = work([CLIP_A, CLIP_B], rows, arrays=("clip", "tokens"), retry_failed=retry)
+    assert done.found[cases.TWO_CHANGES] == ["b"]
+    with pytest.raises(Mismatch, match="two changes"):
+        done.refuse("films.clip")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sealed", "filling"),
+    [
+        (Kind("obygaze 2", "cpu", "float32"), "another version", None),
+        (Kind("obygaze 1", "cuda", "float32"), None, None),
+        (Kind("obygaze 1", "cpu", "bfloat16"), None, None),
+    ],
+)
+def test_another_version_or_device(
+    kind: Kind, sealed: str | None, filling: str | None
+) -> None:
+    for is_filling, expected in ((False, sealed), (True, filling)):
+        done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
+        assert found(done)[expected or "another version or device"] == 1
+        if expected is None:
+            with pytest.raises(Mismatch) as error:
+                done.refuse("films.clip")
+            assert "--mixed" in error.value.hint
+        mixed = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling, mixed=True)
+        assert found(mixed) == {"mixed": 1, "same": 1}
+
+
+IDS = [f"c{number}" for number in range(6)]
+ROWS = st.builds(
+    Row,
+    clip_id=st.sampled_from(IDS),
+    movie_id=st.just("film"),
+    start_s=st.sampled_from([0.0, 1.0]),
+    end_s=st.none(),
+    status=st.sampled_from([OK, FAILED, NO_VIDEO, WITHDRAWN]),
+    reason=st.sampled_from([NOT_EXTRACTED, "damaged"]),
+)
+CLIPS = st.builds(
+    PlannedClip,
+    clip_id=st.sampled_from(IDS),
+    movie_id=st.just("film"),
+    video=st.sampled_from(["", "a.mp4"]),
+    start_s=st.sampled_from([0.0, 1.0]),
+    end_s=st.none(),
+)
+
+
+def by_id(values):
+    return st.lists(values, unique_by=lambda value: value.clip_id)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=by_id(ROWS),
+    clips=by_id(CLIPS),
+    retry=st.booleans(),
+    gone=st.sets(st.sampled_from(IDS)),
+)
+def test_drawn_stores_against_a_plain_model(
+    rows: list[Row], clips: list[PlannedClip], retry: bool, gone: set[str]
+) -> None:
+    """Which ids are computed, which are refused, and that every row and clip is one case."""
+    done = work(clips, rows, retry_failed=retry, withdrawn_clips=frozenset(gone))
+    clip_of = {clip.clip_id: clip for clip in clips}
+    row_of = {row.clip_id: row for row in rows}
+    to_compute = set()
+    refused = set()
+    for name in clip_of.keys() | row_of.keys():
+        clip, row = clip_of.get(name), row_of.get(name)
+        if row is None and name not in gone:
+            to_compute.add(name)
+        if row is None or clip is None or row.status == WITHDRAWN:
+            continue
+        if row.status == OK:
+            if row.start_s != clip.start_s:
+                refused.add(name)
+        elif (
+            row.reason == NOT_EXTRACTED
+            or (row.status == NO_VIDEO and clip.video)
+            or retry
+        ):
+            to_compute.add(name)
+    computed = {
+        row.clip_id for row, flag in zip(done.rows, done.computed, strict=True) if flag
+    }
+    assert computed == to_compute
+    lines = [line.partition(":")[0] for found in done.found.values() for line in found]
+    assert sorted(lines) == sorted(clip_of.keys() | row_of.keys())
+    changed = done.found.get(cases.TIMES_CHANGED, [])
+    assert {line.partition(":")[0] for line in changed} == refused
+    # The rows of the store keep their numbers.
+    assert [row.clip_id for row in done.rows[: len(rows)]] == [r.clip_id for r in rows]

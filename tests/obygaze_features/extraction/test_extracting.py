@@ -1,0 +1,784 @@
+"""The loop on made-up films: the same bytes whatever happens, and the numbers of another way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from msgspec import structs
+from stories.films import import_films
+from stories.workspace import Workspace as StoryWorkspace
+from support.checkpoints import save_tiny, write_tiny_card
+from support.damage import change_packets, flip_bits
+from support.extracted_stores import (
+    BROKEN,
+    EMPTY,
+    N_CLIPS,
+    WITHOUT,
+    bytes_of,
+    films_with_failures,
+    no_work_is_left,
+    own_model,
+    run,
+)
+from support.extraction import film_folder, keep_manifest
+from support.videos import write_video
+
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import as_arrays, load_backbone
+from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import recipes
+from obygaze_features.extraction.compute import ThreadComputer
+from obygaze_features.extraction.cut_films import write_windows
+from obygaze_features.extraction.planning import Target, plan_extraction
+from obygaze_features.extraction.recipes import view_of
+from obygaze_features.extraction.status import store_status
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import layout
+from obygaze_features.store.changing import subset
+from obygaze_features.store.filling import BlockWriter, Filling
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.verifying import verify
+from obygaze_features.video import decode_clip
+from obygaze_features.video.pool import DecodePool
+
+STORE = "films.descriptors"
+# Runs an extraction in a process of its own; at a row it may send itself a signal.
+WORKER = """
+import os, signal, sys
+from obygaze_features.extraction.extracting import extract
+
+workspace, name, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+n_rows = 0
+
+def watch(row, failed):
+    global n_rows
+    n_rows += 1
+    if n_rows == at:
+        os.kill(os.getpid(), getattr(signal, name))
+
+done = extract("films", "descriptors", workspace=workspace, watch=watch)
+sys.exit(75 if done.stop else 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return films_with_failures(tmp_path_factory.mktemp("films"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that one process made, with two decoders."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run(films, folder, workers=2)
+    return folder / "stores" / STORE
+
+
+@pytest.fixture
+def world(films: Manifest, tmp_path: Path) -> Path:
+    """A workspace with the manifest and without stores."""
+    keep_manifest(films, tmp_path)
+    (tmp_path / "stores").mkdir()
+    return tmp_path
+
+
+def start_worker(
+    world: Path, name: str = "SIGKILL", at: int = 0
+) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", WORKER, str(world), name, str(at)]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> int:
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode in (0, 75, -signal.SIGKILL), output
+    return process.returncode
+
+
+def at_row(number: int, what: Callable[[], object]) -> Callable[[int, bool], None]:
+    """A `watch` that does something at the n-th decoded row."""
+    seen: list[int] = []
+
+    def watch(row: int, failed: bool) -> None:
+        seen.append(row)
+        if len(seen) == number:
+            what()
+
+    return watch
+
+
+def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
+    clips = list(manifest.clips)
+    return manifest.with_clips([clips[number] for number in numbers])
+
+
+def computed_alone(
+    backbone: Backbone,
+    video: Path | str,
+    start_s: float | None = None,
+    end_s: float | None = None,
+) -> dict[str, np.ndarray]:
+    """The features of one clip by the decoder and the backbone, without any loop."""
+    clip = decode_clip(video, view_of(backbone), start_s=start_s, end_s=end_s)
+    pixels = backbone.normalise(clip.pictures)[None]
+    mask = clip.mask[None] if backbone.takes_mask else None
+    return {name: x[0] for name, x in as_arrays(backbone.forward(pixels, mask)).items()}
+
+
+def assert_computed(store: Store, row: int, backbone: Backbone, *clip: Any) -> None:
+    """A row of a store has the features of a clip: a video, and times in it."""
+    for name, values in computed_alone(backbone, *clip).items():
+        array = store.record.array(name)
+        if array is not None:
+            stored = store.read(name, [row])[0]
+            assert stored.tobytes() == values.astype(array.dtype).tobytes(), name
+
+
+def values_by_clip(store: Store, array: str) -> dict[str, np.ndarray]:
+    rows = np.flatnonzero(store.status().is_ok)
+    return dict(
+        zip(store.clip_ids[rows].tolist(), store.read(array, rows), strict=True)
+    )
+
+
+# --- What a run makes ---
+
+
+def test_clips_that_fail_are_rows_with_their_reason(undisturbed: Path) -> None:
+    store = open_store(undisturbed)
+    status = store.status()
+    assert status.counts == {"ok": N_CLIPS - 3, "failed": 2, "no-video": 1}
+    assert "not a video" in status.reasons[BROKEN].sentence
+    assert "empty" in status.reasons[EMPTY].sentence
+    assert status.reasons[WITHOUT].sentence == "the manifest names no video"
+    assert verify(store).problems == []
+    assert no_work_is_left(undisturbed)
+    row = store.rows[0]
+    assert row.pictures == 18
+    assert (row.video_bytes, len(row.video_hash)) != (None, 0)
+
+
+def test_the_numbers_are_those_of_the_backbone(
+    films: Manifest, undisturbed: Path
+) -> None:
+    store = open_store(undisturbed)
+    backbone = load_backbone("descriptors")
+    folder = Path(films.header.video_root)
+    rows = np.flatnonzero(store.status().is_ok).tolist()
+    assert store.clip_ids.tolist() == [clip.clip_id for clip in films.clips]
+    for row in rows:
+        assert_computed(store, row, backbone, folder / films.clips[row].video)
+        # Of 18 pictures, picture int(i * 18 / 16) is asked for.
+        shown = np.array([int(i * 18 / 16) for i in range(16)]) / 25
+        np.testing.assert_allclose(store.read("time_s", [row])[0], shown, atol=1e-9)
+        np.testing.assert_array_equal(
+            store.read("time_s", [row]), store.read("asked_s", [row])
+        )
+
+
+def test_one_decoding_serves_several_backbones(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = save_tiny("vivit", world / "weights")
+    card = write_tiny_card("vivit", world)
+    jobs = []
+    submit = DecodePool.submit
+    monkeypatch.setattr(
+        DecodePool,
+        "submit",
+        lambda pool, job: jobs.append(job.path) or submit(pool, job),
+    )
+    targets = [
+        Target("descriptors"),
+        Target(str(card), store="tiny", weights=str(weights)),
+    ]
+    done = run(films, world, targets, workers=2)
+    assert all(store.seal for store in done)
+    assert len(jobs) == len(set(jobs)) == N_CLIPS - 1
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+    backbone = load_backbone(str(card), str(weights))
+    store = open_store(world / "stores" / "tiny")
+    # In several threads, torch gives other last bits.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for row in np.flatnonzero(store.status().is_ok).tolist()[:8]:
+        video = Path(films.header.video_root, films.clips[row].video)
+        assert_computed(store, row, backbone, video)
+    torch.set_num_threads(before)
+
+
+def test_parts_of_films_are_computed_at_their_times(tmp_path: Path) -> None:
+    """The index of the next film is made ahead."""
+    ws = StoryWorkspace(tmp_path)
+    import_films(ws, per_film=5)
+    manifest = read_manifest(tmp_path / "manifests" / "films.toml")
+    run(manifest, tmp_path, workers=2)
+    store = open_store(tmp_path / "stores" / STORE)
+    backbone = load_backbone("descriptors")
+    assert store.clip_ids.tolist() == [clip.clip_id for clip in manifest.clips]
+    for row, clip in enumerate(manifest.clips):
+        video = Path(manifest.header.video_root, clip.video)
+        assert_computed(store, row, backbone, video, clip.start_s, clip.end_s)
+        # Of the 50 pictures of a clip, picture int(i * 50 / 16) is shown at 25 a second.
+        shown = clip.start_s + np.array([int(i * 50 / 16) for i in range(16)]) / 25
+        np.testing.assert_allclose(store.read("time_s", [row])[0], shown, atol=1e-9)
+    assert store.rows[1].start_s == 2.0
+
+
+def test_windows_are_computed_at_their_pictures(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    for film, first in (("one", 0), ("two", 200)):
+        write_video(
+            tmp_path / "videos" / f"{film}.mp4",
+            numbers=range(first, first + 90),
+            size=(64, 48),
+            options={"g": "12"},
+        )
+    write_windows(
+        tmp_path / "videos", name="films", window=16, stride=8, workspace=tmp_path
+    )
+    run("films", tmp_path, workers=2)
+    store = open_store(tmp_path / "stores" / STORE)
+    backbone = load_backbone("descriptors")
+    # 90 pictures have 10 windows: the last begins at picture 72.
+    assert len(store) == 2 * 10
+    for row in range(20):
+        film = tmp_path / "videos" / ("one.mp4", "two.mp4")[row // 10]
+        pictures = np.arange(8 * (row % 10), 8 * (row % 10) + 16)
+        np.testing.assert_allclose(
+            store.read("time_s", [row])[0], pictures / 25, atol=1e-9
+        )
+        start_s, end_s = pictures[0] / 25, (pictures[-1] + 1) / 25
+        assert store.read("start_s", [row])[0] == pytest.approx(start_s)
+        assert store.read("end_s", [row])[0] == pytest.approx(end_s)
+        assert_computed(store, row, backbone, film, start_s, end_s)
+
+
+# --- The same bytes, whatever happens ---
+
+
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_processes_together_make_the_same_bytes(
+    world: Path, undisturbed: Path, n_processes: int
+) -> None:
+    processes = [start_worker(world) for _ in range(n_processes)]
+    assert [finished(process) for process in processes] == [0] * n_processes
+    store = world / "stores" / STORE
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+
+
+@pytest.mark.parametrize("at", [3, 30])
+def test_a_run_that_was_killed_goes_on(world: Path, undisturbed: Path, at: int) -> None:
+    assert finished(start_worker(world, at=at)) == -signal.SIGKILL
+    store = world / "stores" / STORE
+    assert not store.exists()
+    n_missing = len(Filling.open(store).missing())
+    assert n_missing in ((3,) if at == 3 else (1, 2, 3))
+    run("films", world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+
+
+def test_stores_with_blocks_of_two_sizes_are_filled_together(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = at_row(10, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with monkeypatch.context() as small:
+        small.setattr(layout, "CLIPS_OF_A_BLOCK", 4)
+        run(films, world, watch=stop)
+    store = world / "stores" / STORE
+    assert Filling.open(store).plan.block_rows == 4
+    targets = [Target("descriptors"), Target("descriptors", store="other")]
+    run(films, world, targets)
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert bytes_of(world / "stores" / "other") == bytes_of(undisturbed)
+
+
+@pytest.mark.check("twenty kills of three processes each")
+def test_many_kills(films: Manifest, undisturbed: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    for number in range(7):
+        world = tmp_path / str(number)
+        keep_manifest(films, world)
+        (world / "stores").mkdir()
+        for at in random.integers(1, N_CLIPS + 2, (3, 3)):
+            workers = [start_worker(world, at=int(n)) for n in at]
+            for worker in workers:
+                finished(worker)
+        run("films", world)
+        assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+        assert no_work_is_left(world / "stores" / STORE)
+
+
+def test_a_signal_stops_and_leaves_no_block_half_made(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    stop = at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT))
+    done = run(films, world, watch=stop)
+    store = world / "stores" / STORE
+    assert done.stop.signal_name == "SIGINT"
+    assert done[0].seal == ""
+    blocks = [
+        path.name for path in (store.with_name(f"{STORE}.next") / "blocks").iterdir()
+    ]
+    assert len(blocks) == done[0].blocks_done
+    assert not any(name.startswith(".") for name in blocks)
+    run(films, world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+
+
+def test_a_block_that_another_process_finishes_is_let_go(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    """In the middle of its first block, another extraction makes the whole store."""
+    seen: list[int] = []
+    meeting = at_row(3, lambda: run(films, world))
+
+    def watch(row: int, failed: bool) -> None:
+        seen.append(row)
+        meeting(row, failed)
+
+    done = run(films, world, watch=watch)
+    store = world / "stores" / STORE
+    assert done[0].seal == open_store(store).seal
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+    # What was decoded ahead, and no more.
+    assert len(seen) < N_CLIPS
+
+
+@pytest.mark.parametrize("look", [run, store_status])
+def test_a_store_that_is_sealed_while_it_is_looked_at(
+    films: Manifest,
+    world: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    look: Callable[..., Any],
+) -> None:
+    """Another process finishes and removes the blocks that are about to be read."""
+    run(films, world, watch=at_row(30, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    store = world / "stores" / STORE
+    read_block = Filling.read_block
+
+    def seal_before(filling: Filling, block: int) -> object:
+        monkeypatch.setattr(Filling, "read_block", read_block)
+        run(films, world)
+        return read_block(filling, block)
+
+    monkeypatch.setattr(Filling, "read_block", seal_before)
+    done = look(films, world)[0] if look is run else look(store)
+    assert done.seal == open_store(store).seal
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+
+
+def test_batches_are_halved_when_memory_is_short(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    split = ThreadComputer.split
+    start = ThreadComputer.start
+
+    def start_in_short_memory(computer: ThreadComputer, clips: Any) -> Any:
+        if sizes[-1] > 2:
+            raise MemoryError
+        return start(computer, clips)
+
+    monkeypatch.setattr(
+        ThreadComputer, "split", lambda one, n: sizes.append(n) or split(one, n)
+    )
+    monkeypatch.setattr(ThreadComputer, "start", start_in_short_memory)
+    run(films, world, batch=8)
+    assert dict.fromkeys(sizes) == {8: None, 4: None, 2: None}
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+
+
+def test_a_broken_device_ends_the_run_after_a_few_clips(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = ThreadComputer.forward
+
+    def broken(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        arrays = forward(computer, *arguments)
+        return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
+
+    monkeypatch.setattr(ThreadComputer, "forward", broken)
+    # Begin at the last block: it has fewer clips than must fail before the device counts as broken.
+    monkeypatch.setattr("secrets.randbelow", lambda most: most - 1)
+    with pytest.raises(ObygazeError, match="8 clips in a row failed"):
+        run(films, world)
+    store = world / "stores" / STORE
+    assert list((world / "stores").iterdir()) == []
+    monkeypatch.setattr(ThreadComputer, "forward", forward)
+    run(films, world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+
+
+def test_one_clip_without_finite_numbers_is_a_row_with_a_reason(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = ThreadComputer.forward
+    calls: list[int] = []
+
+    def once_broken(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        arrays = forward(computer, *arguments)
+        calls.append(1)
+        if len(calls) != 4:
+            return arrays
+        return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
+
+    monkeypatch.setattr(ThreadComputer, "forward", once_broken)
+    run(films, world)
+    status = open_store(world / "stores" / STORE).status()
+    assert status.counts["failed"] == 3
+    assert any("not finite" in str(reason) for reason in status.reasons.values())
+
+
+def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
+
+    monkeypatch.setattr(ThreadComputer, "forward", failed)
+    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an illegal"):
+        run(films, world)
+    assert list((world / "stores").iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["add", "commit"])
+def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
+    films: Manifest,
+    world: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    write = getattr(BlockWriter, step)
+    calls: list[int] = []
+
+    def full(writer: BlockWriter, *arguments: Any) -> object:
+        calls.append(1)
+        if len(calls) == (20 if step == "add" else 2):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(writer, *arguments)
+
+    monkeypatch.setattr(BlockWriter, step, full)
+    with pytest.raises(FixInput, match="the disk is full"):
+        run(films, world)
+    store = world / "stores" / STORE
+    done, begun = Filling.open(store).listed()
+    # The other blocks that were computed by then may be written or not.
+    assert 1 <= len(done) <= 2
+    assert not begun
+    monkeypatch.setattr(BlockWriter, step, write)
+    run(films, world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+
+
+# --- Damage ---
+
+
+def test_a_clip_that_needs_a_damaged_picture_is_refused(tmp_path: Path) -> None:
+    manifest = film_folder(tmp_path, 3)
+    film = tmp_path / "videos" / str(manifest.clips[1].video)
+    whole = write_video(tmp_path / "whole.mp4", numbers=range(60), size=(64, 48))
+    change_packets(whole, film, {30, 31}, flip_bits)
+    run(manifest, tmp_path)
+    status = open_store(tmp_path / "stores" / STORE).status()
+    assert status.is_ok.tolist() == [True, False, True]
+    assert status.reasons[1].sentence.startswith("damaged: ")
+    taken = {"descriptors": "taken"}
+    run(manifest, tmp_path, stores=taken, accept_damaged=True)
+    store = open_store(tmp_path / "stores" / "taken")
+    assert store.status().is_ok.all()
+    assert "frames damaged" in store.rows[1].reason
+
+
+# --- Frames that do not exist ---
+
+
+def test_a_backbone_without_a_mask_needs_all_its_frames(tmp_path: Path) -> None:
+    """18 pictures at 25 a second have one frame a second; 100 have four."""
+    manifest = film_folder(tmp_path, 3)
+    long_film = tmp_path / "videos" / str(manifest.clips[1].video)
+    write_video(long_film, numbers=range(100), size=(64, 48))
+    backbone = own_model(tmp_path, "fps")
+    run(manifest, tmp_path, backbone)
+    store = open_store(tmp_path / "stores" / "films.own")
+    assert store.status().is_ok.tolist() == [False, True, False]
+    reason = store.status().reasons[0].sentence
+    assert reason == "too-short: 1 of 4 frames exist, and own needs all of them"
+    assert "mask" not in [array.name for array in store.record.arrays]
+    assert np.isfinite(store.read("time_s", [1])).all()
+
+
+# --- Frames that were kept ---
+
+
+def test_kept_frames_serve_without_the_films(
+    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clip more is in the manifest since: it alone is decoded."""
+    without_one = some_clips(films, [n for n in range(N_CLIPS) if n != 35])
+    run(without_one, world, "frames:descriptors")
+    jobs = []
+    submit = DecodePool.submit
+    monkeypatch.setattr(
+        DecodePool,
+        "submit",
+        lambda pool, job: jobs.append(Path(job.path).name) or submit(pool, job),
+    )
+    notes: list[str] = []
+    run(films, world, note=notes.append)
+    failed = [films.clips[number].video for number in (BROKEN, EMPTY, 35)]
+    assert sorted(jobs) == sorted(Path(str(video)).name for video in failed)
+    assert any("kept frames are read from" in note for note in notes)
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+
+
+def test_kept_frames_of_other_times_are_refused(films: Manifest, world: Path) -> None:
+    run(films, world, "frames:descriptors")
+    before = everything_in(world / "stores")
+    with pytest.raises(Mismatch, match="since their frames were kept") as error:
+        run(moved(films, 3, ""), world)
+    assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
+    assert everything_in(world / "stores") == before
+
+
+# --- Only what is missing ---
+
+
+def test_after_the_seal_there_is_nothing_to_do(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(films, world)
+    store = world / "stores" / STORE
+    before = {path: path.stat() for path in store.rglob("*")}
+    monkeypatch.setattr(DecodePool, "submit", lambda pool, job: 1 / 0)
+    again = run(films, world)
+    assert again[0].seal == first[0].seal
+    assert {path: path.stat() for path in store.rglob("*")} == before
+    assert no_work_is_left(store)
+
+
+def test_more_clips_come_behind_and_only_they_are_computed(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    run(some_clips(films, range(20, 36)), world)
+    store = world / "stores" / STORE
+    seal_before = open_store(store).seal
+    computed: list[int] = []
+    run(
+        films, world, watch=lambda row, failed: computed.append(row), reason="all films"
+    )
+    after = open_store(store)
+    assert sorted(computed) == list(range(16, 36))
+    assert after.clip_ids[:16].tolist() == [c.clip_id for c in films.clips[20:36]]
+    assert [entry.seal for entry in after.record.replaces] == [seal_before]
+    assert (store.parent / f"{STORE}.before-{seal_before[:8]}").is_dir()
+    expected = values_by_clip(open_store(undisturbed), "frames")
+    values = values_by_clip(after, "frames")
+    assert values.keys() == expected.keys()
+    assert all(values[clip].tobytes() == expected[clip].tobytes() for clip in expected)
+
+
+def test_a_further_array_joins_the_others(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    run(films, world, arrays=["clip"])
+    store = world / "stores" / STORE
+    first = open_store(store)
+    assert first.feature_arrays == ("clip",)
+    run(films, world)
+    assert open_store(store).seal == first.seal
+    run(films, world, arrays=["clip", "pooled", "frames"])
+    after = open_store(store)
+    assert after.fingerprint == first.fingerprint
+    expected = open_store(undisturbed)
+    for array in ("clip", "pooled", "frames", "time_s"):
+        rows = np.flatnonzero(expected.status().is_ok)
+        assert after.read(array, rows).tobytes() == expected.read(array, rows).tobytes()
+
+
+def test_failed_rows_are_tried_again_on_request(
+    films: Manifest, tmp_path: Path
+) -> None:
+    folder = tmp_path / "videos"
+    shutil.copytree(films.header.video_root, folder)
+    manifest = replace(
+        films, header=structs.replace(films.header, video_root=str(folder))
+    )
+    run(manifest, tmp_path)
+    store = tmp_path / "stores" / STORE
+    before = open_store(store).read("clip", range(N_CLIPS))
+    for number in (BROKEN, EMPTY):
+        video = folder / str(manifest.clips[number].video)
+        write_video(video, numbers=range(number, number + 18), size=(64, 48))
+    run(manifest, tmp_path)
+    assert open_store(store).status().counts["failed"] == 2
+    computed: list[int] = []
+    run(
+        manifest,
+        tmp_path,
+        retry_failed=True,
+        watch=lambda row, failed: computed.append(row),
+    )
+    after = open_store(store)
+    assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
+    assert after.status().counts == {"ok": N_CLIPS - 1, "no-video": 1}
+    kept = [n for n in range(N_CLIPS) if n not in computed]
+    assert after.read("clip", kept).tobytes() == before[kept].tobytes()
+
+
+def test_half_of_a_night_is_sealed_and_gone_on_with(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    run(films, world, watch=at_row(25, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    run(films, world, seal_now=True)
+    store = world / "stores" / STORE
+    half = open_store(store)
+    reasons = [reason.sentence for reason in half.status().reasons.values()]
+    n_left = reasons.count("not extracted")
+    assert 0 < n_left < N_CLIPS
+    computed: list[int] = []
+    run(films, world, watch=lambda row, failed: computed.append(row))
+    assert len(computed) == n_left
+    after = open_store(store)
+    rows = np.flatnonzero(after.status().is_ok)
+    for array in ("clip", "frames"):
+        expected = open_store(undisturbed).read(array, rows)
+        assert after.read(array, rows).tobytes() == expected.tobytes()
+
+
+def test_what_was_withdrawn_never_comes_back(films: Manifest, world: Path) -> None:
+    """A film is withdrawn; neither its rows nor a new clip of it are extracted again."""
+    run(some_clips(films, range(34)), world)
+    store = world / "stores" / STORE
+    subset(store, without=["tt3"], reason="by request", workspace=Workspace(world))
+    computed: list[int] = []
+    run(
+        films,
+        world,
+        retry_failed=True,
+        watch=lambda row, failed: computed.append(row),
+    )
+    status = open_store(store).status()
+    assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
+    assert status.counts["withdrawn"] == 4
+    assert len(open_store(store)) == 34
+
+
+# --- The wrong thing is refused ---
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in files}
+
+
+def moved(manifest: Manifest, number: int, video: str | None = None) -> Manifest:
+    """The manifest with another start of one clip."""
+    clips = list(manifest.clips)
+    clip = replace(clips[number], start_s=0.2)
+    clips[number] = clip if video is None else replace(clip, video=video)
+    return manifest.with_clips(clips)
+
+
+@pytest.mark.parametrize("video", [None, ""])
+def test_times_that_changed_are_refused_and_change_nothing(
+    films: Manifest, world: Path, video: str | None
+) -> None:
+    run(films, world)
+    before = everything_in(world / "stores")
+    with pytest.raises(Mismatch) as error:
+        run(moved(films, 3, video), world)
+    assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
+    assert everything_in(world / "stores") == before
+
+
+def test_a_manifest_that_changed_while_the_store_is_filled(
+    films: Manifest, world: Path, undisturbed: Path
+) -> None:
+    run(films, world, watch=at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    before = everything_in(world / "stores")
+    with pytest.raises(Mismatch, match="changed since this store was planned"):
+        run(moved(films, 3), world)
+    assert everything_in(world / "stores") == before
+    run(moved(films, 3), world, as_planned=True)
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+
+
+def test_another_version_does_not_fill_a_store(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(films, world, watch=at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    monkeypatch.setattr(recipes.obygaze_features, "__version__", "99")
+    with pytest.raises(Mismatch, match="not what computed") as error:
+        run(films, world)
+    assert "obygaze 99 on cpu" in error.value.details[0]
+    run(films, world, mixed=True)
+    store = open_store(world / "stores" / STORE)
+    assert {maker.program for maker in store.record.makers} >= {"obygaze 99"}
+    more = run(films, world, retry_failed=True)
+    assert more[0].seal
+
+
+def test_films_that_are_not_there_are_refused_before_anything_is_written(
+    films: Manifest, world: Path
+) -> None:
+    header = structs.replace(films.header, video_root=str(world / "unmounted"))
+    with pytest.raises(ObygazeError, match="video files of films exists"):
+        run(replace(films, header=header), world)
+    assert list((world / "stores").iterdir()) == []
+
+
+def test_a_store_that_misses_blocks_is_not_sealed(films: Manifest, world: Path) -> None:
+    with pytest.raises(FixInput, match="blocks are missing"):
+        run(films, world, seal_now=True)
+
+
+# --- What it costs ---
+
+
+def test_a_plan_counts_and_measures_and_writes_nothing(
+    films: Manifest, world: Path
+) -> None:
+    cost = plan_extraction(films, "descriptors", workspace=world)
+    (store,) = cost.stores
+    assert (cost.clips, cost.with_video) == (N_CLIPS, N_CLIPS - 1)
+    assert (store.clips, store.to_extract) == (N_CLIPS, N_CLIPS)
+    # clip, pooled, 16 frames in float16, and two times of each.
+    row_bytes = 128 * 4 + 64 * 4 + 16 * 64 * 2 + 2 * 16 * 8
+    assert store.n_bytes == N_CLIPS * row_bytes
+    assert cost.decode_s is not None
+    assert cost.decode_s > 0 < store.forward_s
+    assert list((world / "stores").iterdir()) == []
+    run(some_clips(films, range(30)), world)
+    (store,) = plan_extraction(films, "descriptors", workspace=world).stores
+    assert (store.clips, store.to_extract) == (N_CLIPS, 6)
+    assert store.n_bytes == 6 * row_bytes
+    with pytest.raises(Mismatch, match="changed since they were extracted"):
+        plan_extraction(moved(films, 3), "descriptors", workspace=world)

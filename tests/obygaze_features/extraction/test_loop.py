@@ -1,0 +1,264 @@
+"""The loop on made-up clips: batches end with their block, and are halved if memory runs out."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.extracted_stores import bytes_of
+from support.extraction import CountingBackbone
+from support.gpu_runs import a_clip, fill_stores, new_filler, new_filling
+from support.simulated_gpu import SimulatedGpu
+
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.extraction.decoded import NO_VIDEO_NAMED, Clip, Failure
+from obygaze_features.extraction.loop import StoreFiller
+from obygaze_features.extraction.stopping import StopFlag
+from obygaze_features.store import Store, layout, open_store
+from obygaze_features.store.filling import Filling
+from obygaze_features.store.sealing import seal
+
+N = 11
+BLOCK = 4
+# Of three clips: a batch ends with its block.
+FULL_BATCHES = [3, 1, 3, 1, 3]
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedGpu]:
+    """Batches are those of a GPU, and blocks have four clips."""
+    monkeypatch.setattr(layout, "CLIPS_OF_A_BLOCK", BLOCK)
+    with SimulatedGpu() as simulated:
+        yield simulated
+
+
+class World:
+    """A store of eleven clips in blocks of four, and a decoder that returns random clips."""
+
+    def __init__(self, folder: Path, **backbone: Any) -> None:
+        self.inner = load_backbone("descriptors")
+        self.backbone = CountingBackbone(self.inner, **backbone)
+        self.path = folder / "store"
+        self.filling = new_filling(self.path, self.inner, N)
+        self.failing: dict[int, Failure] = {}
+        self.decoded: list[int] = []
+
+    def decode(self, row: int) -> Clip | Failure:
+        self.decoded.append(row)
+        failure = self.failing.get(row)
+        return failure or _as_seen(row)
+
+    def run(self, batch: int = 3, **more: Any) -> None:
+        with new_filler(self.backbone, self.filling, self.inner, batch) as filler:
+            fill_stores([filler], self.decode, **more)
+
+    def store(self) -> Store:
+        seal(self.path)
+        return open_store(self.path)
+
+
+@cache
+def _as_seen(row: int) -> Clip:
+    """The clip of a row as the decoder gives it to the descriptors."""
+    clip = a_clip(row)
+    resize = load_backbone("descriptors").resize
+    assert resize is not None
+    return Clip(
+        resize(clip.pictures), clip.rows, clip.mask, clip.time_s, clip.asked_s, 16
+    )
+
+
+def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run()
+    assert world.backbone.batches == FULL_BATCHES
+    assert world.decoded == list(range(N))
+    assert world.store().status().counts == {"ok": N}
+
+
+def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run()
+    store = world.store()
+    for row in (0, 3, 4, 10):
+        pixels = world.inner.normalise(_as_seen(row).frames())[None]
+        expected = world.inner.forward(pixels)["clip"][0]
+        np.testing.assert_array_equal(store.read("clip", [row])[0], expected)
+    np.testing.assert_array_equal(store.read("time_s", [7])[0], np.arange(16) / 25)
+
+
+def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.failing = {5: Failure("failed", "unreadable: x"), 6: NO_VIDEO_NAMED}
+    world.run(batch=2)
+    assert world.backbone.batches == [2, 2, 2, 2, 1]
+    store = world.store()
+    assert store.status().counts == {"ok": 9, "failed": 1, "no-video": 1}
+    assert str(store.status().reasons[5]) == "failed: unreadable: x"
+    assert np.isnan(store.matrix("clip", missing="nan").values[5:7]).all()
+
+
+def test_rows_that_failed_in_the_model_are_shown_like_others(tmp_path: Path) -> None:
+    world = World(tmp_path, odd_rows=[2, 9])
+    shown: list[tuple[int, bool]] = []
+    world.run(watch=lambda row, failed: shown.append((row, failed)))
+    decoded = [(row, False) for row in range(N)]
+    assert sorted(shown) == sorted([*decoded, (2, True), (9, True)])
+    assert list(world.store().status().reasons) == [2, 9]
+
+
+# --- Too little memory ---
+
+
+def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
+    world = World(tmp_path, most=1)
+    world.run(batch=4)
+    assert set(world.backbone.batches) == {1}
+    # The first block was computed three times: with batches of 4, of 2, and of 1.
+    n_times = [world.decoded.count(row) for row in range(N)]
+    assert n_times[:2] == [3, 3]
+    assert n_times[BLOCK:] == [1] * (N - BLOCK)
+    assert world.store().status().counts == {"ok": N}
+
+
+def test_out_of_memory_in_preprocessing_halves_the_batch(tmp_path: Path) -> None:
+    world = World(tmp_path, most_waiting=2)
+    world.run(batch=4)
+    # With a batch of 4, the first block does not fit.
+    assert world.backbone.batches == [2, 2, 2, 2, 2, 1]
+    assert [world.decoded.count(row) for row in range(N)] == [2] * BLOCK + [1] * 7
+    assert world.store().status().counts == {"ok": N}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
+    ],
+)
+def test_each_error_for_too_little_memory_halves_the_batch(
+    tmp_path: Path, error: str
+) -> None:
+    world = World(tmp_path, most=2, error=error)
+    world.run(batch=4)
+    assert set(world.backbone.batches) == {2, 1}
+    assert world.store().status().counts == {"ok": N}
+
+
+def test_all_batches_are_halved_if_one_does_not_fit(tmp_path: Path) -> None:
+    """They share the memory: the one that fails may already be as small as possible."""
+    one, two = World(tmp_path / "one"), World(tmp_path / "two")
+    forward = two.backbone.forward
+    with ExitStack() as stack:
+        fillers: list[StoreFiller] = []
+        for world, batch in ((one, 4), (two, 1)):
+            filler = new_filler(world.backbone, world.filling, world.inner, batch)
+            fillers.append(stack.enter_context(filler))
+        large, small = fillers
+
+        def forward_if_there_is_room(*args: Any, **options: Any) -> Any:
+            if large.batch > 1:
+                raise RuntimeError("CUDA out of memory")
+            return forward(*args, **options)
+
+        two.backbone.forward = forward_if_there_is_room  # type: ignore[method-assign]
+        fill_stores(fillers, one.decode)
+        assert (large.batch, small.batch) == (1, 1)
+    for world in (one, two):
+        assert world.store().status().counts == {"ok": N}
+
+
+@pytest.mark.parametrize("limit", ["most", "most_waiting"])
+def test_a_clip_that_does_not_fit_into_memory_is_an_error(
+    tmp_path: Path, limit: str
+) -> None:
+    world = World(tmp_path, **{limit: 0})
+    with pytest.raises(ObygazeError, match="one clip of descriptors does not fit"):
+        world.run(batch=2)
+    assert world.filling.listed() == (set(), {})
+
+
+def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a traceback held the tensors, giving back the memory of the GPU gave back nothing."""
+    world = World(tmp_path)
+    forward = world.backbone.forward
+    held: list[weakref.ref[Any]] = []
+    freed: list[bool] = []
+
+    def forward_of_two(pixels: Any, *args: Any, **options: Any) -> Any:
+        if len(pixels) > 2:
+            activations = np.zeros(10)
+            held.append(weakref.ref(activations))
+            raise RuntimeError("CUDA out of memory")
+        return forward(pixels, *args, **options)
+
+    def note() -> None:
+        freed.append(held[-1]() is None)
+
+    world.backbone.forward = forward_of_two  # type: ignore[method-assign]
+    monkeypatch.setattr(torch.cuda, "empty_cache", note)
+    world.run(batch=4)
+    assert freed == [True]
+    assert world.store().status().counts == {"ok": N}
+
+
+def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("shape mismatch")
+
+    world.backbone.forward = broken  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        world.run()
+    assert world.filling.listed() == (set(), {})
+
+
+# --- An end at any row ---
+
+
+@pytest.mark.parametrize("end", ["stop", "interrupt"])
+@pytest.mark.parametrize("row", [0, 3, 6, 10])
+def test_finished_blocks_survive_an_end_at_each_row(
+    tmp_path: Path, end: str, row: int
+) -> None:
+    undisturbed = World(tmp_path / "undisturbed")
+    undisturbed.run()
+    undisturbed.store()
+    world = World(tmp_path)
+    stop = StopFlag()
+
+    def watch(decoded: int, failed: bool) -> None:
+        if decoded == row:
+            if end == "interrupt":
+                raise KeyboardInterrupt
+            stop.signal_name = "SIGTERM"
+
+    with suppress(KeyboardInterrupt):
+        world.run(stop=stop, watch=watch)
+    done, begun = Filling.open(world.path).listed()
+    n_complete = (row + 1) // BLOCK + (row == N - 1)
+    if end == "stop":
+        assert done == set(range(n_complete))
+    else:
+        # The two batches that are computed are lost.
+        assert set(range(n_complete - 2)) <= done <= set(range(n_complete))
+    assert not begun
+    before = len(world.decoded)
+    world.run()
+    assert world.decoded[before:] == list(range(len(done) * BLOCK, N))
+    world.store()
+    assert bytes_of(world.path) == bytes_of(undisturbed.path)

@@ -1,0 +1,154 @@
+"""`extract text` and `extract captions`: on tiny checkpoints, and with stand-ins by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.checkpoints import write_tiny_card
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.extraction.text import score_captions
+from obygaze_features.store import read_texts
+
+PROMPTS = """
+schema = "obygaze-prompts/1"
+name = "tiny"
+templates = ["a {} man", "the {} dog"]
+[attributes]
+joy = ["happy"]
+grief = ["sad", "angry"]
+"""
+
+
+def test_the_command_writes_a_file_and_says_what_is_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from support.words import save_text_model
+
+    prompts = tmp_path / "p.toml"
+    prompts.write_text(PROMPTS, encoding="utf-8")
+    weights = save_text_model("xclip", tmp_path / "weights")
+    write_tiny_card("xclip", tmp_path / "backbones")
+    words = (
+        *("-C", tmp_path, "extract", "text", "-b", "tiny-xclip"),
+        *("--prompts", prompts, "--weights", weights),
+    )
+    told = call_obygaze(*words, "--json").ok().json()
+    assert (told["texts"], told["width"]) == (6, 24)
+    assert told["attributes"] == ["joy", "grief"]
+    path = tmp_path / "texts" / "tiny-xclip.tiny.npz"
+    assert told["written"] == str(path)
+    table = read_texts(path)
+    assert table.embeddings.shape == (6, 24)
+    assert table.space_id == told["space_id"]
+    assert table.prompt[:2] == ["a happy man", "the happy dog"]
+    assert table.attribute == ["joy"] * 2 + ["grief"] * 4
+    again = call_obygaze(*words).ok().stdout
+    assert again.startswith("6 texts of 24 numbers: joy, grief")
+    # The name of a prompt set, which may come from somebody else, stays in the folder.
+    prompts.write_text(PROMPTS.replace('"tiny"', '"/../../pwned"'), encoding="utf-8")
+    other = Path(call_obygaze(*words, "--json").ok().json()["written"])
+    assert other.parent == tmp_path / "texts"
+    assert other.name.startswith("tiny-xclip.pwned-")
+
+
+# ---- captions ----------------------------------------------------------------------------------
+
+
+class Made:
+    """A stand-in whose numbers show what they were made of."""
+
+    def prior(self, text: str) -> float:
+        return len(text) / 100
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
+        return [
+            len(text) / 10 + len(other)
+            for text, other in zip(texts, others, strict=True)
+        ]
+
+
+def fill(folder: Path, text: str) -> list[dict[str, str]]:
+    table, out = folder / "t.csv", folder / "o.csv"
+    table.write_text(text, encoding="utf-8")
+    score_captions(table, out, Made(), Made(), force=True)
+    with out.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> None:
+    rows = fill(
+        tmp_path,
+        'id,caption,visual,prob\n7,"a [MASK], a [MASK]",ab,0.5\n8,a dog,x,0.5\n',
+    )
+    assert list(rows[0]) == [
+        *(
+            "id",
+            "caption",
+            "visual",
+            "prob",
+            "lm_man",
+            "sim_man",
+            "lm_woman",
+            "sim_woman",
+        )
+    ]
+    # "a man, a man" has 12 characters, "a woman, a woman" 16.
+    assert (rows[0]["lm_man"], rows[0]["lm_woman"], rows[0]["sim_man"]) == (
+        "0.12",
+        "0.16",
+        "3.2",
+    )
+    assert rows[1]["lm_man"] == rows[1]["lm_woman"] == "0.05"
+    rows = fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
+    assert list(rows[0]) == ["caption", "visual", "prob", "lm", "sim"]
+
+
+def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
+    for text in (
+        "caption,visual,prob\n",
+        "caption,prob\na,1\n",
+        "caption,visual,prob,lm\na,b,1,1\n",
+    ):
+        with pytest.raises(FixInput):
+            fill(tmp_path, text)
+    fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
+    (tmp_path / "t.csv").write_text(
+        "caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8"
+    )
+    with pytest.raises(AlreadyThere):
+        score_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
+
+
+def test_what_was_filled_is_told_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = "obygaze_features.backbones.text"
+    monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
+    monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
+    table, out = tmp_path / "t.csv", tmp_path / "o.csv"
+    table.write_text(
+        "caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8"
+    )
+    words = (
+        "extract",
+        "captions",
+        table,
+        "--lm",
+        "a",
+        "--sim",
+        "b",
+        "-o",
+        out,
+        "--json",
+    )
+    assert call_obygaze(*words).ok().json() == {
+        "json_version": 1,
+        "captions": 2,
+        "written": str(out),
+    }
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -1,0 +1,367 @@
+"""The card of a store, its terms, and the metadata that are made from the same record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.store.card import (
+    Terms,
+    card_text,
+    maker_text,
+    read_terms,
+    recipe_sentences,
+    with_terms,
+)
+from obygaze_features.store.exporting import write_table
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import write_store
+from obygaze_features.store.publishing import (
+    citation_file,
+    croissant_of,
+    published_table,
+    record_table,
+)
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import (
+    FileMark,
+    Maker,
+    Manifest,
+    Replaced,
+    seal_of,
+)
+from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+
+ARRAYS = (Array.of("clip", "float32", (8,)), Array.of("frames", "float16", (3, 4)))
+TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes at the lake.")
+CREATORS = ["Doe, Jane", "The Film Lab"]
+HOSTILE = (
+    "CC0\n\n# Fake heading\n\n---\nlicence      MIT\n[here](javascript:alert(1)) "
+    "<script>alert(1)</script> `code` | cell |\n- item\n\x1b[2J\x1b[8mhidden\u202egnp.\u2028next"
+)
+
+
+def some_rows() -> list[Row]:
+    """Five clips, of which one failed and one was withdrawn."""
+    rows = [Row(f"lake-{number}", "lake") for number in range(5)]
+    rows[1] = rows[1]._replace(status=FAILED, reason="clip holds NaN or infinity")
+    rows[3] = rows[3]._replace(status=WITHDRAWN, reason="on request")
+    return rows
+
+
+def a_card(terms: Terms = TERMS, **options: Any) -> str:
+    """A card of `some_rows`."""
+    return card_text(MANIFEST, a_recipe(), ARRAYS, some_rows(), terms, **options)
+
+
+def head_of(card: str) -> dict[str, Any]:
+    """What a card says to programs, as the hub reads it."""
+    yaml = pytest.importorskip("yaml")
+    _, head, text = card.split("---\n", 2)
+    assert text.strip()
+    facts: dict[str, Any] = yaml.safe_load(head)
+    return facts
+
+
+def test_a_card_says_what_the_store_is() -> None:
+    maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
+    change = Replaced("ab" * 32, "2026-02-03", "a film was withdrawn")
+    seal = "cd" * 32
+    card = a_card(makers=[maker], replaces=[change], seal=seal)
+    for words in (
+        "# Features of films: clip-b16",
+        "features of 5 clips of the manifest 'films'. Of the clips, 3 ok, 1 failed and 1",
+        "They were made by the backbone clip-b16.",
+        "| `clip` | 8 | float32 | 160 B |",
+        "| `frames` | 3 x 4 | float16 | 120 B |",
+        "- obygaze 1.0 on cuda (H100), tf32, av 18, torch 2.9",
+        "| 1 | failed | clip holds NaN or infinity |",
+        "| 1 | withdrawn | on request |",
+        "import zarr",
+        "import xarray",
+        'store.matrix("clip", missing="drop")',
+        "No film, no image",
+        "\nLicence: CC-BY-4.0\n\nDoe, J. (2026). Gazes at the lake.\n",
+        f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
+        f"On 2026-02-03 this store took the place of the store with the seal `{'ab' * 32}`",
+        f"obygaze store verify STORE --hash --expect {seal}",
+    ):
+        assert words in card
+    head = head_of(card)
+    assert head["license"] == "cc-by-4.0"
+    assert head["citation"] == TERMS.citation
+    assert head["pretty_name"] == "films clip-b16"
+    assert "configs" not in head
+
+
+def test_the_card_tells_the_hub_where_the_rows_are() -> None:
+    card = a_card(parquet="features.parquet")
+    (config,) = head_of(card)["configs"]
+    assert config["data_files"] == [{"split": "train", "path": "features.parquet"}]
+    assert 'pandas.read_parquet("features.parquet")' in card
+
+
+def test_reasons_are_counted_and_the_most_frequent_are_shown() -> None:
+    rows = [
+        Row(f"m-{n}", "m", status=FAILED, reason=f"reason {n % 30}") for n in range(90)
+    ]
+    rows += [Row("m-90", "m", status=FAILED, reason="reason 7")]
+    card = card_text(MANIFEST, a_recipe(), ARRAYS, rows, Terms())
+    assert "| 4 | failed | reason 7 |" in card
+    assert card.count("| 3 | failed |") == 19
+    assert "| 30 |  | other reasons |" in card
+
+
+@pytest.mark.parametrize(
+    ("terms", "head"),
+    [
+        (Terms(), {"license": "unknown"}),
+        (Terms("cc0-1.0"), {"license": "cc0-1.0"}),
+        (Terms("ODbL-1.0"), {"license": "odbl"}),
+        (
+            Terms('By hand: "ask" # me', "A\nB"),
+            {
+                "license": "other",
+                "license_name": 'By hand: "ask" # me',
+                "citation": "A | B",
+            },
+        ),
+    ],
+)
+def test_the_terms_are_what_yaml_reads(terms: Terms, head: dict[str, str]) -> None:
+    facts = head_of(a_card(terms))
+    found = {
+        key: facts[key]
+        for key in ("license", "license_name", "citation")
+        if key in facts
+    }
+    assert found == head
+
+
+@pytest.mark.parametrize(
+    ("head", "terms"),
+    [
+        ("license: cc-by-4.0", Terms("CC-BY-4.0")),
+        ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),
+        ('license: other\nlicense_name: "ask: me"', Terms("ask: me")),
+        (
+            "license: unknown\n# a comment\ncitation: Doe (2026)  # ours",
+            Terms("", "Doe (2026)"),
+        ),
+        ("tags:\n  - license: mit\nlicense: odbl", Terms("ODbL-1.0")),
+        (
+            "citation: |\n  Doe, J. (2026).\n  Gazes.\nlicense: mit",
+            Terms("MIT", "Doe, J. (2026). Gazes."),
+        ),
+        ("citation: >-\n  Doe, J.\n  (2026)\n", Terms("", "Doe, J. (2026)")),
+        ("", Terms()),
+    ],
+)
+def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
+    card = f"---\n{head}\n---\n# Features\n\nlicense: mit\n"
+    assert read_terms(card.encode()) == terms
+    yaml = pytest.importorskip("yaml")
+    facts = yaml.safe_load(head) or {}
+    assert (facts.get("citation") or "").split() == terms.citation.split()
+
+
+@pytest.mark.parametrize(
+    "card", [b"", b"# No head\nlicense: mit", b"---\nlicense: mit\n", b"\xff\xfe"]
+)
+def test_a_card_without_a_head_states_no_terms(card: bytes) -> None:
+    assert read_terms(card) == Terms()
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
+    [HOSTILE, "---", "'", '"', "|", "# a", "a: b", "null", "[x]", "other", "\\"]
+)
+
+
+@given(licence=TEXTS, citation=TEXTS)
+def test_any_terms_there_and_back(licence: str, citation: str) -> None:
+    yaml = pytest.importorskip("yaml")
+    card = a_card(Terms(licence, citation))
+    terms = read_terms(card.encode())
+    head = yaml.safe_load(card.split("\n---\n")[0])
+    if head["license"] == "other":
+        assert terms.licence == head["license_name"]
+    assert terms.citation == head.get("citation", "")
+    # Once they are in a card, they stay as they are.
+    again = with_terms(card.encode(), terms)
+    assert read_terms(again) == terms
+
+
+def test_other_terms_change_nothing_else() -> None:
+    card = a_card()
+    other = Terms("CC0-1.0", "Roe, R. (2027).")
+    assert with_terms(card.encode(), other).decode() != card
+    changed = with_terms(card.encode(), other)
+    assert read_terms(changed) == other
+    assert "\nLicence: CC0-1.0\n\nRoe, R. (2027).\n" in changed.decode()
+    assert with_terms(changed, TERMS) == card.encode()
+    assert (
+        "Licence: not stated\n\nNo citation was given.\n"
+        in with_terms(changed, Terms()).decode()
+    )
+    edited = b"---\ntags:\n  - mine\nlicense: mit\ncitation: |\n  A\n  B\nmore: x\n---\nMine."
+    assert with_terms(edited, other) == (
+        b'---\nlicense: cc0-1.0\ncitation: "Roe, R. (2027)."\ntags:\n  - mine\nmore: x\n---\nMine.'
+    )
+
+
+def test_texts_from_outside_are_only_text() -> None:
+    rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
+    told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
+    manifest = Manifest(HOSTILE, "0" * 64)
+    recipe = Recipe.unknown(HOSTILE, told)
+    card = card_text(manifest, recipe, ARRAYS, rows, Terms(HOSTILE, HOSTILE))
+    assert "\x1b" not in card
+    assert "\u202e" not in card
+    headings = [line for line in card.splitlines() if line.startswith("#")]
+    assert [line for line in headings if "Fake heading" in line] == headings[:1]
+    body = card.partition("\n---\n")[2]
+    assert "\n---\n" not in body
+    assert "<script>" not in body
+    assert "[here](" not in body.replace("\\[here\\](", "")
+    assert head_of(card)["license"] == "other"
+
+
+def test_a_recipe_in_words() -> None:
+    recipe = Recipe.of(
+        backbone={"name": "clip-b16", "checkpoint": "openai/clip", "preset": ""},
+        weights={"model.safetensors": "ab" * 32},
+        sampling={"frames": 16, "rule": "int(i * total / T)", "audio": False},
+        decoder={"name": "pyav", "version": 18},
+        preprocessing={"size": [224, 224], "mean": [0.5, 0.25]},
+        compute={"dtype": "float32"},
+    )
+    assert recipe_sentences(recipe) == [
+        "They were made by the backbone clip-b16 (checkpoint openai/clip).",
+        "Its weights are model.safetensors (sha256 abababababab...).",
+        "16 frames of each clip were taken by the rule int(i * total / T), with audio no.",
+        "Videos were decoded by pyav (version 18).",
+        "Pixels were prepared with mean 0.5 0.25, size 224 x 224.",
+        "The features were computed with dtype float32.",
+    ]
+    unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
+    assert recipe_sentences(unknown) == [
+        "How they were made is not known: they were imported from npz. The importer was told:"
+        " backbone x-clip, origin (file a.npz)."
+    ]
+    assert maker_text(Maker("obygaze 1.0")) == "obygaze 1.0"
+
+
+# --- What is published ---
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with a licence."""
+    rows = some_rows()
+    values = {array.name: some_values(array, len(rows)) for array in ARRAYS}
+    write_store(
+        tmp_path / "store",
+        ArraySource(rows, values),
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        terms=TERMS,
+    )
+    return open_store(tmp_path / "store")
+
+
+def test_croissant_is_valid_and_its_reader_gets_the_numbers(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant")
+    pytest.importorskip("pyarrow")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "store"
+    job = published_table(store)
+    assert job is not None
+    assert [array.name for array in job.arrays] == ["clip"]
+    file = folder / "features.parquet"
+    write_table(job, file)
+    mark = FileMark(file.stat().st_size, seal_of(file.read_bytes()))
+    data = croissant_of(store, creators=CREATORS, table=(record_table(job), mark))
+    (folder / "croissant.json").write_bytes(data)
+    document = json.loads(data)
+    data = mlcroissant.Dataset(folder / "croissant.json")
+    issues = data.metadata.ctx.issues
+    assert not issues.errors
+    assert not issues.warnings
+    assert document["license"] == "CC-BY-4.0"
+    assert document["citeAs"] == TERMS.citation
+    assert [one["name"] for one in document["creator"]] == CREATORS
+    assert document["identifier"] == f"sha256:{store.seal}"
+    assert document["rai:dataCollectionMissingData"].startswith("2 of 5 clips have no")
+    found = {}
+    for row in data.records("features"):
+        found[row["features/clip_id"].decode()] = np.asarray(row["features/clip"])
+    assert list(found) == ["lake-0", "lake-2", "lake-4"]
+    expected = np.asarray(store.matrix("clip", clips=list(found)))
+    np.testing.assert_array_equal(np.stack(list(found.values())), expected)
+    rows = list(data.records("rows"))
+    assert [row["rows/clip_id"].decode() for row in rows] == store.clip_ids.tolist()
+    assert [row["rows/row"] for row in rows] == list(range(5))
+    assert rows[3]["rows/reason"].decode() == "on request"
+
+
+def test_every_file_of_the_store_is_in_croissant(tmp_path: Path, store: Store) -> None:
+    folder = tmp_path / "store"
+    document = json.loads(croissant_of(store))
+    files = set()
+    for entry in document["distribution"]:
+        if entry["@type"] == "cr:FileSet":
+            found = list(folder.glob(entry["includes"]))
+            assert found
+            files.update(found)
+            continue
+        path = folder / entry["contentUrl"]
+        assert entry["sha256"] == seal_of(path.read_bytes())
+        assert entry["contentSize"] == f"{path.stat().st_size} B"
+        files.add(path)
+    every = {path for path in folder.rglob("*") if path.is_file()}
+    assert every - files == {folder / "README.md"}
+
+
+def test_the_citation_file_names_authors_licence_and_seal(
+    tmp_path: Path, store: Store
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    facts = yaml.safe_load(citation_file(store, CREATORS))
+    assert facts["cff-version"] == "1.2.0"
+    assert facts["type"] == "dataset"
+    assert facts["license"] == "CC-BY-4.0"
+    doe = {"family-names": "Doe", "given-names": "Jane"}
+    assert facts["authors"] == [doe, {"name": "The Film Lab"}]
+    assert TERMS.citation in facts["message"]
+    assert facts["identifiers"][0]["value"] == f"sha256:{store.seal}"
+
+
+def test_nothing_is_published_without_a_licence(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(FixUsage, match="needs the name of who made it"):
+        croissant_of(store, creators=[" "])
+    card = tmp_path / "store" / "README.md"
+    card.write_bytes(with_terms(card.read_bytes(), Terms("", "Doe (2026).")))
+    with pytest.raises(FixUsage, match="states no licence") as caught:
+        croissant_of(store)
+    assert "license: cc-by-4.0" in str(caught.value.hint)
+    with pytest.raises(FixUsage, match="states no licence"):
+        citation_file(store, CREATORS)
+
+
+def test_a_card_in_another_encoding_keeps_its_bytes() -> None:
+    card = a_card(Terms()).encode() + b"caf\xe9\n"
+    new = with_terms(card, TERMS)
+    assert new.endswith(b"caf\xe9\n")
+    assert read_terms(new) == TERMS

@@ -1,0 +1,478 @@
+"""Stores of rows of other stores: subsets, mergers, and stores without withdrawn clips."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.filled_stores import ARRAYS, plan
+from support.store_servers import web_server
+from support.withdrawn_stores import (
+    FILM,
+    KIND,
+    MAKER,
+    N_ROWS,
+    PLANTED,
+    PLANTED_ROWS,
+    has_planted,
+    rows_of,
+    values_of,
+    write,
+)
+from support.written_stores import (
+    MANIFEST,
+    a_recipe,
+    check_store,
+    some_rows,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import making
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import pull
+from obygaze_features.store.exporting import export_features
+from obygaze_features.store.filling import plan_filling
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.records import Maker
+from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.verifying import verify
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "stores").mkdir()
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> Path:
+    return write(workspace.root / "stores" / "films")
+
+
+# Subsets.
+
+
+def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> None:
+    films = ["film-20", "film-1", FILM]
+    made = subset(store, tmp_path / "part", films=films, without=["clip 10"])
+    wanted = [3, 4, 5, 9, 11, 60, 61, 62]
+    rows = [rows_of()[number] for number in wanted]
+    values = {name: array[wanted] for name, array in values_of().items()}
+    document = check_store(tmp_path / "part", rows, values)
+    assert document["origins"] == [
+        {"place": str(store), "seal": open_store(store).seal}
+    ]
+    assert document["replaces"] == []
+    assert document["fingerprint"] == a_recipe().fingerprint
+    assert made.n_clips == 8
+    assert not verify(tmp_path / "part", hashes=True, decode=True).problems
+
+
+def test_a_subset_of_arrays_links_the_files_that_stay(
+    store: Path, tmp_path: Path
+) -> None:
+    subset(store, tmp_path / "part", arrays=["tokens", "pooled"])
+    part = tmp_path / "part"
+    values = values_of()
+    check_store(part, rows_of(), {name: values[name] for name in ("tokens", "pooled")})
+    name = "data.zarr/tokens/c.1.0.0.0"
+    assert (part / name).samefile(store / name)
+
+
+def test_a_subset_of_a_remote_store(store: Path, tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    with web_server(store.parent) as server:
+        url = f"{server.url}/films?signature=secret"
+        subset(url, tmp_path / "part", clips=["clip 40", "clip 7"])
+        flipped = [0]
+
+        def flip(path: str, body: bytes) -> bytes:
+            if "pooled/c" not in path:
+                return body
+            flipped[0] += 1
+            return bytes([body[0] ^ 1]) + body[1:]
+
+        server.fault = flip
+        with pytest.raises(Corrupt, match="damaged, or from another store"):
+            subset(url, tmp_path / "other", clips=["clip 40"])
+        assert flipped[0]
+    rows = [rows_of()[7], rows_of()[40]]
+    values = {name: array[[7, 40]] for name, array in values_of().items()}
+    document = check_store(tmp_path / "part", rows, values)
+    assert "secret" not in json.dumps(document["origins"])
+    assert document["origins"][0]["place"].startswith("http://127.0.0.1")
+    # No half-made folder is left.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["part", "stores"]
+
+
+def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    with pytest.raises(NotFound, match="no film 'film-99'"):
+        subset(store, part, films=["film-99"])
+    with pytest.raises(NotFound, match="'clip 99'"):
+        subset(store, part, clips=["clip 99"])
+    with pytest.raises(NotFound, match="film or clip"):
+        subset(store, part, without=["clip 99"])
+    with pytest.raises(FixInput, match="no row is left"):
+        subset(store, part, films=[FILM], without=[FILM])
+    with pytest.raises(FixUsage, match="needs a name"):
+        subset(store, without=[FILM])
+    with pytest.raises(FixUsage, match="a reason belongs"):
+        subset(store, part, without=[FILM], reason="asked for")
+    with pytest.raises(AlreadyThere):
+        subset(store, store, films=[FILM])
+
+
+# Withdrawal.
+
+
+def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> None:
+    seal = open_store(store).seal
+    assert has_planted(store)
+    made = subset(
+        store, without=[FILM], reason="the owner asked", author="A", workspace=workspace
+    )
+    before = store.with_name(f"films.before-{seal[:8]}")
+    rows = rows_of()
+    for number in PLANTED_ROWS:
+        line = open_store(store).rows[number]
+        assert line.reason.endswith(": the owner asked")
+        assert len(line.reason) == len("2026-11-25: the owner asked")
+        rows[number] = rows[number]._replace(status=WITHDRAWN, reason=line.reason)
+    document = check_store(store, rows, values_of())
+    (entry,) = document["replaces"]
+    del entry["date"]
+    assert entry == {
+        "seal": seal,
+        "reason": "the owner asked",
+        "author": "A",
+        "films": [FILM],
+        "clips": [],
+    }
+    assert not has_planted(store)
+    assert has_planted(before)
+    # What had none of the rows is linked, what had one is not.
+    for name, is_linked in {
+        "data.zarr/tokens/c.0.0.0.0": False,
+        "data.zarr/tokens/c.1.0.0.0": True,
+        "data.zarr/pooled/c.0.0": False,
+        "data.zarr/pooled/c.1.0": True,
+    }.items():
+        assert (store / name).samefile(before / name) is is_linked, name
+    assert [copy.command for copy in made.copies] == [f"rm -r {before}"]
+    with pytest.raises(NotFound, match="withdrawn"):
+        open_store(store).matrix("pooled", films=[FILM])
+
+
+def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
+    root = workspace.root
+    seal = open_store(store).seal
+    subset(store, root / "stores" / "part", films=[FILM, "film-4"])
+    subset(store, root / "stores" / "other", films=["film-4"])
+    plan(root / "stores" / "again")
+    export_features(open_store(store), root / "out.npz", "npz")
+    export_features(open_store(store), root / "out.h5", "hdf5", arrays=["pooled"])
+    other = open_store(root / "stores" / "other")
+    export_features(other, root / "other.npz", "npz")
+    for kind, name in (("runs", "run.json"), ("models", "model.json")):
+        for of, text in (("with", seal), ("else", other.seal)):
+            folder = root / kind / of
+            folder.mkdir(parents=True)
+            (folder / name).write_text(json.dumps({"store": {"seal": text}}))
+    # A table of a person may have the name of a table of stores.
+    (root / "films.csv").write_text(f"movie_id\n{FILM}\n")
+    # A process was killed while it removed a store.
+    left = store.with_name(".films.0123abcd") / "data.zarr"
+    left.mkdir(parents=True)
+    (left / "c.0").write_bytes(b"numbers")
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    before = store.with_name(f"films.before-{seal[:8]}")
+    found = [copy.path for copy in made.copies]
+    assert found[0] == before
+    assert set(found[1:]) == {
+        root / "stores" / "part",
+        left.parent,
+        root / "stores" / "again.next",
+        root / "out.npz",
+        root / "out.h5",
+        root / "runs" / "with",
+        root / "models" / "with",
+    }
+    assert str(before) in str(made)
+    # The same again changes nothing and lists the same; removing ends it.
+    again = subset(
+        store, without=[FILM], reason="asked", remove_old=True, workspace=workspace
+    )
+    assert again.seal == made.seal
+    assert not before.exists()
+    assert {copy.path for copy in again.copies} == set(found[1:])
+
+
+def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
+    subset(store, without=["clip 10"], reason="one", workspace=workspace)
+    subset(store, without=[FILM, "clip 4"], reason="two", workspace=workspace)
+    rows = open_store(store).rows
+    assert rows[10].reason.endswith(": one")
+    assert rows[9].reason.endswith(": two")
+    assert rows[4].status == WITHDRAWN
+    record = open_store(store).record
+    assert [entry.clips for entry in record.replaces] == [("clip 10",), ("clip 4",)]
+    assert record.rows.withdrawn == 4
+    # Neither a filling nor a subset nor a merger brings it back.
+    with pytest.raises(FixInput, match="was withdrawn"):
+        plan_filling(
+            store,
+            some_rows(N_ROWS),
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=KIND,
+            computed=[number == 10 for number in range(N_ROWS)],
+            replaces=open_store(store).seal,
+        )
+    subset(store, workspace.root / "part", films=[FILM])
+    statuses = [row.status for row in open_store(workspace.root / "part").rows]
+    assert statuses == [WITHDRAWN] * 3
+
+
+def test_a_change_while_the_store_is_filled_or_changed(
+    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_store(store)
+    subset(store, without=["clip 1"], reason="first", workspace=workspace)
+    with pytest.raises(Mismatch, match="changed this store first"):
+        subset(opened, without=[FILM], reason="second", workspace=workspace)
+    plan_filling(
+        store,
+        some_rows(N_ROWS + 2),
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        kind=KIND,
+        computed=[number >= N_ROWS for number in range(N_ROWS + 2)],
+        replaces=open_store(store).seal,
+    )
+    with pytest.raises(AlreadyThere, match="being filled or changed"):
+        subset(store, without=[FILM], reason="second", workspace=workspace)
+
+
+def test_another_change_comes_first_while_a_store_is_read(
+    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = making.build_store
+    depth = [0]
+
+    def build(*given):
+        depth[0] += 1
+        if depth[0] == 1:
+            subset(store, without=["clip 1"], reason="first", workspace=workspace)
+        return real(*given)
+
+    monkeypatch.setattr(making, "build_store", build)
+    with pytest.raises(Mismatch, match="changed this store first"):
+        subset(store, without=[FILM], reason="second", workspace=workspace)
+    assert open_store(store).record.replaces[-1].reason == "first"
+    names = sorted(path.name for path in store.parent.iterdir())
+    assert len(names) == 2
+
+
+def test_a_change_that_was_interrupted_between_its_renames(
+    store: Path, workspace: Workspace
+) -> None:
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    before = made.copies[0].path
+    waiting = store.with_name("films.next")
+    # As it is before the first rename.
+    Path(store).rename(waiting)
+    Path(before).rename(store)
+    again = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    assert again.seal == made.seal
+    # As it is between the two.
+    Path(store).rename(waiting)
+    again = subset("films", without=[FILM], reason="asked", workspace=workspace)
+    assert again.seal == made.seal
+    assert not waiting.exists()
+
+
+def test_a_remote_store_is_not_changed(store: Path) -> None:
+    pytest.importorskip("obstore")
+    with (
+        web_server(store.parent) as server,
+        pytest.raises(FixUsage, match="of this machine"),
+    ):
+        subset(f"{server.url}/films", without=[FILM], reason="asked")
+
+
+# Mergers.
+
+
+def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
+    films = [f"film-{number}" for number in range(32)]
+    subset(store, tmp_path / "a", films=films[:20])
+    subset(store, tmp_path / "b", films=films[15:])
+    made = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
+    document = check_store(tmp_path / "both", rows_of(), values_of())
+    assert document["manifest"]["name"] == "films"
+    assert [origin["place"] for origin in document["origins"]] == [
+        str(tmp_path / "a"),
+        str(tmp_path / "b"),
+    ]
+    assert made.n_clips == N_ROWS
+    assert not verify(tmp_path / "both", hashes=True, decode=True).problems
+
+
+def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
+    rows, values = rows_of(), values_of()
+    write(tmp_path / "recipe", recipe=a_recipe("another"))
+    with pytest.raises(Mismatch, match="different recipes"):
+        merge([store, tmp_path / "recipe"], tmp_path / "both")
+    write(tmp_path / "arrays", arrays=ARRAYS[:2])
+    with pytest.raises(Mismatch, match="arrays are not those"):
+        merge([store, tmp_path / "arrays"], tmp_path / "both")
+    changed = values_of()
+    changed["pooled"][40, 3] += 1
+    write(tmp_path / "numbers", rows, changed)
+    with pytest.raises(Mismatch, match="'clip 40' is in two stores"):
+        merge([store, tmp_path / "numbers"], tmp_path / "both")
+    rows[40] = rows[40]._replace(end_s=3.0)
+    write(tmp_path / "times", rows, values)
+    with pytest.raises(Mismatch, match="'clip 40' is in two stores"):
+        merge([store, tmp_path / "times"], tmp_path / "both")
+    gpu = Maker("p 1", "cuda", "a GPU", "float16")
+    write(tmp_path / "gpu", makers=[gpu])
+    with pytest.raises(Mismatch, match="devices or precisions"):
+        merge([store, tmp_path / "gpu"], tmp_path / "both")
+    merge([store, tmp_path / "gpu"], tmp_path / "both", mixed=True)
+    assert open_store(tmp_path / "both").record.makers == (MAKER, gpu)
+    with pytest.raises(AlreadyThere):
+        merge([store, store], tmp_path / "both")
+    with pytest.raises(FixUsage, match="at least two"):
+        merge([store], tmp_path / "one")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_merger_brings_nothing_back(
+    store: Path, workspace: Workspace, is_first: bool
+) -> None:
+    """An older copy, and a store of other clips of the film, do not know of the withdrawal."""
+    root = workspace.root
+    subset(store, root / "old", films=[FILM, "film-4"])
+    rows = rows_of()
+    late = [rows[20]._replace(clip_id="late", movie_id=FILM)]
+    values = {
+        name: np.full_like(array[:1], PLANTED) for name, array in values_of().items()
+    }
+    write(root / "late", late, values)
+    subset(store, without=[FILM, "clip 13"], reason="asked", workspace=workspace)
+    stores = [root / "old", root / "late", store]
+    if is_first:
+        stores = [store, root / "old", root / "late"]
+    merge(stores, root / "both")
+    merged = open_store(root / "both")
+    withdrawn = {row.clip_id for row in merged.rows if row.status == WITHDRAWN}
+    assert withdrawn == {"clip 9", "clip 10", "clip 11", "clip 13", "late"}
+    assert len(merged) == N_ROWS + 1
+    assert not has_planted(root / "both")
+    # Also a merger of the merger knows it.
+    merge([root / "old", root / "both"], root / "more")
+    assert not has_planted(root / "more")
+
+
+def test_a_film_is_withdrawn_after_its_clips(store: Path, workspace: Workspace) -> None:
+    """New clips of a film do not come back, also where its clips were withdrawn one by one."""
+    clips = [rows_of()[row].clip_id for row in PLANTED_ROWS]
+    subset(store, without=clips, reason="one by one", workspace=workspace)
+    made = subset(store, without=[FILM], reason="the film", workspace=workspace)
+    record = open_store(store).record
+    assert [entry.films for entry in record.replaces] == [(), (FILM,)]
+    again = subset(store, without=[FILM], reason="the film", workspace=workspace)
+    assert again.seal == made.seal
+
+
+def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> None:
+    """A clip of a withdrawn film that no store of the merger has cannot come back later."""
+    subset(store, without=[FILM], reason="asked")
+    values = {name: array[:1] for name, array in values_of().items()}
+    for name, film in (("other", "film-x"), ("same", FILM)):
+        row = Row(f"new of {film}", film, maker=0)
+        write(tmp_path / name, rows=[row], values=values)
+    merge([store, tmp_path / "other"], tmp_path / "both")
+    both = open_store(tmp_path / "both")
+    (change,) = both.record.replaces
+    assert change == open_store(store).record.replaces[0]
+    merge([both, tmp_path / "same"], tmp_path / "all")
+    last = open_store(tmp_path / "all").rows[-1]
+    assert (last.clip_id, last.status) == (f"new of {FILM}", WITHDRAWN)
+    with pytest.raises(FixInput, match="'another' was withdrawn"):
+        plan_filling(
+            tmp_path / "both",
+            [*both.rows, Row("another", FILM)],
+            arrays=both.record.arrays,
+            recipe=both.recipe,
+            manifest=MANIFEST,
+            kind=KIND,
+            computed=[False] * len(both) + [True],
+            replaces=both.seal,
+        )
+
+
+def test_what_was_made_of_a_part_is_told(store: Path, workspace: Workspace) -> None:
+    part = workspace.root / "stores" / "part"
+    subset(store, part, films=[FILM])
+    export_features(open_store(part), workspace.root / "part.npz", "npz")
+    run = workspace.root / "runs" / "r"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({"seal": open_store(part).seal}))
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    found = {copy.path for copy in made.copies[1:]}
+    assert found == {part, workspace.root / "part.npz", run}
+
+
+def test_a_linked_store_is_removed_too(
+    store: Path,
+    workspace: Workspace,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The folder of a store may be on another disk; what the link leads to has the numbers."""
+    disk = tmp_path_factory.mktemp("disk")
+    store.rename(disk / "films")
+    store.symlink_to(disk / "films")
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    before = store.with_name(f"films.before-{made_of(store)[:8]}")
+    assert made.copies[0].command == f"rm -r {before} {disk / 'films'}"
+    again = subset(
+        store, without=[FILM], reason="asked", remove_old=True, workspace=workspace
+    )
+    assert again.copies == [] and list(disk.iterdir()) == []
+    assert [path.name for path in store.parent.iterdir()] == ["films"]
+
+
+def made_of(store: Path) -> str:
+    """The seal of the store that a store has replaced."""
+    return open_store(store).record.replaces[-1].seal
+
+
+def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
+    store: Path, workspace: Workspace
+) -> None:
+    folder = workspace.root / "stores"
+    filling = plan(folder / "night")
+    for make in (
+        lambda: subset(store, "night", films=[FILM], workspace=workspace),
+        lambda: merge([store, store], "night", workspace=workspace),
+        lambda: pull(store, "night", workspace=workspace),
+        lambda: write(folder / "night"),
+    ):
+        with pytest.raises(AlreadyThere, match="being filled or changed"):
+            make()
+    assert filling.folder.exists() and not (folder / "night").exists()

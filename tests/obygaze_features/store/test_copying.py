@@ -1,0 +1,485 @@
+"""Whole copies of stores: pull and push between folders, web servers, buckets and the hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.fake_hub import FakeHub, fake_hub
+from support.store_servers import s3_server, web_server
+from support.withdrawn_stores import (
+    FILM,
+    has_planted,
+    holds_planted,
+    rows_of,
+    values_of,
+    write,
+)
+from support.written_stores import check_store, files_of
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    Stopped,
+)
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import copying, placing
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import compare_with_source, verify
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "stores").mkdir()
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> Path:
+    return write(workspace.root / "stores" / "films")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Another workspace, to which stores are copied."""
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def withdraw(store: Path, workspace: Workspace, name: str = FILM) -> None:
+    subset(
+        store,
+        without=[name],
+        reason="the owner asked",
+        remove_old=True,
+        workspace=workspace,
+    )
+
+
+def is_copy(copy: Path, store: Path) -> bool:
+    return files_of(copy) == files_of(store)
+
+
+# Pull.
+
+
+def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
+    with web_server(store.parent) as server:
+        made = pull(f"{server.url}/films", home / "copy")
+        assert is_copy(home / "copy", store)
+        assert made.n_sent == len(open_store(store).record.files)
+        check_store(home / "copy", rows_of(), values_of())
+        n_requests = len(server.requests)
+        again = pull(f"{server.url}/films", home / "copy")
+        assert again.n_sent == 0
+        assert len(server.requests) == n_requests + 1
+    assert [path.name for path in home.iterdir()] == ["copy"]
+
+
+def test_an_interrupted_pull_goes_on(store: Path, home: Path) -> None:
+    with web_server(store.parent) as server:
+        n_left = [9]
+
+        def breaks(path: str, body: bytes) -> bytes:
+            n_left[0] -= 1
+            return body if n_left[0] >= 0 else body[: len(body) // 2]
+
+        server.fault = breaks
+        with pytest.raises(Stopped, match="was interrupted"):
+            pull(f"{server.url}/films", home / "copy")
+        assert not (home / "copy").exists()
+        server.fault = None
+        before = len(server.requests)
+        made = pull(f"{server.url}/films", home / "copy")
+        n_files = len(open_store(store).record.files)
+        assert 0 < made.n_sent < n_files
+        assert len(server.requests) - before == made.n_sent + 3
+    assert is_copy(home / "copy", store)
+    assert [path.name for path in home.iterdir()] == ["copy"]
+
+
+def test_a_flipped_bit_and_another_store_are_refused(store: Path, home: Path) -> None:
+    with web_server(store.parent) as server:
+        server.fault = lambda path, body: (
+            bytes([body[0] ^ 4]) + body[1:]
+            if path.endswith("tokens/c.1.0.0.0")
+            else body
+        )
+        with pytest.raises(Corrupt, match="not the file that store"):
+            pull(f"{server.url}/films", home / "copy")
+        server.fault = None
+        with pytest.raises(Mismatch, match="another store is expected"):
+            pull(f"{server.url}/films", home / "copy", expect="0" * 64)
+    assert not (home / "copy").exists()
+
+
+@pytest.mark.parametrize("absent", [(200, b"<html>no such page</html>"), (403, b"")])
+def test_a_server_that_answers_an_absent_card_with_a_page(
+    store: Path, home: Path, absent
+) -> None:
+    (store / "README.md").unlink()
+    with web_server(store.parent) as server:
+        server.absent = absent
+        pull(f"{server.url}/films", home / "copy")
+    assert is_copy(home / "copy", store)
+
+
+def test_what_is_in_the_way_is_refused(store: Path, home: Path) -> None:
+    (home / "copy").mkdir()
+    with pytest.raises(AlreadyThere, match="not a copy of this store"):
+        pull(store, home / "copy")
+    write(home / "other", values=values_of(seed=1))
+    with pytest.raises(AlreadyThere, match="another store"):
+        pull(store, home / "other")
+    assert not is_copy(home / "other", store)
+    with pytest.raises(FixInput, match="cannot be the name"):
+        pull(store, home / "a.next")
+
+
+def test_a_pull_onto_an_older_copy(
+    store: Path, workspace: Workspace, home: Path
+) -> None:
+    pull(store, home / "copy")
+    seal = open_store(store).seal
+    withdraw(store, workspace)
+    with web_server(store.parent) as server:
+        url = f"{server.url}/films"
+        compared = compare_with_source(home / "copy", url)
+        assert len(server.requests) == 1
+        assert "replaced" in compared.sentence
+        assert "the owner asked (withdrawn: film-3)" in compared.changes[0]
+        made = pull(url, home / "copy", workspace=Workspace(home))
+        assert compare_with_source(home / "copy", url).sentence.startswith("the same")
+    assert is_copy(home / "copy", store)
+    before = home / f"copy.before-{seal[:8]}"
+    name = "data.zarr/tokens/c.1.0.0.0"
+    assert (home / "copy" / name).samefile(before / name)
+    assert not (home / "copy" / "ids").stat().st_nlink < 2
+    assert made.changes == compared.changes
+    assert [copy.command for copy in made.copies] == [f"rm -r {before}"]
+    assert not has_planted(home / "copy")
+    # The source does not take the place of what is later.
+    with pytest.raises(AlreadyThere, match="later than this one"):
+        pull(before, home / "copy")
+
+
+def test_no_interruption_keeps_what_was_withdrawn(
+    store: Path, workspace: Workspace, home: Path
+) -> None:
+    """A half pull of the store before, a copy by cp with a damaged byte, half an rsync over it."""
+    with web_server(store.parent) as server:
+        url = f"{server.url}/films"
+        server.denied = ("c.1.0.0.0",)
+        with pytest.raises(FixInput, match="access denied"):
+            pull(url, home / "copy")
+        server.denied = ()
+        assert holds_planted(home)
+        shutil.copytree(store, home / "cp")
+        for name in ("data.zarr/tokens/c.0.0.0.0", "checks"):
+            path = home / "cp" / name
+            path.chmod(0o644)
+            data = bytearray(path.read_bytes())
+            data[5] ^= 1
+            path.write_bytes(bytes(data))
+        withdraw(store, workspace)
+        pull(url, home / "copy")
+        assert is_copy(home / "copy", store)
+        assert not holds_planted(home / "copy")
+        assert [path.name for path in home.glob(".*")] == []
+        made = pull(url, home / "cp", workspace=Workspace(home))
+        assert is_copy(home / "cp", store)
+        for copy in made.copies:
+            shutil.rmtree(copy.path)
+        assert not holds_planted(home)
+        # The new store.json over the old files, which have the same lengths.
+        old = write(home / "old")
+        shutil.copytree(old, home / "rsync")
+        (home / "rsync" / "store.json").unlink()
+        shutil.copy(store / "store.json", home / "rsync" / "store.json")
+        pull(url, home / "rsync")
+        assert is_copy(home / "rsync", store)
+        assert not holds_planted(home / "rsync")
+
+
+def test_a_pull_while_the_copy_is_filled_or_changed(
+    store: Path, workspace: Workspace, home: Path, monkeypatch
+) -> None:
+    pull(store, home / "copy")
+    withdraw(store, workspace)
+    (home / "copy.next").mkdir()
+    with pytest.raises(AlreadyThere, match="being filled or changed"):
+        pull(store, home / "copy")
+    (home / "copy.next").rmdir()
+    # Two pulls at once: the second one finds what it wants.
+    real = copying.sync_tree
+    depth = [0]
+
+    def sync(folder: Path) -> None:
+        depth[0] += 1
+        if depth[0] == 1:
+            pull(store, home / "copy")
+        real(folder)
+
+    monkeypatch.setattr(copying, "sync_tree", sync)
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)
+
+
+def test_a_pull_that_was_killed_between_its_renames(
+    store: Path, workspace: Workspace, home: Path, monkeypatch
+) -> None:
+    pull(store, home / "copy")
+    withdraw(store, workspace)
+    real = placing.take_name
+
+    def killed(finished: Path, target: Path) -> bool:
+        if finished.name == "copy.next":
+            raise KeyboardInterrupt
+        return real(finished, target)
+
+    monkeypatch.setattr(placing, "take_name", killed)
+    with pytest.raises(KeyboardInterrupt):
+        pull(store, home / "copy")
+    monkeypatch.undo()
+    assert not (home / "copy").exists()
+    assert open_store(home / "copy").seal == open_store(store).seal
+    assert pull(store, home / "copy").n_sent == 0
+
+
+# Push.
+
+
+def test_a_store_is_pushed_to_a_folder(
+    store: Path, workspace: Workspace, home: Path
+) -> None:
+    old = home / "before"
+    shutil.copytree(store, old)
+    push(store, home / "shared", no_licence=True)
+    assert is_copy(home / "shared", store)
+    assert push(store, home / "shared", no_licence=True).n_sent == 0
+    withdraw(store, workspace)
+    made = push(store, home / "shared", no_licence=True)
+    assert "the owner asked" in made.changes[0]
+    assert is_copy(home / "shared", store)
+    assert not has_planted(home / "shared")
+    with pytest.raises(AlreadyThere, match="has a store that replaces this one"):
+        push(old, home / "shared", no_licence=True)
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(
+            write(home / "other", values=values_of(seed=1)),
+            home / "shared",
+            no_licence=True,
+        )
+
+
+def test_an_interrupted_push_goes_on(
+    store: Path, workspace: Workspace, home: Path, monkeypatch
+) -> None:
+    push(store, home / "shared", no_licence=True)
+    withdraw(store, workspace)
+    real = copying.has_file
+    n_left = [4]
+
+    def has_file(*given) -> bool:
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(copying, "has_file", has_file)
+    with pytest.raises(KeyboardInterrupt):
+        push(store, home / "shared", no_licence=True)
+    monkeypatch.undo()
+    # Meanwhile nobody takes it for a store.
+    assert not (home / "shared" / "store.json").exists()
+    (home / "shared" / "data.zarr" / ".c.0.aaaa.part").write_bytes(b"half")
+    push(store, home / "shared", no_licence=True)
+    assert is_copy(home / "shared", store)
+    assert verify(home / "shared", hashes=True, decode=True).problems == []
+
+
+def test_what_a_push_refuses(store: Path, home: Path) -> None:
+    (home / "shared").mkdir()
+    (home / "shared" / "README.md").write_text("my own")
+    with pytest.raises(AlreadyThere, match=r"README\.md does not belong"):
+        push(store, home / "shared", no_licence=True)
+    assert (home / "shared" / "README.md").read_text() == "my own"
+    (home / "shared" / "README.md").rename(home / "shared" / "thesis.tex")
+    with pytest.raises(AlreadyThere, match=r"thesis\.tex does not belong"):
+        push(store, home / "shared", no_licence=True)
+    with pytest.raises(FixUsage, match="web server"):
+        push(store, "https://example.org/films", no_licence=True)
+    with pytest.raises(FixUsage, match="states no licence"):
+        push(store, home / "new", publish=True, creators=["Doe, Jane"])
+    assert not (home / "new").exists()
+    path = store / "data.zarr/tokens/c.1.0.0.0"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(Corrupt, match="is damaged"):
+        push(store, home / "new", no_licence=True)
+    assert not (home / "new" / "store.json").exists()
+
+
+def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
+    push(store, home / "out", publish=True, creators=["Doe, Jane"])
+    out = home / "out"
+    table = parquet.read_table(out / "features.parquet")
+    rows = [number for number in range(94) if number != 4]
+    np.testing.assert_array_equal(
+        np.stack(table["pooled"].to_numpy()), values_of()["pooled"][rows]
+    )
+    seal = open_store(store).seal
+    assert seal in (out / "README.md").read_text("utf-8")
+    assert "license: cc-by-4.0" in (out / "README.md").read_text("utf-8")
+    croissant = json.loads((out / "croissant.json").read_text("utf-8"))
+    assert seal in json.dumps(croissant)
+    assert seal in (out / "CITATION.cff").read_text("utf-8")
+    # A push without publication does not leave the table of the store before.
+    withdraw(store, workspace)
+    push(store, out, no_licence=True)
+    assert not (out / "croissant.json").exists()
+    assert not (out / "features.parquet").exists()
+    assert not has_planted(out)
+    pull(out, home / "copy")
+    # The licence stays when clips are withdrawn.
+    card = (home / "copy" / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlicense: cc-by-4.0\n")
+
+
+# Buckets and the hub.
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with s3_server(tmp_path / "moto") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        url = f"{environment['AWS_ENDPOINT_URL']}/films"
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT"))
+        yield "s3://films/shared/films"
+
+
+def test_a_store_is_pushed_to_a_bucket(
+    bucket: str, store: Path, workspace: Workspace, home: Path
+) -> None:
+    push(store, bucket, no_licence=True)
+    assert push(store, bucket, no_licence=True).n_sent == 0
+    pull(bucket, home / "first")
+    assert is_copy(home / "first", store)
+    n_files = len(open_store(store).record.files)
+    withdraw(store, workspace)
+    made = push(store, bucket, no_licence=True)
+    assert 0 < made.n_sent < n_files
+    assert "keeps versions" in made.notes[0]
+    pull(bucket, home / "first", workspace=Workspace(home))
+    pull(bucket, home / "second")
+    for copy in ("first", "second"):
+        assert is_copy(home / copy, store)
+        assert not has_planted(home / copy)
+    with pytest.raises(AlreadyThere, match="another store"):
+        push(write(home / "other", values=values_of(seed=1)), bucket, no_licence=True)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    package = pytest.importorskip("huggingface_hub")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    real = package.HfApi
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", "hf_abc")
+    with fake_hub() as hub:
+        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=hub.url))
+        yield hub
+
+
+def test_a_store_is_pushed_to_the_hub(
+    hub: FakeHub, store: Path, workspace: Workspace, home: Path
+) -> None:
+    url = "hf://lab/films"
+    hub.files[".gitattributes"] = b"* -text"
+    push(store, url, no_licence=True)
+    assert hub.private
+    assert hub.files[".gitattributes"]
+    pull(url, home / "copy")
+    assert is_copy(home / "copy", store)
+    withdraw(store, workspace)
+    planted = np.full(16, 1234.5, "float32").tobytes()
+    assert any(planted in data for data in hub.files.values())
+    hub.keeps_history = True
+    made = push(store, url, no_licence=True)
+    assert "huggingface.co/datasets/lab/films/settings" in made.notes[0]
+    assert any(
+        planted in data for files in hub.history.values() for data in files.values()
+    )
+    # The same again removes the history.
+    hub.keeps_history = False
+    push(store, url, no_licence=True)
+    everything = [hub.files, *hub.history.values()]
+    assert not any(planted in data for files in everything for data in files.values())
+    pull(url, home / "copy", workspace=Workspace(home))
+    assert is_copy(home / "copy", store)
+
+
+def test_two_pushes_to_the_hub_do_not_mix(
+    hub: FakeHub, store: Path, home: Path, monkeypatch
+) -> None:
+    from obygaze_features.core.errors import Stopped
+
+    other = write(home / "other", values=values_of(seed=1))
+    real = copying.has_file
+    depth = [0]
+
+    def has_file(*given) -> bool:
+        depth[0] += 1
+        if depth[0] == 1:
+            push(other, "hf://lab/films", no_licence=True)
+        return real(*given)
+
+    monkeypatch.setattr(copying, "has_file", has_file)
+    with pytest.raises(Stopped, match="another process changed"):
+        push(store, "hf://lab/films", no_licence=True)
+    assert open_store("hf://lab/films").seal == open_store(other).seal
+
+
+def test_the_planted_pattern_is_nowhere_in_what_knows(
+    hub: FakeHub, store: Path, workspace: Workspace, home: Path
+) -> None:
+    """Pushed, pulled, copied by cp, a part of it, merged: after the withdrawal each is mended."""
+    here = Workspace(home)
+    url = "hf://lab/films"
+    push(store, url, no_licence=True)
+    pull(url, home / "pulled")
+    shutil.copytree(store, home / "cp")
+    subset(url, home / "part", films=[FILM, "film-4"])
+    seal = open_store(store).seal
+    withdraw(store, workspace)
+    push(store, url, no_licence=True)
+    said = compare_with_source(home / "part", url)
+    assert "from a store that was replaced" in said.sentence
+    assert "film-3" in said.changes[0]
+    with pytest.raises(Mismatch, match="not a copy"):
+        compare_with_source(write(home / "b", values=values_of(seed=1)), url)
+    shutil.rmtree(home / "b")
+    made = pull(url, home / "pulled", workspace=here)
+    told = {copy.path.name for copy in made.copies}
+    assert told == {f"pulled.before-{seal[:8]}", "cp", "part"}
+    merge([home / "part", home / "pulled"], home / "merged")
+    pull(url, home / "cp", workspace=here)
+    for path in home.iterdir():
+        knows = path.name in ("pulled", "cp", "merged")
+        assert has_planted(path) is not knows, path

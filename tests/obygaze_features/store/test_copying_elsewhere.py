@@ -1,0 +1,216 @@
+"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it, by commands too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import Result, run_obygaze
+from support.fake_hub import FakeHub, fake_hub
+from support.store_servers import s3_server
+from support.stores import sealed_store, tree
+
+from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound, Stopped
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.targets import BucketTarget
+from obygaze_features.store.verifying import verify
+
+pytestmark = pytest.mark.check("servers of buckets and of the hub")
+
+pytest.importorskip("obstore")
+URL = "s3://films/features/toy"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with s3_server(tmp_path_factory.mktemp("moto")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    boto3 = pytest.importorskip("boto3")
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    made = boto3.resource("s3", endpoint_url=server["AWS_ENDPOINT_URL"]).Bucket("films")
+    made.create()
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    sealed_store(tmp_path / "s")
+    return tmp_path / "s"
+
+
+def content(bucket: Any) -> dict[str, bytes]:
+    objects = {one.key: one.get()["Body"].read() for one in bucket.objects.all()}
+    return {key.removeprefix("features/toy/"): data for key, data in objects.items()}
+
+
+def test_a_bucket_has_the_files_of_the_store(store: Path, bucket: Any) -> None:
+    made = push(store, URL)
+    assert content(bucket) == tree(store)
+    assert made.n_sent == len(tree(store)) - 1  # the card is not listed
+    verify(URL, hashes=True).require_whole()
+    # What is there is not sent again.
+    bucket.Object("features/toy/ids").delete()
+    assert push(store, URL).n_sent == 1
+    assert content(bucket) == tree(store)
+
+
+@pytest.mark.parametrize("n_puts", [0, 1, 7])
+def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
+    store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, n_puts: int
+) -> None:
+    put = BucketTarget.put
+    names: list[str] = []
+
+    def breaking(self: BucketTarget, name: str, *given: Any) -> None:
+        if len(names) == n_puts:
+            raise Stopped("the connection broke off")
+        names.append(name)
+        put(self, name, *given)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(BucketTarget, "put", breaking)
+        push(store, URL)
+    assert content(bucket).keys() == set(names)
+    with pytest.raises(NotFound, match="no store here"):
+        open_store(URL)
+    made = push(store, URL)
+    assert made.n_sent == len(tree(store)) - 1 - n_puts
+    assert content(bucket) == tree(store)
+
+
+@pytest.mark.parametrize("at", range(0, 30, 4))
+def test_two_stores_are_pushed_to_one_address_at_once(
+    tmp_path: Path,
+    store: Path,
+    bucket: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+) -> None:
+    """The second is sent before the `at`-th file of the first: no mixture is read as a store."""
+    sealed_store(tmp_path / "other", 12)
+    put = BucketTarget.put
+    n_puts = 0
+
+    def meet(self: BucketTarget, *given: Any) -> None:
+        nonlocal n_puts
+        n_puts += 1
+        if n_puts == at:
+            push(tmp_path / "other", URL)
+        put(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketTarget, "put", meet)
+        push(store, URL)
+    report = verify(URL, hashes=True)
+    is_whole = content(bucket) == tree(store)
+    assert is_whole == (not report.problems and not report.warnings)
+    if not is_whole:
+        with pytest.raises(Corrupt):
+            pull(URL, tmp_path / "copy")
+    # The same command again mends it.
+    push(store, URL)
+    assert content(bucket) == tree(store)
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(tmp_path / "other", URL)
+
+
+def test_a_byte_changed_in_the_bucket_is_found(
+    tmp_path: Path, store: Path, bucket: Any
+) -> None:
+    push(store, URL)
+    changed = bucket.Object("features/toy/data.zarr/frames/c.0.0.0")
+    data = bytearray(changed.get()["Body"].read())
+    data[5] ^= 1
+    changed.put(Body=bytes(data))
+    with pytest.raises(Corrupt, match=r"frames/c\.0\.0\.0"):
+        pull(URL, tmp_path / "got")
+    with pytest.raises(Corrupt, match=r"frames/c\.0\.0\.0"):
+        open_store(URL).matrix("frames")
+    push(store, URL)
+    assert content(bucket) == tree(store)
+
+
+# The hub.
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    pytest.importorskip("huggingface_hub")
+    with fake_hub() as running:
+        yield running
+
+
+@pytest.fixture
+def home(workspace: Path) -> Path:
+    sealed_store(workspace / "stores" / "toy")
+    return workspace
+
+
+def run(hub: FakeHub, home: Path, *words: str) -> Result:
+    environment = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_TOKEN": "hf_ours",
+        "OBYGAZE_DEBUG": None,
+    }
+    return run_obygaze("-C", home, "store", *words, env=environment)
+
+
+def test_commands_push_to_the_hub_and_pull(hub: FakeHub, home: Path) -> None:
+    run(hub, home, "push", "toy", "hf://lab/films/x").ok()
+    seal = open_store(home / "stores" / "toy").seal
+    assert hub.private
+    assert hub.commits == [f"The store {seal[:16]}"]
+    assert hub.parents == [f"{0:040x}"]
+    wanted = tree(home / "stores" / "toy")
+    assert hub.files == {f"x/{name}": data for name, data in wanted.items()}
+    hub.tokens.clear()
+    run(hub, home, "pull", "hf://lab/films/x", "-o", "copy").ok()
+    assert hub.tokens == {"Bearer hf_ours"}
+    assert tree(home / "stores" / "copy") == wanted
+    assert seal in run(hub, home, "info", "hf://lab/films/x").ok().stdout
+    # Again: nothing large is sent twice.
+    hub.asked.clear()
+    run(hub, home, "push", "toy", "hf://lab/films/x").ok()
+    assert not any(line.startswith("PUT") for line in hub.asked)
+    assert hub.files == {f"x/{name}": data for name, data in wanted.items()}
+
+
+def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) -> None:
+    info = hub._info
+
+    def late(*given: object) -> tuple[int, object, dict]:
+        answer = info(b"", {})
+        hub.commits.append("another push")
+        hub._info = info
+        return answer
+
+    hub._info = late
+    stopped = run(hub, home, "push", "toy", "hf://lab/films")
+    assert stopped.code == 75
+    assert "another process changed" in stopped.stderr
+    run(hub, home, "push", "toy", "hf://lab/films").ok()
+    assert hub.files == tree(home / "stores" / "toy")
+
+
+def test_what_the_hub_refuses_is_said(hub: FakeHub, home: Path) -> None:
+    missing = run(hub, home, "pull", "hf://lab/films", "-o", "x")
+    assert missing.code == 1
+    assert "no such data set on the hub" in missing.stderr
+    hub.refuse = True
+    refused = run(hub, home, "push", "toy", "hf://lab/films")
+    assert refused.code == 1
+    assert "hf auth login" in refused.stderr
+    assert list((home / "stores").iterdir()) == [home / "stores" / "toy"]

@@ -1,0 +1,108 @@
+"""What is said of a store, and of all stores of a workspace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.cli import call_obygaze
+from support.filled_stores import compute, plan, values_of
+from support.withdrawn_stores import FILM, write
+
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store.changing import subset
+from obygaze_features.store.describing import (
+    describe,
+    describe_store,
+    list_stores,
+    summary,
+)
+from obygaze_features.store.publishing import describe_as_card
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import verify
+
+
+def test_a_page_on_a_store(tmp_path: Path) -> None:
+    path = write(tmp_path / "films")
+    (path / "README.md").write_text(
+        "---\nlicense: cc-by-4.0\ncitation: Doe 2026\n---\n"
+    )
+    seal = open_store(path).seal
+    subset(
+        path,
+        without=[FILM],
+        reason="asked \x1b[2J",
+        author="A",
+        workspace=Workspace(tmp_path),
+    )
+    store = open_store(path)
+    facts = summary(store)
+    assert facts["counts"] == {"ok": 90, "failed": 1, "withdrawn": 3}
+    assert facts["licence"] == "CC-BY-4.0"
+    assert list(facts["replaces"][0]["films"]) == [FILM]
+    json.dumps(facts)
+    text = describe(store)
+    assert "94 clips of the manifest 'films' (90 ok, 1 failed, 3 withdrawn)" in text
+    assert f"took the place of {seal}: asked" in text
+    assert f"by A (withdrawn: {FILM})" in text
+    assert "\x1b" not in text
+    for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):
+        assert fact in text
+
+
+def test_all_stores_of_a_workspace(tmp_path: Path) -> None:
+    stores = tmp_path / "stores"
+    stores.mkdir()
+    write(stores / "films")
+    subset(
+        stores / "films",
+        without=[FILM],
+        reason="asked",
+        workspace=Workspace(tmp_path),
+    )
+    filling = plan(stores / "more")
+    for block in (0, 3):
+        compute(filling, block, values_of())
+    write(stores / "odd")
+    odd = stores / "odd" / "store.json"
+    odd.chmod(0o644)
+    odd.write_text("{}")
+    (stores / "empty").mkdir()
+    listed = list_stores(workspace=tmp_path)
+    films, more = listed.stores
+    assert (films["name"], films["state"]) == ("films", "sealed")
+    assert films["n_clips"] == 94
+    assert films["feature_arrays"] == ["pooled", "frames", "tokens"]
+    assert more == {"name": "more", "state": "being filled, 2 of 6 blocks"}
+    assert list(listed.broken) == ["odd"]
+    assert listed.warnings[0].startswith("odd: this is not a document of a store")
+    assert "2 of 6 blocks" in str(listed)
+    assert json.loads(json.dumps(listed.to_json()))["broken"] == ["odd"]
+
+
+def test_a_function_returns_what_its_command_prints(tmp_path: Path) -> None:
+    path = write(tmp_path / "stores" / "films")
+
+    def printed(*words: str) -> str:
+        return call_obygaze("-C", tmp_path, "store", *words).ok().stdout[:-1]
+
+    assert printed("ls") == str(list_stores(workspace=tmp_path))
+    assert printed("info", "films") == str(describe_store("films", workspace=tmp_path))
+    assert printed("card", "films") == str(
+        describe_as_card("films", workspace=tmp_path)
+    )
+    report = verify("films", hashes=True, workspace=tmp_path)
+    assert printed("verify", "films", "--hash") == str(report)
+    # Names, paths and open stores are taken.
+    store = open_store(path)
+    for named in (path, str(path), store):
+        assert describe_store(named).to_json()["seal_sha256"] == store.seal
+        assert verify(named).n_files == report.n_files
+
+
+def test_a_store_whose_change_was_interrupted_is_listed(tmp_path: Path) -> None:
+    write(tmp_path / "stores" / "toy")
+    (tmp_path / "stores" / "toy").rename(tmp_path / "stores" / "toy.next")
+    (facts,) = list_stores(workspace=tmp_path).stores
+    assert (facts["name"], facts["state"]) == ("toy", "sealed")
+    assert [path.name for path in (tmp_path / "stores").iterdir()] == ["toy"]

@@ -1,0 +1,258 @@
+"""Disks that are full, read-only, or lose what was not synced: a clear error, and nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from support.cli import Result, call_obygaze
+from support.cuts import DONE, cut_at_sync
+from support.filled_stores import ARRAYS, expected_rows, fill, plan
+from support.killed_fillers import (
+    FIRST_VALUES,
+    change_life,
+    check_changed,
+    check_first,
+    first_life,
+)
+from support.stores import made_store, sealed_store, some_values
+from support.withdrawn_stores import FILM, holds_planted, rows_of, values_of, write
+from support.written_stores import check_store
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.store import Array, Row
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.sealing import seal
+from obygaze_features.store.verifying import verify
+
+SMALL = "500k"
+
+
+def mounted(*words: str) -> None:
+    done = subprocess.run(
+        ["mount", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted("-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(disk))
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def enlarge(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+
+
+# Full disks.
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 800 kB, and its features in a file."""
+    lab = tmp_path_factory.mktemp("lab")
+    arrays = (Array.of("clip", "float32", (2000,)),)
+    sealed_store(lab / "s", 100, arrays=arrays)
+    made_store(lab / "t", [Row("one-more", "film")], some_values(1, arrays))
+    vectors = np.ones((100, 2000)) * np.arange(1, 101)[:, None]
+    np.savez(lab / "f.npz", clip_id=[f"m-{i}" for i in range(100)], X=vectors)
+    return lab
+
+
+WAYS = {
+    "pull": ("pull", "{lab}/s", "-o", "{to}"),
+    "push": ("push", "{lab}/s", "{to}"),
+    "subset": ("subset", "{lab}/s", "--array", "clip", "-o", "{to}"),
+    "merge": ("merge", "{lab}/s", "{lab}/t", "-o", "{to}"),
+    "import": ("import", "npz", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
+    "npz": ("export", "npz", "{lab}/s", "{to}.npz"),
+    "npy": ("export", "npy", "{lab}/s", "{to}"),
+    "pth": ("export", "pth", "{lab}/s", "{to}"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_full_disk_is_said_and_the_same_again_goes_on(
+    small_disk: Path, lab: Path, way: str
+) -> None:
+    if way == "pth":
+        pytest.importorskip("torch")
+    words = [word.format(lab=lab, to=small_disk / "result") for word in WAYS[way]]
+
+    def call() -> Result:
+        return call_obygaze("store", *words, cwd=small_disk.parent)
+
+    full = call()
+    assert full.code == 1
+    assert "No space left on device" in full.stderr
+    assert "free space on the disk" in full.stderr
+    result = small_disk / ("result.npz" if way == "npz" else "result")
+    # What was pushed to a folder waits there for the rest; nobody takes it for a store.
+    assert not (result / "store.json").exists()
+    assert result.exists() == (way == "push")
+    enlarge(small_disk)
+    call().ok()
+    assert [path.name for path in small_disk.iterdir()] == [result.name]
+    if (result / "store.json").exists():
+        assert verify(result, hashes=True).problems == []
+
+
+def test_a_withdrawal_on_a_full_disk_changes_nothing(small_disk: Path) -> None:
+    store = small_disk / "s"
+    write(store)
+    seal_before = open_store(store).seal
+    left = shutil.disk_usage(small_disk).free
+    (small_disk / "film.mp4").write_bytes(bytes(left - 8192))
+    words = ("store", "subset", str(store), "--without", FILM, "--reason", "asked")
+    full = call_obygaze("-C", small_disk, *words, "--remove-old")
+    assert full.code == 1
+    assert "No space left on device" in full.stderr
+    assert open_store(store).seal == seal_before
+    check_store(store, rows_of(), values_of())
+    enlarge(small_disk)
+    call_obygaze("-C", small_disk, *words, "--remove-old").ok()
+    assert not holds_planted(small_disk)
+
+
+def test_blocks_that_were_finished_before_the_disk_was_full_stay(
+    small_disk: Path,
+) -> None:
+    store = small_disk / "s"
+    filling = plan(store)
+    ballast = small_disk / "film.mp4"
+    block_bytes = 16 * sum(array.row_bytes for array in ARRAYS)
+    left = shutil.disk_usage(small_disk).free
+    ballast.write_bytes(bytes(left - 4 * block_bytes))
+    with pytest.raises(OSError, match="No space") as caught:
+        fill(filling, FIRST_VALUES)
+    assert caught.value.errno == errno.ENOSPC
+    done = filling.done()
+    assert 0 < len(done) < len(filling.needed)
+    with pytest.raises(ObygazeError, match="blocks are missing"):
+        seal(store)
+    # Hidden folders of blocks that were begun are gone.
+    assert {path.name for path in (filling.folder / "blocks").iterdir()} == {
+        f"{block:05d}" for block in done
+    }
+    ballast.unlink()
+    assert fill(filling, FIRST_VALUES) == len(filling.needed) - len(done)
+    enlarge(small_disk)
+    seal(store)
+    check_store(store, expected_rows(), FIRST_VALUES)
+
+
+def test_a_disk_too_full_to_plan_on_is_left_clean(small_disk: Path) -> None:
+    left = shutil.disk_usage(small_disk).free
+    (small_disk / "film.mp4").write_bytes(bytes(left - 4096))
+    with pytest.raises(OSError, match="No space"):
+        plan(small_disk / "s")
+    assert [path.name for path in small_disk.iterdir()] == ["film.mp4"]
+
+
+def test_hdf5_tells_of_a_full_disk_like_the_others(
+    tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*words: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # On a disk that is really full HDF5 keeps the file open, and the disk could not be unmounted.
+    monkeypatch.setattr(h5py.Group, "create_dataset", full)
+    done = call_obygaze("store", "export", "hdf5", lab / "s", tmp_path / "f.h5")
+    assert done.code == 1
+    assert "free space on the disk" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Read-only disks.
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A store, and one that is being filled, bound read-only: permission bits do not bind root."""
+    write(tmp_path / "films")
+    fill(plan(tmp_path / "s"), FIRST_VALUES)
+    view = tmp_path / "view"
+    view.mkdir()
+    mounted("--bind", str(tmp_path), str(view))
+    try:
+        mounted("-o", "remount,bind,ro", str(view))
+        yield view
+    finally:
+        subprocess.run(["umount", str(view)], check=True)
+
+
+def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -> None:
+    store = open_store(read_only / "films")
+    ok = [number for number, row in enumerate(rows_of()) if row.is_ok]
+    for name, array in values_of().items():
+        found = store.matrix(name, missing="drop")
+        np.testing.assert_array_equal(found.values, array[ok])
+    assert verify(store, hashes=True).problems == []
+    ways: list[Callable[[], object]] = [
+        lambda: seal(read_only / "s"),
+        lambda: plan(read_only / "other"),
+    ]
+    for way in ways:
+        with pytest.raises(OSError, match="Read-only file system"):
+            way()
+    words = ("subset", "films", "--without", FILM, "--reason", "asked")
+    done = call_obygaze("-C", read_only.parent, "store", *words, cwd=read_only)
+    assert done.code == 1
+    words = ("subset", str(read_only / "films"), *words[2:])
+    done = call_obygaze("-C", read_only, "store", *words)
+    assert (done.code, "this disk is read-only" in done.stderr) == (1, True)
+    assert verify(read_only / "films", hashes=True).problems == []
+
+
+# Power cuts.
+
+
+@pytest.mark.check("cuts the power at each sync")
+@pytest.mark.parametrize("life", ["first", "change"])
+def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
+    """Files that were not synced before the power was cut are empty afterwards."""
+    live = {"first": first_life, "change": change_life}[life]
+    check = {"first": check_first, "change": check_changed}[life]
+    if life == "change":
+        (tmp_path / "before").mkdir()
+        first_life(tmp_path / "before" / "s")
+    n_cuts = 0
+    code = -1
+    while code != DONE:
+        target = tmp_path / f"cut{n_cuts}" / "s"
+        target.parent.mkdir()
+        if life == "change":
+            shutil.copytree(tmp_path / "before" / "s", target)
+        before = {path.stat().st_ino for path in files_in(target.parent)}
+        code, synced = cut_at_sync(
+            lambda target=target: live(target), n_cuts, tmp_path / "log"
+        )
+        for path in files_in(target.parent):
+            if path.stat().st_ino not in synced | before:
+                path.chmod(0o644)
+                path.write_bytes(b"")
+        # What has the name is whole; the same command again ends the work.
+        if (target / "store.json").exists():
+            assert verify(target, hashes=True, decode=True).problems == []
+        with suppress(ObygazeError):
+            live(target)
+        check(target)
+        shutil.rmtree(target.parent)
+        n_cuts += 1
+    assert n_cuts > 20
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]

@@ -1,0 +1,401 @@
+"""Features in the files of other programs, and back again: equal numbers, and whose they are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.written_stores import MANIFEST, ArraySource, a_recipe
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.manifest.io import ID, manifest_sha256
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import exporting
+from obygaze_features.store.card import Terms
+from obygaze_features.store.exporting import (
+    export_features,
+    read_origin,
+)
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import write_store
+from obygaze_features.store.publishing import published_table
+from obygaze_features.store.reading import Reason, Store, open_store
+from obygaze_features.store.rows import FAILED, Row
+
+FORMATS = ("npz", "hdf5", "parquet")
+NAMES = {"npz": "out.npz", "hdf5": "out.h5"}
+ARRAYS = (
+    Array.of("clip", "float32", (4,)),
+    Array.of("tokens", "float16", (3, 2)),
+    Array.of("grid", "float32", (2, 2, 2)),
+)
+TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes.")
+
+
+def stored(folder: Path, rows: list[Row], arrays: tuple[Array, ...] = ARRAYS) -> Store:
+    """A store of noise in which no two numbers are equal."""
+    values = {}
+    for array in arrays:
+        shape = (len(rows), *array.shape)
+        n_values = int(np.prod(shape))
+        order = np.random.default_rng(len(values)).permutation(n_values) + 1
+        values[array.name] = order.reshape(shape).astype(array.dtype)
+    recipe = a_recipe()
+    write_store(
+        folder,
+        ArraySource(rows, values),
+        arrays=arrays,
+        recipe=recipe,
+        manifest=MANIFEST,
+        terms=TERMS,
+    )
+    return open_store(folder)
+
+
+def some_rows() -> list[Row]:
+    """Seven clips of two films, one without features, some with times."""
+    rows = [Row(f"lake-{number}", "lake", number, number + 0.5) for number in range(4)]
+    rows += [Row(f"night-{number}", "night") for number in range(3)]
+    rows[2] = rows[2]._replace(status=FAILED, reason="damaged")
+    return rows
+
+
+def with_features(store: Store) -> list[str]:
+    """The clips that have features."""
+    return [row.clip_id for row in store.rows if row.is_ok]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store of `some_rows`."""
+    return stored(tmp_path / "store", some_rows())
+
+
+def exported(store: Store, folder: Path, format: Any, **options: Any) -> Path:
+    """Export a store; return the file or folder."""
+    target = folder / NAMES.get(format, f"out-{format}")
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    export_features(store, target, format, **options)
+    return target
+
+
+def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
+    """Compare clips, films and numbers; `names` maps the arrays of the first to the second's."""
+    clips = with_features(first)
+    assert sorted(second.clip_ids.tolist()) == sorted(clips)
+    film_of_clip = {row.clip_id: row.movie_id for row in first.rows}
+    assert {row.clip_id: row.movie_id for row in second.rows} == {
+        clip: film_of_clip[clip] for clip in clips
+    }
+    assert {array.name for array in second.record.arrays} == set(names.values())
+    for array, name in names.items():
+        expected = np.asarray(first.matrix(array, clips=clips))
+        np.testing.assert_array_equal(second.matrix(name, clips=clips), expected)
+
+
+EVERY = {"clip": "clip", "tokens": "tokens", "grid": "grid"}
+TRIPS: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
+    ("npz", (), EVERY),
+    ("hdf5", (), EVERY),
+    ("npz", ("tokens",), {"tokens": "tokens"}),
+    ("hdf5", ("clip",), {"clip": "clip"}),
+    ("parquet", (), {"clip": "clip"}),
+    ("parquet", ("tokens", "grid"), {"tokens": "tokens", "grid": "grid"}),
+]
+
+
+@pytest.mark.parametrize(("format", "arrays", "names"), TRIPS, ids=str)
+@pytest.mark.parametrize("piece_bytes", [1, 40, 2**25])
+def test_there_and_back(
+    tmp_path: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    format: Any,
+    arrays: tuple[str, ...],
+    names: dict[str, str],
+    piece_bytes: int,
+) -> None:
+    monkeypatch.setattr(exporting, "PIECE_BYTES", piece_bytes)
+    target = exported(store, tmp_path, format, arrays=arrays)
+    import_features(format, target, tmp_path / "again", pool="none")
+    check_equal(store, open_store(tmp_path / "again"), names)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_export_says_of_which_store_it_is(
+    tmp_path: Path, store: Store, format: Any
+) -> None:
+    target = exported(store, tmp_path, format, arrays=["clip"])
+    origin = read_origin(target)
+    assert origin is not None
+    assert origin["seal"] == store.seal
+    assert origin["recipe"] == a_recipe().to_json()
+    assert origin["manifest"] == {"name": "films", "sha256": "0" * 64}
+    assert (origin["licence"], origin["citation"]) == TERMS
+    if format == "parquet":
+        assert read_origin(target / "data/features.parquet") == origin
+
+
+def test_other_files_are_of_no_store(tmp_path: Path, store: Store) -> None:
+    np.savez(tmp_path / "x.npz", X=np.zeros(3))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.zeros(3)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/README.md").write_text('---\nobygaze_origin: ["seal"]\n---\n')
+    for path in tmp_path.iterdir():
+        assert read_origin(path) is None, path
+
+
+def test_numpy_reads_the_npz(tmp_path: Path, store: Store) -> None:
+    with np.load(exported(store, tmp_path, "npz"), allow_pickle=False) as archive:
+        assert archive["clip_id"].tolist() == with_features(store)
+        assert archive["movie_id"].tolist() == ["lake"] * 3 + ["night"] * 3
+        for array in ARRAYS:
+            values = np.asarray(store.matrix(array.name, missing="drop"))
+            np.testing.assert_array_equal(archive[array.name], values)
+            assert archive[array.name].dtype == array.dtype
+
+
+def test_h5py_reads_the_hdf5(tmp_path: Path, store: Store) -> None:
+    with h5py.File(exported(store, tmp_path, "hdf5")) as file:
+        assert sorted(file) == sorted(with_features(store))
+        for row in store.rows:
+            if not row.is_ok:
+                continue
+            assert file[row.clip_id].attrs["movie_id"] == row.movie_id
+            for array in ARRAYS:
+                (expected,) = np.asarray(store.matrix(array.name, clips=[row.clip_id]))
+                np.testing.assert_array_equal(
+                    file[row.clip_id][array.name][()], expected
+                )
+
+
+def a_manifest(licence: str = "CC0-1.0") -> Manifest:
+    """Labels of some clips of the store."""
+    clips = (
+        Clip("lake-0", "lake", level="S", concepts=("Look", "Body")),
+        Clip("lake-1", "lake"),
+    )
+    return Manifest("films", Header("made up", {}, licence=licence), clips)
+
+
+def read_with(library: str, folder: Path) -> dict[str, list[Any]]:
+    """The columns of an exported table, read by another program."""
+    module = pytest.importorskip(library)
+    file = folder / "data/features.parquet"
+    if library == "pandas":
+        table: dict[str, list[Any]] = module.read_parquet(file).to_dict("list")
+    elif library == "polars":
+        table = module.read_parquet(file).to_dict(as_series=False)
+    elif library == "duckdb":
+        arrow = module.sql(f"SELECT * FROM '{file}'").to_arrow_table()
+        table = arrow.to_pydict()
+    else:
+        loaded = module.load_dataset(
+            str(folder), split="train", cache_dir=str(folder.parent / "cache")
+        )
+        table = loaded.to_dict()
+    return table
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb", "datasets"])
+def test_other_programs_read_the_table(
+    tmp_path: Path, store: Store, library: str
+) -> None:
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    target = exported(store, tmp_path, "parquet", labels=a_manifest())
+    table = read_with(library, target)
+    assert list(table) == [
+        *("clip_id", "movie_id", "start_s", "end_s", "level", "concepts"),
+        "clip",
+    ]
+    clips = with_features(store)
+    assert list(table["clip_id"]) == clips
+    np.testing.assert_array_equal(
+        np.stack(table["clip"]), store.matrix("clip", clips=clips)
+    )
+    assert list(table["start_s"])[:3] == [0, 1, 3]
+    assert table["level"][0] == "S"
+    assert list(table["concepts"][0]) == ["Look", "Body"]
+
+
+def test_the_columns_of_a_table_have_the_types_of_the_arrays(
+    tmp_path: Path, store: Store
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = [array.name for array in ARRAYS]
+    target = exported(store, tmp_path, "parquet", arrays=names, labels=a_manifest())
+    schema = parquet.read_schema(target / "data/features.parquet")
+    half = pyarrow.float16()
+    single = pyarrow.float32()
+    assert dict(zip(schema.names, schema.types, strict=True)) == {
+        "clip_id": pyarrow.string(),
+        "movie_id": pyarrow.string(),
+        "start_s": pyarrow.float64(),
+        "end_s": pyarrow.float64(),
+        "level": pyarrow.string(),
+        "concepts": pyarrow.list_(pyarrow.string()),
+        "clip": pyarrow.list_(single, 4),
+        "tokens": pyarrow.list_(pyarrow.list_(half, 2), 3),
+        "grid": pyarrow.list_(pyarrow.list_(pyarrow.list_(single, 2), 2), 2),
+    }
+    origin = json.loads(schema.metadata[b"obygaze_origin"])
+    assert origin["labels"]["sha256"] == manifest_sha256(a_manifest())
+
+
+def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
+    pytest.importorskip("pyarrow")
+    done = export_features(store, tmp_path / "out", "parquet", labels=a_manifest())
+    assert done.warnings == [
+        "4 clips of 6 without labels: the manifest films does not have them"
+    ]
+    assert done.left_out == {"lake-2": Reason("failed", "damaged")}
+    other = replace(a_manifest(), clips=(Clip("x", "x"),))
+    with pytest.raises(FixInput, match="has none of the clips of this store"):
+        export_features(store, tmp_path / "other", "parquet", labels=other)
+    with pytest.raises(FixUsage, match="labels are columns of parquet only"):
+        export_features(store, tmp_path / "x.npz", "npz", labels=a_manifest())
+
+
+@pytest.mark.parametrize(
+    ("labels", "licence", "name"),
+    [
+        (None, "cc-by-4.0", None),
+        ("CC-BY-4.0", "cc-by-4.0", None),
+        ("ODbL-1.0", "other", "features: CC-BY-4.0, labels: ODbL-1.0"),
+        ("", "other", "features: CC-BY-4.0, labels: not stated"),
+    ],
+)
+def test_no_licence_holds_for_features_and_labels_of_two(
+    tmp_path: Path, store: Store, labels: str | None, licence: str, name: str | None
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    manifest = None if labels is None else a_manifest(labels)
+    target = exported(store, tmp_path, "parquet", labels=manifest)
+    card = (target / "README.md").read_text("utf-8")
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert head["license"] == licence
+    assert head.get("license_name") == name
+    assert head["obygaze_origin"]["seal"] == store.seal
+    # Without this, the hub would look for splits in the names.
+    files = [{"split": "train", "path": "data/features.parquet"}]
+    assert head["configs"] == [{"config_name": "default", "data_files": files}]
+    assert "| `clip` | features: 4 of float32 |" in card
+    assert "tokens" not in card.partition("# Features")[2]
+    assert ("Their licence: " in card) == (labels is not None)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_nothing_is_replaced_and_nothing_half_is_left(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, format: Any
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    target = exported(store, out, format, arrays=["clip"])
+    second = out / f"second-{target.name}"
+    with pytest.raises(AlreadyThere):
+        export_features(store, target, format, arrays=["clip"])
+
+    def fails(*_args: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Store, "read", fails)
+    with pytest.raises(OSError, match="the disk is full"):
+        export_features(store, second, format, arrays=["clip"])
+    assert list(out.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("clip", ["a/b", "..", ".hidden"])
+def test_ids_that_would_lead_elsewhere_are_refused(tmp_path: Path, clip: str) -> None:
+    store = stored(tmp_path / "s", [Row(clip, "m"), Row("m-2", "m")])
+    with pytest.raises(FixInput, match="cannot be a key of HDF5"):
+        exported(store, tmp_path, "hdf5", arrays=["clip"])
+    assert not (tmp_path / "out.h5").exists()
+    with np.load(exported(store, tmp_path, "npz")) as arrays:
+        assert arrays["clip_id"].tolist() == [clip, "m-2"]
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(FixUsage, match="unknown format 'csv'"):
+        export_features(store, out, "csv")  # type: ignore[arg-type]
+    with pytest.raises(NotFound, match="clips"):
+        export_features(store, tmp_path / "out.npz", "npz", arrays=["clips"])
+    for format, ending in (("npz", ".npz"), ("hdf5", ".h5")):
+        with pytest.raises(FixUsage, match=f"an export to {format} ends with {ending}"):
+            export_features(store, out, format)  # type: ignore[arg-type]
+    of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
+    with pytest.raises(FixUsage, match="no array has one vector a clip"):
+        export_features(of_tokens, out, "parquet")
+    levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
+    with pytest.raises(FixUsage, match="'level' and the level of clips would be one"):
+        export_features(levels, out, "parquet")
+    failed = [row._replace(status=FAILED, reason="x") for row in some_rows()]
+    with pytest.raises(FixInput, match="no clip has features; nothing to export"):
+        export_features(stored(tmp_path / "f", failed), out, "parquet")
+    assert not out.exists()
+
+
+def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
+    pictures = (Array.of("pictures", "uint8", (2, 2, 3)), *ARRAYS[:1])
+    private = stored(tmp_path / "p", some_rows(), pictures)
+    for format in FORMATS:
+        with pytest.raises(FixUsage, match="pictures of films; it is private"):
+            export_features(private, tmp_path / "out", format, arrays=["clip"])  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="pictures of films"):
+        published_table(private)
+
+
+def test_times_and_masks_are_exported_if_they_are_named(tmp_path: Path) -> None:
+    arrays = (*ARRAYS[:1], Array.of("time_s", "float32", (3,)))
+    store = stored(tmp_path / "s", some_rows(), arrays)
+    with np.load(exported(store, tmp_path, "npz")) as archive:
+        assert "time_s" not in archive.files
+    (tmp_path / "out.npz").unlink()
+    with np.load(exported(store, tmp_path, "npz", arrays=["time_s"])) as archive:
+        expected = np.asarray(store.matrix("time_s", missing="drop"))
+        np.testing.assert_array_equal(archive["time_s"], expected)
+
+
+# Names of arrays and files of the formats, numbers, words of other programs, the longest.
+AWKWARD = (
+    *("keys", "ids", "id", "names", "clip_id", "movie_id", "clip", "tokens", "level"),
+    *("arrays.txt", "README.md", "a.npy", "a.pth", "a.h5", "data", "obygaze_origin"),
+    *("007", "7", "7.0", "1e5", "1_000", "nan", "inf", "NULL", "None", "TRUE", "_"),
+    *("A-1", "a", "a.", "a..", "a-", "a+", "a-b-", "0", "00", "CON", "x" * 200),
+)
+ANY = st.from_regex(ID, fullmatch=True)
+SEVERAL = st.lists(
+    st.sampled_from(AWKWARD) | ANY, min_size=1, max_size=12, unique_by=str.casefold
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=10)
+@given(clips=SEVERAL, films=SEVERAL)
+def test_any_ids_there_and_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    clips: list[str],
+    films: list[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("ids")
+    rows = [Row(clip, films[n % len(films)]) for n, clip in enumerate(clips)]
+    store = stored(folder / "s", rows, ARRAYS[:1])
+    target = exported(store, folder, format)
+    import_features(format, target, folder / "again")
+    check_equal(store, open_store(folder / "again"), {"clip": "clip"})

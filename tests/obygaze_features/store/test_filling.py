@@ -1,0 +1,587 @@
+"""Filling by blocks, sealing, changing: the bytes, and what happens where processes meet."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import shutil
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.filled_stores import (
+    ARRAYS,
+    FRAMES,
+    MAKER,
+    N_BLOCKS,
+    N_ROWS,
+    POOLED,
+    TOKENS,
+    compute,
+    expected_rows,
+    fails_at_first,
+    fill,
+    plan,
+    planned_rows,
+    values_of,
+)
+from support.written_stores import (
+    MANIFEST,
+    ArraySource,
+    a_recipe,
+    check_store,
+    files_of,
+    lasting_bytes,
+    some_values,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.store.filling import (
+    BlockWriter,
+    Filling,
+    choose_block,
+    plan_filling,
+)
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import write_store
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.records import Maker, Origin, Replaced
+from obygaze_features.store.rows import FAILED
+from obygaze_features.store.sealing import NOT_EXTRACTED, seal
+
+VALUES = values_of()
+
+
+def filled_store(target: Path) -> str:
+    """A sealed store; returns its seal."""
+    fill(plan(target), VALUES)
+    return seal(target).seal
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_filled_store_is_the_one_that_is_written_at_once(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    assert (
+        filling.needed == list(range(N_BLOCKS)) and filling.missing() == filling.needed
+    )
+    assert fill(filling, VALUES, start=3) == N_BLOCKS
+    assert filling.next_block(0) is None and filling.missing() == []
+    written = seal(tmp_path / "s")
+    document = check_store(tmp_path / "s", expected_rows(), VALUES)
+    assert written.warnings == () and names_in(tmp_path) == {"s"}
+    write_store(
+        tmp_path / "t",
+        ArraySource(expected_rows(), VALUES),
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        makers=[MAKER],
+    )
+    assert lasting_bytes(tmp_path / "s") == lasting_bytes(tmp_path / "t")
+    assert document["makers"][0]["device_name"] == "a cpu"
+    # Again: it is there.
+    assert seal(tmp_path / "s") == (tmp_path / "s", written.seal, ())
+
+
+def test_only_files_of_one_block_are_linked(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    fill(filling, VALUES)
+    inodes = {
+        array.name: [
+            (filling.folder_of(block) / array.name).stat().st_ino
+            for block in range(N_BLOCKS)
+        ]
+        for array in ARRAYS
+    }
+    seal(tmp_path / "s")
+    for array in ARRAYS:
+        paths = [
+            tmp_path / "s" / array.file_name(n) for n in range(array.n_files(N_ROWS))
+        ]
+        linked = [path.stat().st_ino in inodes[array.name] for path in paths]
+        assert all(linked) if array is TOKENS else not any(linked)
+
+
+def test_a_plan_is_made_once(tmp_path: Path) -> None:
+    first, second = plan(tmp_path / "s"), plan(tmp_path / "s")
+    assert first.digest == second.digest and names_in(tmp_path) == {"s.next"}
+    assert [row[:4] for row in second.rows] == [row[:4] for row in planned_rows()]
+    with pytest.raises(Mismatch, match="another plan: computes differ") as caught:
+        plan(tmp_path / "s", computes=("pooled",))
+    assert "s.next" in caught.value.hint
+    with pytest.raises(Mismatch, match=r"another recipe: backbone\.name differ"):
+        plan(tmp_path / "s", recipe=a_recipe("dinov2-b"))
+    with pytest.raises(Mismatch, match="other clips, or other times"):
+        rows = [row._replace(end_s=9.0) for row in planned_rows()]
+        plan_filling(
+            tmp_path / "s",
+            rows,
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=MAKER.kind,
+        )
+    filled_store(tmp_path / "t")
+    with pytest.raises(AlreadyThere, match="exists already"):
+        plan(tmp_path / "t")
+    with pytest.raises(NotFound, match="not being filled"):
+        seal(tmp_path / "u")
+
+
+def test_the_file_of_an_array_has_at_least_one_block(tmp_path: Path) -> None:
+    array = Array("pooled", "float32", (16,), ("d16",), 4, 4)
+    filling = plan(tmp_path / "s", arrays=[array])
+    assert filling.plan.block_rows == 16 and filling.arrays[0].file_rows == 16
+    windows = plan(tmp_path / "w", arrays=[array], windows=True)
+    assert windows.plan.block_rows == 256
+
+
+def test_a_block_is_written_once(tmp_path: Path) -> None:
+    filling, other = plan(tmp_path / "s"), plan(tmp_path / "s")
+    with filling.begin(2, MAKER) as writer, other.begin(2, MAKER) as second:
+        for number in writer.rows:
+            row = filling.rows[number]
+            writer.add(row, {a.name: VALUES[a.name][number] for a in ARRAYS})
+            second.add(row, {a.name: VALUES[a.name][number] * 2 for a in ARRAYS})
+        assert not other.is_done(2) and writer.commit() is True
+        before = files_of(filling.folder_of(2))
+        assert other.is_done(2) and second.commit() is False
+    assert files_of(filling.folder_of(2)) == before
+    assert names_in(filling.folder / "blocks") == {"00002"}
+    assert filling.begin(2, MAKER) is None
+
+
+def test_what_is_not_committed_is_removed(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    with pytest.raises(RuntimeError), filling.begin(0, MAKER) as writer:
+        writer.add(filling.rows[0], {a.name: VALUES[a.name][0] for a in ARRAYS})
+        raise RuntimeError
+    with filling.begin(0, MAKER) as writer, pytest.raises(ValueError, match="0 of 16"):
+        writer.commit()
+    assert names_in(filling.folder / "blocks") == set()
+
+
+def test_a_row_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    good = {array.name: VALUES[array.name][0] for array in ARRAYS}
+    with filling.begin(0, MAKER) as writer:
+        with pytest.raises(
+            ValueError, match="expected the clip 'clip 0', got 'clip 1'"
+        ):
+            writer.add(filling.rows[1], good)
+        with pytest.raises(
+            FixInput, match="pooled of clip 'clip 0' has values that are"
+        ):
+            writer.add(filling.rows[0], good | {"pooled": np.full(16, np.nan, "f4")})
+        with pytest.raises(FixInput, match=r"float32 \(8,\), expected float32 \(16,\)"):
+            writer.add(filling.rows[0], good | {"pooled": np.zeros(8, "f4")})
+        with pytest.raises(ValueError, match="if it is ok, and only then"):
+            writer.add(filling.rows[0]._replace(status=FAILED), good)
+        writer.add(filling.rows[0], good)
+
+
+def test_another_kind_is_refused_unless_allowed(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    cuda = Maker("obygaze 1", "cuda", "H100", "float32")
+    with pytest.raises(
+        Mismatch, match="obygaze 1 cpu float32, and this is obygaze 1 cuda"
+    ):
+        filling.begin(0, cuda)
+    with filling.begin(0, cuda, mixed=True) as writer:
+        for number in writer.rows:
+            row = filling.rows[number]
+            writer.add(row, {a.name: VALUES[a.name][number] for a in ARRAYS})
+        writer.commit()
+    fill(filling, VALUES)
+    seal(tmp_path / "s")
+    rows = expected_rows()
+    rows[:16] = expected_rows(fails=lambda number: False)[:16]
+    document = check_store(tmp_path / "s", rows, VALUES)
+    assert [maker["device"] for maker in document["makers"]] == ["cuda", "cpu"]
+
+
+def test_a_seal_waits_for_all_blocks_or_is_told_not_to(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    with pytest.raises(FixInput, match="6 of 6 blocks are missing"):
+        seal(tmp_path / "s", seal_now=True)
+    compute(filling, 1, VALUES)
+    compute(filling, 5, VALUES)
+    with pytest.raises(FixInput, match="4 of 6 blocks are missing"):
+        seal(tmp_path / "s")
+    assert names_in(tmp_path) == {"s.next"}
+    seal(tmp_path / "s", seal_now=True)
+    rows = expected_rows()
+    for number in (*range(16), *range(32, 80)):
+        rows[number] = planned_rows()[number]._replace(
+            status=FAILED, reason=NOT_EXTRACTED
+        )
+    check_store(tmp_path / "s", rows, VALUES)
+
+
+@pytest.mark.parametrize("file", ["pooled", "tokens", "rows.json"])
+def test_a_damaged_block_counts_as_not_done(tmp_path: Path, file: str) -> None:
+    filling = plan(tmp_path / "s")
+    fill(filling, VALUES)
+    path = filling.folder_of(4) / file
+    path.chmod(0o644)
+    if file == "pooled":
+        data = bytearray(path.read_bytes())
+        data[99] ^= 1
+        path.write_bytes(data)
+    else:
+        path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(FixInput, match="damaged"):
+        seal(tmp_path / "s")
+    assert filling.missing() == [4]
+    assert fill(filling, VALUES) == 1
+    seal(tmp_path / "s")
+    check_store(tmp_path / "s", expected_rows(), VALUES)
+    assert names_in(tmp_path) == {"s"}
+
+
+def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
+    """It wakes when the store is sealed, and when another plan has the place of its own."""
+    filling = plan(tmp_path / "s")
+    late = filling.begin(3, MAKER)
+    assert late is not None
+    for number in late.rows:
+        row = filling.rows[number]
+        late.add(row, {a.name: VALUES[a.name][number] * 3 for a in ARRAYS})
+    fill(filling, VALUES)
+    sealed = seal(tmp_path / "s").seal
+    before = files_of(tmp_path)
+    assert late.commit() is False and filling.begin(3, MAKER) is None
+    assert filling.next_block(0) is None and filling.is_done(3)
+    late.__exit__(None, None, None)
+    assert files_of(tmp_path) == before
+    # A block of the earlier plan in a plan that was made since.
+    retry = plan(tmp_path / "s", replaces=sealed, computed=[True] * N_ROWS)
+    assert compute(filling, 3, values_of(9)) is True
+    fill(retry, VALUES)
+    with pytest.raises(FixInput, match="1 of 6 blocks are missing, 1 of them damaged"):
+        seal(tmp_path / "s")
+    fill(retry, VALUES)
+    seal(tmp_path / "s")
+    check_store(tmp_path / "s", expected_rows(), VALUES)
+
+
+@pytest.mark.parametrize("step", ["add", "commit"])
+def test_a_file_that_was_removed_while_it_is_written(tmp_path: Path, step: str) -> None:
+    """On a network disk it cannot be written any more: no error if the store is finished."""
+    filling = plan(tmp_path / "s")
+    values = {array.name: VALUES[array.name] for array in ARRAYS}
+
+    def write(writer: BlockWriter) -> bool:
+        name = "_skip_to" if step == "add" else "_finish_files"
+        setattr(writer, name, stale)
+        for number in writer.rows:
+            row = filling.rows[number]
+            writer.add(row, {name: array[number] for name, array in values.items()})
+        return writer.commit()
+
+    def stale(*_: object) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with filling.begin(3, MAKER) as writer, pytest.raises(OSError, match="Stale"):
+        write(writer)
+    with filling.begin(3, MAKER) as writer:
+        fill(plan(tmp_path / "s"), VALUES)
+        seal(tmp_path / "s")
+        # A late process has the same plan again.
+        next_again = plan(tmp_path / "again").folder.rename(filling.folder)
+        assert write(writer) is False
+    shutil.rmtree(next_again)
+    assert names_in(tmp_path) == {"s"}
+
+
+def test_a_folder_is_renamed_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late process that has a plan in it gives NAME.next nothing, or all of it."""
+    filling = plan(tmp_path / "s")
+    late = tmp_path / f".s.{filling.tag}late"
+    shutil.copytree(filling.folder, late)
+    fill(filling, VALUES)
+    removed: list[str] = []
+    rmtree = shutil.rmtree
+
+    def meanwhile(folder: Path, **options: object) -> None:
+        removed.append(folder.name)
+        if folder.name.startswith(late.name):
+            with suppress(FileNotFoundError):
+                late.rename(filling.folder)
+        rmtree(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", meanwhile)
+    seal(tmp_path / "s")
+    assert any(name.startswith(late.name) for name in removed)
+    assert names_in(tmp_path) == {"s"}
+
+
+def test_a_killed_seal_is_finished_by_the_next(tmp_path: Path) -> None:
+    fill(plan(tmp_path / "s"), VALUES)
+    shutil.copytree(tmp_path / "s.next", tmp_path / "kept")
+    first = seal(tmp_path / "s")
+    # Killed after the store had its name.
+    (tmp_path / "kept").rename(tmp_path / "s.next")
+    assert seal(tmp_path / "s").seal == first.seal
+    assert names_in(tmp_path) == {"s"}
+
+
+def test_two_seals_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second begins when the first has read the plan, and finishes before it."""
+    fill(plan(tmp_path / "s"), VALUES)
+    read_block, seals = Filling.read_block, []
+
+    def meanwhile(self: Filling, block: int):
+        if block == 4 and not seals:
+            seals.append("")
+            seals[0] = seal(tmp_path / "s").seal
+        return read_block(self, block)
+
+    monkeypatch.setattr(Filling, "read_block", meanwhile)
+    assert seal(tmp_path / "s").seal == seals[0]
+    check_store(tmp_path / "s", expected_rows(), VALUES)
+    assert names_in(tmp_path) == {"s"}
+
+
+# --- Changes ---
+
+
+def test_more_clips(tmp_path: Path) -> None:
+    sealed = filled_store(tmp_path / "s")
+    more, n_more = values_of(n_rows=150), 150
+    for name, array in VALUES.items():
+        more[name][:N_ROWS] = array
+    computed = [number >= N_ROWS for number in range(n_more)]
+    filling = plan(tmp_path / "s", n_more, replaces=sealed, computed=computed)
+    assert filling.needed == [5, 6, 7, 8, 9]
+    assert filling.rows_of(5) == [94, 95]
+    fill(filling, values_of(n_rows=150) | more)
+    seal(tmp_path / "s", reason="more films", author="Ada")
+    document = check_store(tmp_path / "s", expected_rows(n_more), more)
+    assert document["replaces"][0]["seal"] == sealed
+    assert document["replaces"][0]["reason"] == "more films"
+    before = tmp_path / f"s.before-{sealed[:8]}"
+    assert names_in(tmp_path) == {"s", before.name}
+    check_store(before, expected_rows(), VALUES)
+    for array, n_same in ((POOLED, 1), (FRAMES, 2), (TOKENS, 5)):
+        same = [
+            (tmp_path / "s" / name).samefile(before / name)
+            for name in map(array.file_name, range(array.n_files(N_ROWS)))
+        ]
+        assert same == [number < n_same for number in range(len(same))]
+
+
+def test_failed_rows_again(tmp_path: Path) -> None:
+    sealed = filled_store(tmp_path / "s")
+    computed = [fails_at_first(number) for number in range(N_ROWS)]
+    filling = plan(tmp_path / "s", replaces=sealed, computed=computed)
+    still_fails = {number for number in range(N_ROWS) if number % 14 == 3}
+    fill(filling, VALUES, fails=still_fails.__contains__)
+    seal(tmp_path / "s")
+    rows = expected_rows(fails=still_fails.__contains__)
+    check_store(tmp_path / "s", rows, VALUES)
+
+
+def test_failed_rows_that_are_not_computed_again_keep_their_reason(
+    tmp_path: Path,
+) -> None:
+    sealed = filled_store(tmp_path / "s")
+    computed = [fails_at_first(number) for number in range(N_ROWS)]
+    filling = plan(tmp_path / "s", replaces=sealed, computed=computed)
+    compute(filling, 0, VALUES, fails=lambda number: False)
+    seal(tmp_path / "s", seal_now=True)
+    rows = expected_rows()
+    rows[:16] = expected_rows(fails=lambda number: False)[:16]
+    check_store(tmp_path / "s", rows, VALUES)
+
+
+def test_a_further_array(tmp_path: Path) -> None:
+    sealed = filled_store(tmp_path / "s")
+    counts = Array("counts", "int32", (2,), ("n2",), 16, 16)
+    values = VALUES | {"counts": some_values(counts, N_ROWS)}
+    computed = [not fails_at_first(number) for number in range(N_ROWS)]
+    filling = plan(
+        tmp_path / "s",
+        arrays=(*ARRAYS, counts),
+        computes=("counts",),
+        computed=computed,
+        replaces=sealed,
+    )
+    compute(filling, 0, values)
+    with pytest.raises(FixInput, match="do not have the further arrays yet"):
+        seal(tmp_path / "s", seal_now=True)
+    fill(filling, values, fails=lambda number: number in (33, 60))
+    written = seal(tmp_path / "s")
+    assert written.warnings == (
+        "2 clips had features and have failed now: clip 33, clip 60",
+    )
+    rows = expected_rows(
+        fails=lambda number: fails_at_first(number) or number in (33, 60)
+    )
+    check_store(tmp_path / "s", rows, values)
+
+
+def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    sealed = filled_store(tmp_path / "s")
+    with pytest.raises(Mismatch, match="the store to change does not exist"):
+        plan(tmp_path / "s", replaces="0" * 64)
+    with pytest.raises(Mismatch, match="another recipe"):
+        plan(tmp_path / "s", replaces=sealed, recipe=a_recipe("dinov2-b"))
+    with pytest.raises(Mismatch, match="rows of the store must come first"):
+        plan(tmp_path / "s", 20, replaces=sealed)
+    with pytest.raises(FixInput, match="the new clip 'clip 94' is not computed"):
+        plan(tmp_path / "s", 95, replaces=sealed, computed=[False] * 95)
+    with pytest.raises(FixInput, match="'clip 94' has no features yet"):
+        computed = [False] * 94 + [True]
+        plan(
+            tmp_path / "s", 95, replaces=sealed, computed=computed, computes=("pooled",)
+        )
+    with pytest.raises(FixInput, match="an array of the store is not in the plan"):
+        plan(tmp_path / "s", arrays=[POOLED], replaces=sealed)
+    assert names_in(tmp_path) == {"s"}
+
+
+def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
+    withdrawn = Replaced("1" * 64, "2026-01-01", films=("film-33",), clips=("clip 95",))
+    sealed = write_store(
+        tmp_path / "s",
+        ArraySource(expected_rows(), VALUES),
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        makers=[MAKER],
+        replaces=[withdrawn],
+    ).seal
+    for number in (95, 99):
+        computed = [row >= N_ROWS for row in range(number + 1)]
+        with pytest.raises(FixInput, match="'clip 95' was withdrawn"):
+            plan(tmp_path / "s", number + 1, replaces=sealed, computed=computed)
+
+
+def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
+    sealed = filled_store(tmp_path / "s")
+    fill(plan(tmp_path / "s", replaces=sealed), VALUES)
+    shutil.copytree(tmp_path / "s.next", tmp_path / "kept")
+    seal(tmp_path / "s")
+    second = write_store(
+        tmp_path / "other",
+        ArraySource(expected_rows(), VALUES),
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        makers=[MAKER],
+        origins=[Origin("elsewhere", "2" * 64)],
+    )
+    shutil.rmtree(tmp_path / "s")
+    (tmp_path / "other").rename(tmp_path / "s")
+    (tmp_path / "kept").rename(tmp_path / "s.next")
+    with pytest.raises(Mismatch, match="does not exist any more"):
+        seal(tmp_path / "s")
+    assert second.seal and (tmp_path / "s.next").exists()
+
+
+# --- The order of blocks ---
+
+
+def test_which_block_is_next() -> None:
+    needed = [0, 2, 4, 6]
+    assert choose_block(needed, set(), {}, 4) == 4
+    assert choose_block(needed, {4}, {6: 1}, 4) == 0
+    assert choose_block(needed, {0, 2}, {4: 2, 6: 1}, 3) == 6
+    assert choose_block(needed, {0, 2}, {4: 1, 6: 1}, 5) == 6
+    assert choose_block(needed, set(needed), {}, 0) is None
+
+
+def computed_over_needed(n_workers: int, n_blocks: int, seed: int) -> float:
+    """How much workers of unequal speed compute for each block: steps are rows of a block.
+
+    Before each row, a worker looks whether its block is done. The fastest worker is up to 16 times
+    as fast as the slowest.
+    """
+    random = np.random.default_rng(seed)
+    rows = 16
+    durations = 2.0 ** random.uniform(0, 4, n_workers)
+    starts = [worker * n_blocks // n_workers for worker in range(n_workers)]
+    needed = list(range(n_blocks))
+    done: set[int] = set()
+    begun: Counter[int] = Counter()
+    n_computed = 0
+    turns = [(0.0, worker, -1, 0) for worker in range(n_workers)]
+    heapq.heapify(turns)
+    while turns:
+        now, worker, block, n_rows = heapq.heappop(turns)
+        if block >= 0 and n_rows == rows:
+            done.add(block)
+        if block < 0 or block in done:
+            begun[block] -= 1
+            chosen = choose_block(needed, done, begun, starts[worker])
+            if chosen is None:
+                continue
+            begun[chosen] += 1
+            block, n_rows = chosen, 0
+        n_computed += 1
+        heapq.heappush(turns, (now + durations[worker], worker, block, n_rows + 1))
+    assert len(done) == n_blocks
+    return n_computed / (rows * n_blocks)
+
+
+@pytest.mark.parametrize("n_workers", [2, 8, 32])
+def test_little_is_computed_twice(n_workers: int) -> None:
+    for seed in range(5):
+        assert computed_over_needed(n_workers, 50 * n_workers, seed) <= 1.05
+    # With few blocks, about one block a worker too many.
+    for n_few in (n_workers, 2 * n_workers, 5 * n_workers):
+        ratios = [computed_over_needed(n_workers, n_few, seed) for seed in range(8)]
+        too_many = [(ratio - 1) * n_few / n_workers for ratio in ratios]
+        assert np.mean(too_many) <= 1.05 and max(too_many) <= 1.25
+
+
+def test_a_filling_of_other_arrays_is_not_removed(tmp_path: Path) -> None:
+    """A store of this name may have been made while the blocks were computed."""
+    filling = plan(tmp_path / "s")
+    fill(filling, VALUES)
+    filling.folder.rename(tmp_path / "kept")
+    write_store(
+        tmp_path / "s",
+        ArraySource(expected_rows(), VALUES),
+        arrays=[POOLED],
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        makers=[MAKER],
+    )
+    (tmp_path / "kept").rename(filling.folder)
+    with pytest.raises(Mismatch, match="another store has this name now"):
+        seal(tmp_path / "s")
+    assert filling.missing() == []
+
+
+def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    table = filling.folder / "clips.csv"
+    data = table.read_bytes()
+    table.chmod(0o644)
+    for spoilt in (data[:-1], data[:-9], data.replace(b"0.5", b"half"), b"", b"\xff\n"):
+        table.write_bytes(spoilt)
+        for look in (Filling.open, open_store, plan):
+            with pytest.raises(Corrupt, match=r"clips.csv is damaged"):
+                look(tmp_path / "s")
+    table.write_bytes(data)
+    document = filling.folder / "plan.json"
+    text = document.read_text()
+    document.chmod(0o644)
+    document.write_text(text.replace('"block_rows": 16', '"block_rows": 0'))
+    with pytest.raises(Corrupt, match="`block_rows` must be at least 1"):
+        open_store(tmp_path / "s")

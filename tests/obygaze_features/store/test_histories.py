@@ -1,0 +1,372 @@
+"""Random histories of stores, compared after each step with a plain model in memory."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.seeds import SEED
+from support.written_stores import MANIFEST, ArraySource, a_recipe, files_of
+
+from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.filling import plan_filling
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import write_store
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.records import Kind, Maker
+from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row
+from obygaze_features.store.sealing import seal
+from obygaze_features.store.verifying import verify
+
+KIND = Kind("p 1", "cpu", "float32")
+MAKER = Maker("p 1", "cpu", "a cpu", "float32")
+# Several chunks a file, several files a block, and files of several blocks.
+ARRAYS = (
+    Array("pooled", "float32", (4,), ("d4",), 4, 16),
+    Array("frames", "float32", (2, 4), ("t2", "d4"), 1, 4),
+    Array("tokens", "float32", (3, 4), ("p3", "d4"), 8, 64),
+)
+STEPS = (
+    "add clips",
+    "add array",
+    "retry",
+    "withdraw",
+    "withdraw clip",
+    "merge",
+    "subset",
+    "push",
+    "pull",
+)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A row of the model: its numbers, or why it has none."""
+
+    film: str
+    status: str
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A store: its clips in their order, its arrays, and the changes that led to it."""
+
+    clips: dict[str, Clip]
+    arrays: tuple[str, ...]
+    history: tuple[int, ...]
+    films_withdrawn: frozenset[str] = frozenset()
+
+
+class History:
+    """A workspace with one store that changes, a shared copy and a pulled copy of it."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.root = root
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.workspace = Workspace(root)
+        self.n_names = 0
+        self.n_changes = 0
+        # Numbers of clips that were withdrawn, wherever.
+        self.forgotten: list[bytes] = []
+        self.path = self.new_path()
+        self.model = Model({}, ("pooled", "frames"), (self.change(),))
+        self.shared: Model | None = None
+        self.pulled: Model | None = None
+        rows = self.new_clips(self.random.randint(1, 40), self.model.arrays)
+        self.model = replace(self.model, clips=rows)
+        self.write(self.path, self.model)
+
+    def new_path(self) -> Path:
+        self.n_names += 1
+        return self.root / f"store-{self.n_names}"
+
+    def change(self) -> int:
+        self.n_changes += 1
+        return self.n_changes
+
+    def new_clips(self, n_clips: int, arrays: tuple[str, ...]) -> dict[str, Clip]:
+        clips = {}
+        for _ in range(n_clips):
+            name = f"clip {self.numbers.integers(2**40)}"
+            film = f"film-{self.random.randint(0, 9)}"
+            clips[name] = self.computed(film, arrays)
+        return clips
+
+    def computed(self, film: str, arrays: tuple[str, ...]) -> Clip:
+        if self.random.random() < 0.15:
+            return Clip(film, FAILED)
+        return Clip(film, OK, {name: self.vector(name) for name in arrays})
+
+    def vector(self, name: str) -> np.ndarray:
+        (array,) = (array for array in ARRAYS if array.name == name)
+        return self.numbers.standard_normal(array.shape).astype("float32")
+
+    def write(self, path: Path, model: Model) -> None:
+        """Write a store at once."""
+        arrays = [array for array in ARRAYS if array.name in model.arrays]
+        rows = [self.row(name, clip) for name, clip in model.clips.items()]
+        values = {}
+        for array in arrays:
+            nothing = np.zeros(array.shape, "float32")
+            values[array.name] = np.stack(
+                [clip.values.get(array.name, nothing) for clip in model.clips.values()]
+            )
+        write_store(
+            path,
+            ArraySource(rows, values),
+            arrays=arrays,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            makers=[MAKER],
+        )
+
+    def row(self, name: str, clip: Clip) -> Row:
+        reason = "" if clip.status == OK else "no picture"
+        return Row(name, clip.film, status=clip.status, reason=reason, maker=0)
+
+    # The steps.
+
+    def fill(self, model: Model, computed: set[str], computes: tuple[str, ...]) -> None:
+        """Let a filling compute some clips, so that the store becomes the model."""
+        names = list(model.clips)
+        filling = plan_filling(
+            self.path,
+            [Row(name, clip.film) for name, clip in model.clips.items()],
+            arrays=[array for array in ARRAYS if array.name in model.arrays],
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=KIND,
+            computed=[name in computed for name in names],
+            computes=computes,
+            replaces=open_store(self.path).seal,
+        )
+        start = self.random.randint(0, 5)
+        while (block := filling.next_block(start)) is not None:
+            writer = filling.begin(block, MAKER)
+            assert writer is not None
+            with writer:
+                for number in writer.rows:
+                    name = names[number]
+                    clip = model.clips[name]
+                    row = self.row(name, clip)
+                    if clip.status == OK:
+                        values = {array: clip.values[array] for array in computes}
+                        writer.add(row, values)
+                    else:
+                        writer.add(row)
+                assert writer.commit()
+        seal(self.path)
+        self.changed(model)
+
+    def changed(self, model: Model) -> None:
+        self.model = replace(model, history=(*self.model.history, self.change()))
+
+    def add_clips(self) -> None:
+        new = self.new_clips(self.random.randint(1, 30), self.model.arrays)
+        brings_back = {
+            name
+            for name, clip in new.items()
+            if clip.film in self.model.films_withdrawn
+        }
+        model = replace(self.model, clips={**self.model.clips, **new})
+        if brings_back:
+            with pytest.raises(FixInput, match="was withdrawn"):
+                self.fill(model, set(new), self.model.arrays)
+            assert not self.path.with_name(f"{self.path.name}.next").exists()
+            new = {name: new[name] for name in new.keys() - brings_back}
+            model = replace(self.model, clips={**self.model.clips, **new})
+        if new:
+            self.fill(model, set(new), self.model.arrays)
+
+    def add_array(self) -> None:
+        missing = [a.name for a in ARRAYS if a.name not in self.model.arrays]
+        ok = {n for n, clip in self.model.clips.items() if clip.status == OK}
+        if not missing or not ok:
+            return
+        clips = {}
+        for name, clip in self.model.clips.items():
+            if name in ok:
+                values = {**clip.values, missing[0]: self.vector(missing[0])}
+                clip = replace(clip, values=values)
+            clips[name] = clip
+        arrays = tuple(
+            a.name for a in ARRAYS if a.name in (*self.model.arrays, *missing)
+        )
+        self.fill(replace(self.model, clips=clips, arrays=arrays), ok, (missing[0],))
+
+    def retry(self) -> None:
+        failed = {n for n, clip in self.model.clips.items() if clip.status == FAILED}
+        if failed:
+            clips = dict(self.model.clips)
+            for name in failed:
+                clips[name] = self.computed(clips[name].film, self.model.arrays)
+            model = replace(self.model, clips=clips)
+            self.fill(model, failed, self.model.arrays)
+
+    def withdraw(self, *, a_clip: bool = False) -> None:
+        name = self.random.choice(list(self.model.clips))
+        film = self.model.clips[name].film
+        clips = dict(self.model.clips)
+        chosen = [name] if a_clip else [n for n in clips if clips[n].film == film]
+        is_new = any(clips[n].status != WITHDRAWN for n in chosen)
+        for each in chosen:
+            self.forget(clips[each])
+            clips[each] = Clip(clips[each].film, WITHDRAWN)
+        subset(
+            self.path,
+            without=[name if a_clip else film],
+            reason="asked for",
+            remove_old=True,
+            workspace=self.workspace,
+        )
+        if is_new:
+            films = self.model.films_withdrawn
+            if not a_clip:
+                films |= {film}
+            self.changed(replace(self.model, clips=clips, films_withdrawn=films))
+
+    def forget(self, clip: Clip) -> None:
+        self.forgotten += [values.tobytes() for values in clip.values.values()]
+
+    def merge(self) -> None:
+        """Merge with a store that has other clips, and some of the same."""
+        some = self.random.sample(
+            list(self.model.clips.items()), min(3, len(self.model.clips))
+        )
+        new = self.new_clips(self.random.randint(1, 10), self.model.arrays)
+        clips = {name: clip for name, clip in some if clip.status == OK} | new
+        other = self.new_path()
+        self.write(other, replace(self.model, clips=clips))
+        both = self.new_path()
+        is_turned = self.random.random() < 0.5
+        merge([other, self.path] if is_turned else [self.path, other], both)
+        merged = {}
+        models = [clips, self.model.clips] if is_turned else [self.model.clips, clips]
+        for each in models:
+            for name, clip in each.items():
+                if clip.film in self.model.films_withdrawn:
+                    self.forget(clip)
+                    clip = Clip(clip.film, WITHDRAWN)
+                merged.setdefault(name, clip)
+        self.another(both, replace(self.model, clips=merged))
+
+    def subset(self) -> None:
+        films = sorted({clip.film for clip in self.model.clips.values()})
+        chosen = self.random.sample(films, self.random.randint(1, len(films)))
+        clips = {n: c for n, c in self.model.clips.items() if c.film in chosen}
+        part = self.new_path()
+        subset(self.path, part, films=chosen)
+        self.another(part, replace(self.model, clips=clips))
+
+    def another(self, path: Path, model: Model) -> None:
+        """Check a new store; often go on with it, and forget the one before."""
+        check(path, model, self.forgotten)
+        if self.random.random() < 0.5:
+            self.path = path
+            self.model = replace(
+                model, history=(self.change(),), films_withdrawn=frozenset()
+            )
+
+    def push(self) -> None:
+        send = partial(push, no_licence=True)
+        self.shared = self.copied(send, self.root / "shared", self.shared)
+
+    def pull(self) -> None:
+        def pull_here(store: Path, target: Path) -> None:
+            for copy in pull(store, target, workspace=self.workspace).copies:
+                if copy.path.name.startswith("pulled.before-"):
+                    shutil.rmtree(copy.path)
+
+        self.pulled = self.copied(pull_here, self.root / "pulled", self.pulled)
+
+    def copied(self, copy, target: Path, there: Model | None) -> Model:
+        history = self.model.history
+        is_older = there is None or history[: len(there.history)] == there.history
+        if is_older:
+            copy(self.path, target)
+            return self.model
+        with pytest.raises(AlreadyThere):
+            copy(self.path, target)
+        # Start anew.
+        shutil.rmtree(target)
+        copy(self.path, target)
+        return self.model
+
+    def step(self, name: str) -> None:
+        if name == "withdraw clip":
+            self.withdraw(a_clip=True)
+        else:
+            getattr(self, name.replace(" ", "_"))()
+        check(self.path, self.model, self.forgotten)
+
+    def finish(self) -> None:
+        for name, model in (("shared", self.shared), ("pulled", self.pulled)):
+            if model is not None and model.history == self.model.history:
+                check(self.root / name, self.model, self.forgotten)
+
+
+def check(path: Path, model: Model, forgotten: list[bytes]) -> None:
+    """Compare a store with the model, and look for forgotten numbers in its files."""
+    assert verify(path, hashes=True, decode=True).problems == []
+    store = open_store(path)
+    assert {row.clip_id for row in store.rows} == set(model.clips)
+    for row in store.rows:
+        clip = model.clips[row.clip_id]
+        assert (row.movie_id, row.status) == (clip.film, clip.status)
+    names = [name for name, clip in model.clips.items() if clip.status == OK]
+    assert {array.name for array in store.record.arrays} == set(model.arrays)
+    for array in model.arrays:
+        values = store.matrix(array, clips=names).values
+        for name, vector in zip(names, values, strict=True):
+            np.testing.assert_array_equal(vector, model.clips[name].values[array])
+    data = b"".join(files_of(path).values())
+    for numbers in forgotten:
+        assert numbers[:16] not in data
+
+
+def run(root: Path, seed: int) -> None:
+    """One history of a few steps."""
+    root.mkdir()
+    history = History(root, seed)
+    order = []
+    before = list(history.model.clips)
+    for _ in range(history.random.randint(3, 8)):
+        step = history.random.choice(STEPS)
+        order.append(step)
+        path = history.path
+        try:
+            history.step(step)
+        except BaseException:
+            print(seed, order)
+            raise
+        # Rows keep their numbers while a store changes.
+        clips = open_store(history.path).clip_ids.tolist()
+        if history.path == path:
+            assert clips[: len(before)] == before
+        before = clips
+    history.finish()
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("first", range(0, 20, 5))
+def test_random_histories(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + 5):
+        run(tmp_path / str(seed), seed)
+
+
+@pytest.mark.check("200 random histories")
+@pytest.mark.parametrize("first", range(20, 220, 40))
+def test_many_random_histories(tmp_path: Path, first: int) -> None:
+    first += 200 * SEED
+    for seed in range(first, first + 40):
+        run(tmp_path / str(seed), seed)

@@ -1,0 +1,217 @@
+"""A corpus of stores of strangers, read in this process and by commands.
+
+Each gets an error of a few lines, or does no harm; none takes much memory or writes a file of
+another name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import ROOT, environment
+from support.hostile_stores import CASES, as_many_rows, write_whole
+from support.plain_store import reseal
+
+from obygaze_features.core import system
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.store import table
+from obygaze_features.store.files import MOST_DOCUMENT_BYTES
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.verifying import verify
+
+MOST_BYTES = 50_000_000
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "s"
+    write_whole(path)
+    return path
+
+
+@pytest.fixture(params=[2**16, 0], ids=["whole", "parts"])
+def tables(request, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables are read whole, large ones in parts."""
+    monkeypatch.setattr(table, "SMALL_ROWS", request.param)
+
+
+def read_all(path: Path) -> list[ObygazeError]:
+    """The errors of each way to read a store, and of its verification."""
+    errors = []
+    clips = ["clip-4", "clip-11", "absent"]
+    films = ["film-0", "film-2"]
+    ways: list[Callable[[Store], object]] = [
+        lambda store: store.recipe,
+        lambda store: store.rows,
+        lambda store: store.clip_ids,
+        lambda store: store.status(),
+        lambda store: store.matrix("plain", missing="drop"),
+        lambda store: store.matrix("zstd", clips=clips, missing="drop"),
+        lambda store: store.matrix("zstd", films=films, missing="drop"),
+        lambda store: store.matrix("blosc", films=films, missing="drop"),
+        lambda store: verify(store, hashes=True, decode=True).require_whole(),
+    ]
+    for way in ways:
+        try:
+            way(open_store(path))
+        except ObygazeError as error:
+            errors.append(error)
+    return errors
+
+
+@pytest.mark.parametrize("name", CASES, ids=ascii)
+def test_a_hostile_store_is_refused(name, whole, tmp_path, tables) -> None:
+    spoil, words = CASES[name]
+    shutil.copytree(whole, tmp_path / "s")
+    spoil(tmp_path / "s")
+    tracemalloc.start()
+    try:
+        errors = read_all(tmp_path / "s")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert errors, "nothing was refused"
+    assert peak < MOST_BYTES
+    messages = [str(error) for error in errors]
+    assert any(re.search(words, message) for message in messages), messages
+    for message in messages:
+        assert len(message.splitlines()) <= 3 and len(message) < 700
+        assert "\x1b" not in message
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
+
+
+def test_rows_that_need_more_memory_than_there_is(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids are as long as they should be, and take no place on the disk."""
+    n_rows = 2**32
+    shutil.copytree(whole, tmp_path / "s")
+    reseal(tmp_path / "s", lambda store: as_many_rows(store, n_rows))
+    with (tmp_path / "s" / "ids").open("r+b") as stream:
+        stream.truncate(12 * n_rows)
+    monkeypatch.setattr(system, "memory_bytes", lambda: 2**34)
+    ways: list[Callable[[Store], object]] = [
+        lambda store: store.status(),
+        lambda store: store.matrix("plain", missing="drop"),
+        lambda store: store.matrix("zstd", clips=["clip-4"]),
+        lambda store: store.presence("plain"),
+    ]
+    for way in ways:
+        with pytest.raises(FixInput, match=r"rows needs 68.* GB of memory"):
+            way(open_store(tmp_path / "s"))
+    assert verify(tmp_path / "s").problems
+
+
+def test_the_store_of_these_tests_is_otherwise_right(whole: Path, tables) -> None:
+    assert read_all(whole) == []
+    assert len(CASES) > 130
+
+
+@pytest.mark.parametrize(
+    ("key", "entry"),
+    [
+        ("makers", '{"program":""}'),
+        ("replaces", '{"seal":"","date":""}'),
+        ("origins", '{"place":"","seal":""}'),
+        (
+            "arrays",
+            '{"name":"a","dtype":"bool","shape":[],"dims":[],"chunk_rows":1,"file_rows":1}',
+        ),
+    ],
+)
+def test_the_longest_documents_take_less_than_500_mb(
+    tmp_path, whole, key, entry
+) -> None:
+    """store.json has the most bytes that are read, in as many records as possible."""
+    shutil.copytree(whole, tmp_path / "s")
+    document = json.loads((whole / "store.json").read_bytes())
+    document[key] = ["HERE"]
+    head, tail = f"{json.dumps(document)}\n".encode().split(b'"HERE"')
+    n_entries = (MOST_DOCUMENT_BYTES - len(head + tail)) // (len(entry) + 1)
+    middle = ",".join([entry] * n_entries).encode()
+    (tmp_path / "s" / "store.json").write_bytes(head + middle + tail)
+    program = (
+        "import resource, sys\n"
+        "from obygaze_features.core.errors import ObygazeError\n"
+        "from obygaze_features.store.reading import open_store\n"
+        "limit = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 500_000_000\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
+        "try:\n    print('opened', len(open_store(sys.argv[1])))\n"
+        "except ObygazeError as error:\n    print('refused', error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "s"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == ("refused" if key == "arrays" else "opened")
+
+
+# The commands.
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    """What one process answered, which may use 100 MB more than a right store needs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.hostile_run"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.check("reads 200 stores by nine commands")
+@pytest.mark.timeout(600)
+def test_commands_refuse_hostile_stores(answers) -> None:
+    pytest.importorskip("obstore")
+    right = answers["cases"].pop("right")
+    assert {way: code for way, (code, _) in right["answers"].items()} == dict.fromkeys(
+        right["answers"], 0
+    ) | {"export": 3}
+    assert len(right["answers"]) == 9
+    assert answers["cases"].keys() == CASES.keys()
+    for name, case in answers["cases"].items():
+        codes = {code for code, _ in case["answers"].values()}
+        assert codes - {0, 3} and codes <= {0, 1, 3, 4, 5}, (name, case["answers"])
+        messages = [
+            said for code, said in case["answers"].values() if code in (1, 4, 5)
+        ]
+        for said in messages:
+            assert len(said) < 900 and "bug" not in said, (name, said)
+            assert all(line.isprintable() for line in said.splitlines()), (name, said)
+        words = CASES[name][1]
+        assert any(re.search(words, said) for said in messages), (name, messages)
+
+
+@pytest.mark.check("reads 200 stores by nine commands")
+def test_commands_on_hostile_stores_write_no_other_file_and_take_little_memory(
+    answers,
+) -> None:
+    listed = set(answers["listed"])
+    for name, case in answers["cases"].items():
+        for file in case["written"]:
+            # Copies that are not finished are in a hidden folder of their own.
+            path = re.sub(r"^(?:\.[\w.-]+|s)/", "", file)
+            part = re.sub(r"(?:^|(?<=/))\.(.+)\.[0-9a-f]{8}\.part$", r"\1", path)
+            assert part in listed, (name, file)
+    assert answers["outside"] == []
+    assert answers["growth"] < 100_000_000

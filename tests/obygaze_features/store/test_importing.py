@@ -1,0 +1,424 @@
+"""Stores made of npz files, and what holds for features of every format."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.card import read_terms
+from obygaze_features.store.importing import features, npz, reader
+from obygaze_features.store.importing.features import (
+    film_of,
+    import_features,
+    open_features,
+)
+from obygaze_features.store.reading import Store, open_store
+
+IDS = ["tt02-010", "tt02-9", "tt01-001"]
+X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
+
+
+def saved(path: Path, **arrays: Any) -> Path:
+    """Write an npz file."""
+    np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+    return path
+
+
+def made(source: Any, path: Path, format: Any = "npz", **options: Any) -> Store:
+    """Import files, and open the store."""
+    import_features(format, source, path, **options)
+    return open_store(path)
+
+
+def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
+    """Rows of an array."""
+    return np.asarray(store.matrix(array, clips=clips))
+
+
+def a_manifest(clips: list[Clip], **header: str) -> Manifest:
+    """A manifest called films."""
+    return Manifest("films", Header("made up", {}, **header), tuple(clips))
+
+
+def test_without_a_manifest_the_rows_are_those_of_the_file(tmp_path: Path) -> None:
+    store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
+    assert store.clip_ids.tolist() == IDS
+    assert store.movie_ids.tolist() == ["tt02", "tt02", "tt01"]
+    assert store.record.manifest.name == "imported"
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
+
+
+@pytest.mark.parametrize(
+    "key", ["clip_ids", "ids", "id", "names", "video_names", "keys"]
+)
+def test_usual_names_of_ids_are_known(tmp_path: Path, key: str) -> None:
+    store = made(saved(tmp_path / "f.npz", X=X, **{key: IDS}), tmp_path / "s")
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
+    other = saved(tmp_path / "g.npz", clips=IDS, X=X)
+    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
+        open_features("npz", other)
+    assert "--id-key KEY" in str(caught.value.hint)
+
+
+def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", names=IDS, movie_id=[7, 7, 3], X=X)
+    assert made(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
+    file = saved(tmp_path / "g.npz", names=IDS, movie_id=["a", "", ""], X=X)
+    with pytest.raises(FixInput, match="2 of 3 clips have no film: tt02-9, tt01-001"):
+        import_features("npz", file, tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("clip", "film"),
+    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
+)
+def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> None:
+    assert film_of(clip) == film
+
+
+def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
+    clips = [
+        Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")
+    ]
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    done = import_features("npz", file, tmp_path / "s", manifest=a_manifest(clips))
+    assert done.failed == {"tt02-8": "not in the files"}
+    assert done.not_in_manifest == ["tt02-010", "tt01-001"]
+    assert "2 clips of the files are not in the manifest" in done.notes
+    store = open_store(tmp_path / "s")
+    assert done.seal == store.seal
+    assert str(done) == f"{tmp_path}/s: 1 of 2 clips, clip [3]"
+    assert [row.status for row in store.rows] == ["ok", "failed"]
+    assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
+    assert store.record.manifest.name == "films"
+    np.testing.assert_array_equal(values_of(store, "clip", ["tt02-9"]), X[1:2])
+    others = a_manifest([Clip("b-1", "b")])
+    with pytest.raises(FixInput, match="none of the clips of the manifest"):
+        import_features("npz", file, tmp_path / "t", manifest=others)
+    assert not (tmp_path / "t").exists()
+
+
+def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
+    clips = [
+        Clip("Amelie_1", "a", extra={"given_clip_id": "Am\u00e9lie 1"}),
+        Clip("tt1-002", "a", video="tt1/scene_two.mp4"),
+        Clip("Juno_3", "a"),
+    ]
+    # The accent as a character of its own, the name of a video, a name that no table had.
+    ids = ["Ame\u0301lie 1", "scene_two", "Juno 3"]
+    file = saved(tmp_path / "f.npz", clip_id=ids, X=X)
+    store = made(file, tmp_path / "s", manifest=a_manifest(clips))
+    np.testing.assert_array_equal(
+        values_of(store, "clip", ["Amelie_1", "tt1-002", "Juno_3"]), X
+    )
+    twice = saved(tmp_path / "g.npz", clip_id=["Juno_3", "Juno 3", "x"], X=X)
+    with pytest.raises(FixInput, match="1 clip id more than once in the files: Juno_3"):
+        import_features("npz", twice, tmp_path / "t", manifest=a_manifest(clips))
+
+
+def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
+    clips = [Clip("a-1", "a", video="a.mp4"), Clip("a-2", "a", video="a.mp4")]
+    file = saved(tmp_path / "f.npz", clip_id=["a", "a-1", "a-3"], X=X)
+    done = import_features("npz", file, tmp_path / "s", manifest=a_manifest(clips))
+    assert list(done.failed) == ["a-2"]
+    assert done.not_in_manifest == ["a", "a-3"]
+
+
+def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
+    values = np.array([[1, 2], [np.nan, 1], [1e300, 1], [0, 0]])
+    ids = [f"a-{number}" for number in range(4)]
+    file = saved(tmp_path / "f.npz", clip_id=ids, X=values)
+    done = import_features("npz", file, tmp_path / "s")
+    assert list(done.failed) == ["a-1", "a-2"]
+    assert "NaN or infinity" in done.failed["a-1"]
+    assert "too large for float32" in done.failed["a-2"]
+    store = open_store(tmp_path / "s")
+    assert values_of(store, "clip", ["a-0", "a-3"]).tolist() == [[1, 2], [0, 0]]
+    assert store.rows[1].reason == done.failed["a-1"]
+    with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
+        bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
+        import_features("npz", bad, tmp_path / "t")
+
+
+def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
+    exact = np.full((3, 2), 1 + 2.0**-40)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=exact)
+    assert values_of(made(file, tmp_path / "a"), "clip").tolist() == [[1.0, 1.0]] * 3
+    halves = np.arange(12, dtype=np.float16).reshape(3, 2, 2)
+    file = saved(tmp_path / "g.npz", clip_id=IDS, X=halves, pooled=halves[:, 0])
+    store = made(file, tmp_path / "c", arrays={"frames": "X", "clip": "pooled"})
+    assert values_of(store, "frames").dtype == np.float16
+    assert values_of(store, "clip").dtype == np.float32
+    whole = saved(tmp_path / "h.npz", clip_id=IDS, X=np.arange(6).reshape(3, 2))
+    store = made(whole, tmp_path / "d", arrays={"clip": "X"})
+    assert values_of(store, "clip", IDS).tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("order", ["<f4", ">f4"])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_bytes_in_any_order_are_the_same_numbers(
+    tmp_path: Path, order: str, layout: Any
+) -> None:
+    values = np.asarray(X.astype(order), order=layout)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=values)
+    np.testing.assert_array_equal(values_of(made(file, tmp_path / "s"), "clip", IDS), X)
+
+
+def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
+    largest = [
+        [max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens
+    ]
+    store = made(file, tmp_path / "a")
+    assert [array.name for array in store.record.arrays] == ["tokens", "pooled"]
+    np.testing.assert_array_equal(values_of(store, "pooled", IDS), largest)
+    np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
+    store = made(file, tmp_path / "b", pool="only")
+    np.testing.assert_array_equal(values_of(store, "tokens", IDS), largest)
+    pooled = saved(tmp_path / "g.npz", clip_id=IDS, tokens=tokens, pooled=X)
+    with pytest.raises(FixInput, match="'pooled' exists already"):
+        import_features("npz", pooled, tmp_path / "c", pool="also")
+
+
+def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    store = made(
+        file,
+        tmp_path / "s",
+        backbone="x-clip",
+        facts={"frames": "8"},
+        licence="CC0-1.0",
+        manifest=a_manifest([Clip(clip, "m") for clip in IDS], citation="Doe (2026)."),
+    )
+    assert store.recipe.is_unknown
+    told = store.recipe.to_json()["told"]
+    assert (told["backbone"], told["frames"]) == ("x-clip", "8")
+    assert told["origin"]["arrays"] == {"clip": "X"}
+    assert told["origin"]["file"] == "f.npz"
+    card = (tmp_path / "s/README.md").read_bytes()
+    assert read_terms(card) == ("CC0-1.0", "Doe (2026).")
+    assert b"The importer was told: " in card
+    with pytest.raises(FixUsage, match="'origin' is recorded by the import itself"):
+        import_features("npz", file, tmp_path / "t", facts={"origin": "here"})
+    with pytest.raises(AlreadyThere):
+        import_features("npz", file, tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "names"),
+    [
+        ({"x": X}, ["clip"]),
+        ({"features": np.zeros((3, 2, 4))}, ["frames"]),
+        ({"features": X, "frames": np.ones((3, 2, 4))}, ["clip", "frames"]),
+        ({"features": X, "data": np.ones((3, 2, 4))}, ["clip", "frames"]),
+        ({"x": X, "embeddings": X}, ["embeddings", "x"]),
+        ({"x": X, "clip": X}, ["clip", "x"]),
+        ({"xclip": X, "mean": np.zeros(3)}, ["xclip"]),
+    ],
+)
+def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
+    tmp_path: Path, arrays: dict[str, np.ndarray], names: list[str]
+) -> None:
+    opened = open_features("npz", saved(tmp_path / "f.npz", clip_id=IDS, **arrays))
+    assert sorted(opened.columns) == names
+    if "mean" in arrays:
+        assert opened.notes == [
+            "mean was left out: not an array with a row for each id"
+        ]
+
+
+def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, c3d=X, c3d_features=X + 1)
+    with pytest.raises(FixInput, match="'c3d' and 'c3d_features' would both be"):
+        open_features("npz", file)
+    store = made(file, tmp_path / "s", arrays={"p": "c3d", "q": "c3d_features"})
+    np.testing.assert_array_equal(values_of(store, "q", IDS), X + 1)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"clip_id": IDS}, "row for each of the 3 ids; the file has no other array"),
+        ({"clip_id": IDS, "n": np.ones((3, 2), int)}, r"3 ids: n is int64 \[3, 2\]"),
+        (
+            {"clip_id": IDS, "X": X[:2]},
+            "expected 3 rows, one for each id, got the shape",
+        ),
+        ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
+        ({"clip_id": np.zeros(3), "X": X}, "not ids"),
+        (
+            {"clip_idx": IDS, "X": X},
+            r"\(did you mean 'clip_idx'\?\); the file has clip_",
+        ),
+        ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
+        ({"clip_id": IDS, "X": np.array([None] * 3)}, "unpickled"),
+        (
+            {"clip_id": ["a", "a", "b"], "X": X},
+            "1 clip id more than once in the files: a",
+        ),
+        ({"clip_id": ["a", "b", ""], "X": X}, "empty id"),
+        (
+            {"clip_id": IDS, "X": np.zeros((3, 0))},
+            r"no clip has a usable clip; .*\(0,\)",
+        ),
+        ({"clip_id": np.array([], str), "X": X[:0]}, "no clip has a usable clip"),
+    ],
+)
+def test_bad_files_are_refused_in_words(
+    tmp_path: Path, arrays: dict[str, Any], words: str
+) -> None:
+    file = saved(tmp_path / "f.npz", **arrays)
+    chosen = {"clip": "X"} if "X" in arrays else {}
+    with pytest.raises((FixInput, Corrupt), match=words):
+        import_features("npz", file, tmp_path / "s", arrays=chosen)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def npy(shape: tuple[int, ...], data: bytes = b"") -> bytes:
+    """The bytes of a .npy file that says it has a shape."""
+    stream = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + data
+
+
+def with_array(path: Path, array: bytes, method: int = zipfile.ZIP_STORED) -> Path:
+    """An archive with three ids, and the bytes of one array."""
+    ids = io.BytesIO()
+    np.save(ids, np.array(IDS))
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("clip_id.npy", ids.getvalue())
+        archive.writestr("X.npy", array)
+    return path
+
+
+@pytest.mark.parametrize("shape", [(3, 10**12), (10**12, 3), (3, 40)])
+def test_an_array_that_lies_about_its_size_takes_no_memory(
+    tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    file = with_array(tmp_path / "f.npz", npy(shape, bytes(100)))
+    with pytest.raises(Corrupt, match="shorter than its shape"):
+        open_features("npz", file)
+
+
+def test_what_does_not_fit_on_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = npy((3, 10**6), bytes(12 * 10**6))
+    file = with_array(tmp_path / "f.npz", array, zipfile.ZIP_DEFLATED)
+    assert file.stat().st_size < 20_000
+    monkeypatch.setattr(npz, "_free_bytes", lambda: 10**7)
+    with pytest.raises(
+        FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
+    ):
+        import_features("npz", file, tmp_path / "s")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> None:
+    rows = np.random.default_rng(1).normal(size=(3, 5000)).astype(np.float32)
+    file = with_array(tmp_path / "f.npz", npy((3, 5000), rows.tobytes()), method)
+    np.testing.assert_array_equal(
+        values_of(made(file, tmp_path / "s"), "clip", IDS), rows
+    )
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(Corrupt, match="cannot be read"):
+        import_features("npz", file, tmp_path / "t")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY"])
+def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f.npz").write_bytes(content)
+    with pytest.raises(Corrupt, match="npz"):
+        open_features("npz", tmp_path / "f.npz")
+
+
+def test_files_that_change_meanwhile_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.ones((3, 2), np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=values)
+
+    class Changed(features.ImportedRows):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            data = file.read_bytes()
+            nan = np.full((3, 2), np.nan, np.float32).tobytes()
+            file.write_bytes(data.replace(values.tobytes(), nan))
+
+    monkeypatch.setattr(features, "ImportedRows", Changed)
+    with pytest.raises(Corrupt, match="changed while they were imported: tt0"):
+        import_features("npz", file, tmp_path / "s")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="unknown format 'csv'"):
+        open_features("csv", tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
+        open_features("npy", tmp_path, id_key="names")
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_rows_in_any_order_are_found(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Against a dictionary, with limits that are so small that rows come in many pieces."""
+    folder = tmp_path_factory.mktemp("order")
+    n_clips = data.draw(st.integers(1, 30))
+    ids = data.draw(st.permutations([f"m-{number}" for number in range(n_clips)]))
+    values = np.arange(n_clips * 2, dtype=np.float32).reshape(n_clips, 2)
+    is_bad = data.draw(st.lists(st.booleans(), min_size=n_clips, max_size=n_clips))
+    values[is_bad, 1] = np.inf
+    value_of_clip = dict(zip(ids, values, strict=True))
+    pack = data.draw(st.sampled_from([np.savez, np.savez_compressed]))
+    file = folder / "x.npz"
+    pack(file, clip_id=np.array(ids), clip=values)
+    names = data.draw(st.permutations([*ids, "other"]))
+    names = names[: data.draw(st.integers(1, n_clips + 1))]
+    usable = [
+        clip for clip in names if clip in ids and np.isfinite(value_of_clip[clip]).all()
+    ]
+    manifest = a_manifest([Clip(clip, "m") for clip in names])
+    most_bytes = data.draw(st.sampled_from([8, 40, 2**26]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "MOST_BYTES", most_bytes)
+        patch.setattr(reader, "MOST_BYTES", most_bytes)
+        if not usable:
+            with pytest.raises(FixInput):
+                import_features("npz", file, folder / "s", manifest=manifest)
+            return
+        store = made(file, folder / "s", manifest=manifest)
+    assert store.clip_ids.tolist() == names
+    for row in store.rows:
+        assert row.is_ok == (row.clip_id in usable)
+    np.testing.assert_array_equal(
+        values_of(store, "clip", usable), [value_of_clip[clip] for clip in usable]
+    )
+
+
+def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
+    for number in range(5):
+        folder = tmp_path / "npy" / "m"
+        folder.mkdir(parents=True, exist_ok=True)
+        dtype = "float16" if number < 3 else "float32"
+        np.save(folder / f"m-{number}.npy", np.full((3, 4), 1 / 3, dtype))
+    store = made(tmp_path / "npy", tmp_path / "s", "npy")
+    assert store.array("frames").dtype == "float32"
+    np.testing.assert_array_equal(
+        store.read("frames", [0, 4])[:, 0, 0],
+        [np.float16(1 / 3), np.float32(1 / 3)],
+    )

@@ -1,0 +1,620 @@
+"""Stores made of HDF5 files, folders of .npy and .pth files, and Parquet."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from obygaze_features.core import system
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.importing.features import (
+    import_features,
+    open_features,
+)
+from obygaze_features.store.reading import Store, open_store
+
+A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
+V = A[0]
+
+
+def made(format: Any, source: Any, path: Path, **options: Any) -> Store:
+    """Import files, and open the store."""
+    import_features(format, source, path, **options)
+    return open_store(path)
+
+
+def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
+    """Rows of an array."""
+    return np.asarray(store.matrix(array, clips=clips))
+
+
+class RunsCode:
+    """An object that makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+# --- HDF5 ---
+
+
+def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
+    """Write an HDF5 file."""
+    with h5py.File(path, "w") as file:
+        for key, value in arrays.items():
+            file[key] = value
+    return path
+
+
+def test_one_data_set_a_video_as_mad_has_it(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"2738": A, "9": A + 10})
+    store = made("hdf5", file, tmp_path / "s")
+    assert store.clip_ids.tolist() == ["2738", "9"]
+    np.testing.assert_array_equal(values_of(store, "frames", ["2738"])[0], A)
+
+
+def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
+    content: dict[str, Any] = {}
+    for i in (1, 2, 10):
+        content[f"video_{i}/features"] = A + i
+        content[f"video_{i}/n_frames"] = 15 * i
+    file = hdf5(tmp_path / "f.h5", content)
+    store = made("hdf5", file, tmp_path / "s", arrays={"frames": "{id}/features"})
+    assert store.clip_ids.tolist() == ["video_1", "video_10", "video_2"]
+    np.testing.assert_array_equal(values_of(store, "frames"), [A + 1, A + 10, A + 2])
+    prefixed = hdf5(tmp_path / "g.h5", {"v_a/c3d": A[0], "v_b/c3d": A[1], "x": A})
+    store = made("hdf5", prefixed, tmp_path / "t", arrays={"c3d": "v_{id}/c3d"})
+    assert store.clip_ids.tolist() == ["a", "b"]
+
+
+def test_a_group_for_each_expert(tmp_path: Path) -> None:
+    content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
+    file = hdf5(tmp_path / "f.h5", content)
+    paths = {"s3d": "features.s3d/{id}", "audio": "features.audio/{id}"}
+    done = import_features("hdf5", file, tmp_path / "s", arrays=paths)
+    assert done.arrays == {"s3d": (3, 2), "audio": (2,)}
+    assert done.failed == {"b": "nothing under 'features.audio/b'"}
+
+
+def test_one_big_array_and_ids(tmp_path: Path) -> None:
+    ids = ["m-2", "é-10", "m-1"]
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("names", data=ids, dtype=h5py.string_dtype())
+        file["X"] = A
+        halves = np.stack([A, A * 2, A * 3]).astype(np.float16)
+        file.create_dataset("tokens", data=halves, compression="gzip", chunks=(1, 3, 2))
+        file["mean"] = A.mean(axis=0)
+    store = made("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    assert set(store.feature_arrays) == {"clip", "tokens"}
+    # They have the ids that a manifest gives them.
+    clips = ["m-2", "e-10", "m-1"]
+    np.testing.assert_array_equal(values_of(store, "clip", clips), A)
+    np.testing.assert_array_equal(values_of(store, "tokens", clips), halves)
+    file = hdf5(tmp_path / "g.h5", {"g/ids": np.array([3, 20, 1]), "g/features": A})
+    store = made(
+        "hdf5", file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids"
+    )
+    assert store.clip_ids.tolist() == ["3", "20", "1"]
+    with pytest.raises(FixInput, match="nothing under 'none'; the file has g"):
+        open_features("hdf5", file, {"clip": "none"}, id_key="g/ids")
+
+
+@pytest.mark.parametrize("clip", ["clip_id", "names", "keys"])
+def test_a_clip_may_have_the_name_of_an_array_of_ids(tmp_path: Path, clip: str) -> None:
+    file = hdf5(tmp_path / "f.h5", {clip: A[0], "other": A[1]})
+    store = made("hdf5", file, tmp_path / "s")
+    np.testing.assert_array_equal(values_of(store, "clip", [clip]), A[:1])
+
+
+def test_most_clips_decide_name_and_shape_of_the_array(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert done.arrays == {"clip": (2,)}
+    assert done.failed == {"a": "clip has the shape (3, 2), most clips have (2,)"}
+
+
+def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
+    clips = {f"v{i}": np.arange(2.0 * i).reshape(i, 2) for i in range(1, 5)}
+    file = hdf5(tmp_path / "f.h5", clips)
+    with pytest.raises(FixInput, match="frames has 4 shapes") as caught:
+        import_features("hdf5", file, tmp_path / "s")
+    assert "--pool only" in str(caught.value.hint)
+    assert "1 clips of (3, 2) float32" in caught.value.details
+    store = made("hdf5", file, tmp_path / "s", pool="only")
+    assert values_of(store, "frames").tolist() == [
+        [2 * i - 2, 2 * i - 1] for i in range(1, 5)
+    ]
+
+
+def test_the_film_is_an_attribute_of_each_clip(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"x-1": A[0], "y-2": A[1]})
+    with h5py.File(file, "r+") as handle:
+        for clip in ("x-1", "y-2"):
+            handle[clip].attrs["movie_id"] = "alien"
+    assert made("hdf5", file, tmp_path / "s").movie_ids.tolist() == ["alien", "alien"]
+    for film in (1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")):
+        with h5py.File(file, "r+") as handle:
+            handle["x-1"].attrs["movie_id"] = film
+        with pytest.raises(FixInput, match="'movie_id' of 'x-1' is not a text"):
+            open_features("hdf5", file)
+
+
+@pytest.mark.parametrize("kind", ["soft", "external", "virtual", "outside"])
+def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> None:
+    secret = hdf5(tmp_path / "secret.h5", {"x": A})
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["a"] = A
+        if kind == "soft":
+            file["b"] = h5py.SoftLink("/a")
+        elif kind == "external":
+            file["b"] = h5py.ExternalLink(str(secret), "/x")
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout((3, 2), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "x", shape=(3, 2))
+            file.create_virtual_dataset("b", layout)
+        else:
+            (tmp_path / "raw").write_bytes(A.tobytes())
+            external = [(str(tmp_path / "raw"), 0, 24)]
+            file.create_dataset("b", (3, 2), "f4", external=external)
+    for words in ({}, {"arrays": {"frames": "b"}, "id_key": "a"}):
+        with pytest.raises(FixInput, match=r"link|other files|expected a list"):
+            import_features("hdf5", tmp_path / "f.h5", tmp_path / "s", **words)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("name", ["ids", "x", "movie_id"])
+def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("no HDF5 at all")
+    file = hdf5(tmp_path / "f.h5", {"a": A})
+    with h5py.File(file, "a") as handle:
+        handle[name] = h5py.ExternalLink(str(tmp_path / "secret"), "/x")
+    with pytest.raises(FixInput, match="is a link"):
+        import_features("hdf5", file, tmp_path / "s")
+    with pytest.raises(FixInput, match="is a link"):
+        open_features("hdf5", file, id_key=name)
+
+
+def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
+    tmp_path: Path,
+) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
+    with pytest.raises(FixInput, match="of memory, this machine has"):
+        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    # The chunks are never written, so that a read gives fill values.
+    with h5py.File(tmp_path / "g.h5", "w") as file:
+        file.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
+        file["X"] = A
+    with pytest.raises(Corrupt, match="lists 1000000000 ids, more than the bits"):
+        open_features("hdf5", tmp_path / "g.h5")
+
+
+@pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
+@pytest.mark.parametrize("place", ["ids", "attribute"])
+def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
+    tmp_path: Path, size: int, place: str
+) -> None:
+    """An entry of no bytes in the heap of texts, in which the library hangs."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        text = h5py.string_dtype()
+        if place == "ids":
+            file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
+            file["clip"] = A
+        else:
+            file["m-1"] = A
+            file["m-1"].attrs["movie_id"] = np.array("m", dtype=text)
+            file.attrs.create("obygaze_arrays", ["frames"], dtype=text)
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    entry = data.index(b"GCOL") + 16
+    if size == 0:  # the free space after the last text
+        while data[entry : entry + 2] != b"\0\0":
+            n_bytes = int.from_bytes(data[entry + 8 : entry + 16], "little")
+            entry += 16 + -(-n_bytes // 8) * 8
+    data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
+    (tmp_path / "f.h5").write_bytes(data)
+    with pytest.raises(Corrupt, match="entry among its texts"):
+        open_features("hdf5", tmp_path / "f.h5")
+
+
+def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        ids = ["m-1", "m-2", "m-3"]
+        data_set = file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
+        place = data_set.id.get_offset()
+        file["clip"] = A
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    # The second text.
+    data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")
+    (tmp_path / "f.h5").write_bytes(data)
+    with pytest.raises(Corrupt, match="longer than the file"):
+        open_features("hdf5", tmp_path / "f.h5")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("nothing/{id}", "no group for the path"),
+        ("{id}/{id}", "once"),
+        ("{id}/none", "no clip has a usable x|no data set"),
+        ("a/deeper/{id}", "no group for the path"),
+        ("a/{id}", "is not a group"),
+    ],
+)
+def test_paths_that_lead_nowhere(tmp_path: Path, path: str, words: str) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a": A, "g/x": A})
+    with pytest.raises(FixInput, match=words):
+        import_features("hdf5", file, tmp_path / "s", arrays={"x": path})
+    groups = hdf5(tmp_path / "g.h5", {"a/x": A, "a/y": A})
+    with pytest.raises(FixInput, match="at the top of the file, only a") as caught:
+        open_features("hdf5", groups)
+    assert "--array clip='{id}/features'" in str(caught.value.hint)
+
+
+def test_damage_within_a_file_is_said_as_such(tmp_path: Path) -> None:
+    for content in (b"", b"\x89HDF\r\n\x1a\n and then nothing"):
+        (tmp_path / "e.h5").write_bytes(content)
+        with pytest.raises(Corrupt, match="not a complete HDF5 file"):
+            open_features("hdf5", tmp_path / "e.h5")
+    file = hdf5(tmp_path / "f.h5", {"a": A, "b": A, "c": A})
+    data = file.read_bytes()
+    assert b"SNOD" in data  # where the group says what lies in it
+    file.write_bytes(data.replace(b"SNOD", b"SNOB"))
+    with pytest.raises(Corrupt, match="not a complete HDF5 file"):
+        open_features("hdf5", file)
+
+
+def test_a_damaged_chunk_is_a_failed_row(tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(5, 400)).astype(np.float32)
+    ids = [f"m-{number}" for number in range(5)]
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["ids"] = ids
+        made_set = file.create_dataset(
+            "X", data=rows, chunks=(1, 400), compression="gzip"
+        )
+        chunk = made_set.id.get_chunk_info(3)
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    data[chunk.byte_offset + 50] ^= 255
+    (tmp_path / "f.h5").write_bytes(data)
+    done = import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    assert list(done.failed) == ["m-3"]
+    assert "clip cannot be read" in done.failed["m-3"]
+    others = ["m-0", "m-1", "m-2", "m-4"]
+    store = open_store(tmp_path / "s")
+    np.testing.assert_array_equal(values_of(store, "clip", others), rows[[0, 1, 2, 4]])
+
+
+# --- npy ---
+
+
+def npy(path: Path, array: Any) -> None:
+    """Write a .npy file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, array)
+
+
+def test_a_folder_of_npy(tmp_path: Path) -> None:
+    for i in (1, 2, 10):
+        npy(tmp_path / f"f/m-{i}.npy", V * i)
+    # What a Mac and a notebook leave.
+    (tmp_path / "f/._m-1.npy").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    npy(tmp_path / "f/.ipynb_checkpoints/m-3.npy", V)
+    store = made("npy", tmp_path / "f", tmp_path / "s")
+    assert store.clip_ids.tolist() == ["m-1", "m-10", "m-2"]
+    assert values_of(store, "clip").tolist() == [[1, 2], [10, 20], [2, 4]]
+
+
+def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
+    npy(tmp_path / "f/alien/x-1.npy", A)
+    npy(tmp_path / "f/brazil/x-2.npy", A)
+    store = made("npy", tmp_path / "f", tmp_path / "s")
+    assert store.movie_ids.tolist() == ["alien", "brazil"]
+    assert store.feature_arrays == ("frames",)
+    npy(tmp_path / "f/brazil/x-1.npy", A)
+    reader = open_features("npy", tmp_path / "f")
+    assert reader.clip_ids == ["alien-x-1", "brazil-x-1", "brazil-x-2"]
+    npy(tmp_path / "f/more/alien/x-1.npy", A)
+    with pytest.raises(FixInput, match="two files for the clip 'alien-x-1'"):
+        open_features("npy", tmp_path / "f")
+
+
+def test_a_folder_has_one_array(tmp_path: Path) -> None:
+    npy(tmp_path / "f/m-1.npy", V)
+    with pytest.raises(FixUsage, match="do not apply to npy"):
+        open_features("npy", tmp_path / "f", {"clip": "."})
+
+
+def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    for i in range(5):
+        npy(folder / f"m-{i}.npy", V)
+    header = io.BytesIO()
+    claim = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
+    np.lib.format.write_array_header_1_0(header, claim)
+    cut = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'shape': (2,".ljust(117)
+    (folder / "m-6.npy").write_bytes(cut + b"\n")
+    (folder / "m-7.npy").write_bytes(b"nothing")
+    (folder / "m-8.npy").write_bytes((folder / "m-0.npy").read_bytes()[:-3])
+    (folder / "m-9.npy").write_bytes(header.getvalue())
+    done = import_features("npy", folder, tmp_path / "s")
+    assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
+    assert all("not a complete npy file" in reason for reason in done.failed.values())
+
+
+def test_python_objects_are_refused(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    npy(tmp_path / "f/m-1.npy", np.array([RunsCode(mark)], dtype=object))
+    with pytest.raises(Corrupt, match="never unpickled"):
+        import_features("npy", tmp_path / "f", tmp_path / "s")
+    assert not mark.exists()
+    with pytest.raises(FixInput, match="a folder with one file a clip"):
+        open_features("npy", tmp_path / "f/m-1.npy")
+
+
+# --- pth ---
+
+
+def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
+    """Write a .pth file; return the folder of all."""
+    torch = pytest.importorskip("torch")
+    path = root / "FEATURES" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(value, path, **options)
+    return root / "FEATURES"
+
+
+def test_the_released_tree(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tokens = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    pth(tmp_path, "tt1/tt1-001.pth", tokens[:1].half())
+    root = pth(tmp_path, "tt2/tt2-001.pth", tokens[1:].half())
+    store = made("pth", root, tmp_path / "s")
+    assert store.movie_ids.tolist() == ["tt1", "tt2"]
+    assert values_of(store, "tokens").dtype == np.float16
+    np.testing.assert_array_equal(values_of(store, "tokens"), tokens.half().numpy())
+    np.testing.assert_array_equal(
+        values_of(store, "pooled"), tokens.half().float().amax(dim=1).numpy()
+    )
+    vectors = tmp_path / "v"
+    pth(vectors, "a/001.pth", torch.zeros(1, 2))
+    pth(vectors, "b/001.pth", torch.ones(1, 2))
+    store = made("pth", vectors / "FEATURES", tmp_path / "t")
+    assert store.clip_ids.tolist() == ["a-001", "b-001"]
+    assert store.feature_arrays == ("clip",)
+
+
+def test_tensors_of_all_kinds_keep_their_numbers(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    values = [[0.1, 65504.0, 6e-8]]
+    tensors = {
+        "m-1": torch.tensor(values, dtype=torch.float16),
+        "m-2": torch.tensor(values, requires_grad=True),
+        "m-3": torch.nn.Parameter(torch.tensor(values)),
+        "m-4": torch.tensor(values, dtype=torch.bfloat16),
+        "m-5": torch.tensor(values * 2).T[:, :1].T,  # not contiguous
+    }
+    for clip, tensor in tensors.items():
+        root = pth(tmp_path, f"m/{clip}.pth", tensor)
+    old = {"_use_new_zipfile_serialization": False}
+    pth(tmp_path, "m/m-6.pth", torch.tensor(values), **old)
+    got = values_of(made("pth", root, tmp_path / "s"), "clip")
+    exact = np.array(values, dtype=np.float32)[0]
+    np.testing.assert_array_equal(got[0], np.float16(values[0]).astype(np.float32))
+    np.testing.assert_array_equal(got[[1, 2, 4, 5]], np.stack([exact] * 4))
+    # bfloat16 is the upper half of a float32, rounded to nearest even: 0.1 is 0x3DCD.
+    assert got[3][0] == np.array([0x3DCD0000], dtype=np.uint32).view(np.float32)[0]
+
+
+def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    for i in range(12):
+        root = pth(tmp_path, f"m/m-{i}.pth", torch.full((1, 3), float(i)))
+    bad = {
+        "m-20": (torch.zeros(1, 4), "shape (4,), most clips have (3,)"),
+        "m-21": (torch.zeros(2, 3), "expected [1, D] or [1, tokens, D]"),
+        "m-22": (torch.tensor([[1.0, float("nan"), 2.0]]), "NaN"),
+        "m-23": ({"features": torch.zeros(1, 3)}, "holds dict, not a tensor"),
+        "m-24": (torch.zeros(1, 0), "shape (0,)"),
+        "m-25": (torch.zeros(1, 3).to_sparse(), "unsupported kind"),
+        "m-26": (torch.zeros(1).expand(1, 3), "less than its shape"),
+    }
+    for clip, (value, _) in bad.items():
+        pth(tmp_path, f"m/{clip}.pth", value)
+    whole = (root / "m/m-0.pth").read_bytes()
+    (root / "m/m-30.pth").write_bytes(b"")
+    (root / "m/m-31.pth").write_bytes(whole[: len(whole) // 2])
+    clips = [f"m-{i}" for i in range(12)] + [*bad, "m-30", "m-31", "m-99"]
+    manifest = Manifest("m", Header("x", {}), tuple(Clip(clip, "m") for clip in clips))
+    done = import_features("pth", root, tmp_path / "s", manifest=manifest)
+    words = {clip: text for clip, (_, text) in bad.items()}
+    words |= {"m-30": "cannot be read", "m-31": "cannot be read"}
+    words["m-99"] = "not in the files"
+    assert done.failed.keys() == words.keys()
+    for clip, text in words.items():
+        assert text in done.failed[clip]
+    assert open_store(tmp_path / "s").status().counts == {"ok": 12, "failed": 10}
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
+def test_a_pickle_that_would_run_code_stops_the_import(
+    tmp_path: Path, how: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
+    evil = RunsCode(tmp_path / "harm")
+    if how == "pickle":
+        (root / "m/m-2.pth").write_bytes(pickle.dumps(evil))
+    else:
+        options = {"_use_new_zipfile_serialization": how == "torch"}
+        pth(tmp_path, "m/m-2.pth", evil, **options)
+    with pytest.raises(Corrupt, match="could run code") as caught:
+        import_features("pth", root, tmp_path / "s")
+    assert "m-2.pth" in str(caught.value)
+    assert not (tmp_path / "harm").exists()
+    assert not (tmp_path / "s").exists()
+
+
+def test_where_no_tensor_can_be_used_the_first_is_described(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    for value, words in (
+        (torch.ones(4, 16), r"has the shape \(4, 16\), expected \[1, D\]"),
+        ({"a": torch.ones(1, 2)}, r"m-1\.pth holds dict, not a tensor"),
+    ):
+        root = pth(tmp_path, "m/m-1.pth", value)
+        with pytest.raises(FixInput, match=words) as caught:
+            open_features("pth", root)
+        assert "torch.save(tensor[None], file)" in str(caught.value.hint)
+    with pytest.raises(FixInput, match="a folder with one file a clip") as caught:
+        open_features("pth", root / "m/m-1.pth")
+    assert "np.stack([t.numpy() for t in d.values()])" in str(caught.value.hint)
+
+
+def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
+    torch.save(torch.ones(1, 2), tmp_path / "secret.pth")
+    (root / "m/m-2.pth").symlink_to(tmp_path / "secret.pth")
+    with pytest.raises(FixInput, match="link to another folder"):
+        open_features("pth", root)
+    with pytest.raises(FixInput, match=r"no \.pth file"):
+        (tmp_path / "empty").mkdir()
+        open_features("pth", tmp_path / "empty")
+    with pytest.raises(FixInput, match="expected a folder"):
+        open_features("pth", tmp_path / "nothing")
+
+
+# --- Parquet ---
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    """Write a Parquet file."""
+    pyarrow = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer.write_table(pyarrow.table(columns), path, row_group_size=2)
+    return path
+
+
+def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
+    """Lists as pandas writes them, without a size in their type."""
+    file = parquet(
+        tmp_path / "mine.parquet",
+        name=["m-2", "m-10", "m-1"],
+        vector=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+        tags=[["a"], [], ["b", "c"]],
+        score=[0.5, 0.25, 0.125],
+    )
+    store = made("parquet", file, tmp_path / "s", id_key="name")
+    assert store.clip_ids.tolist() == ["m-2", "m-10", "m-1"]
+    assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_rows_of_other_sizes_and_without_values_are_failed_rows(tmp_path: Path) -> None:
+    good = [[1.0, 2.0], [3.0, 4.0]]
+    file = parquet(
+        tmp_path / "mine.parquet",
+        clip_id=["m-1", "m-2", "m-3", "m-4", "m-5", "m-6"],
+        clip=[None, [1.0, 2.0], [3.0], [None, 1.0], [4.0, 5.0], [6.0, 7.0]],
+        frames=[good, good, good, good, [[1.0], [2.0, 3.0]], good],
+    )
+    done = import_features("parquet", file, tmp_path / "s")
+    assert done.failed == {
+        "m-1": "clip has no value",
+        "m-3": "clip has the shape (1,), most clips have (2,)",
+        "m-4": "clip holds NaN or infinity",
+        "m-5": "frames has lists of several sizes",
+    }
+    store = open_store(tmp_path / "s")
+    assert values_of(store, "clip", ["m-6", "m-2"]).tolist() == [[6, 7], [1, 2]]
+    assert values_of(store, "frames", ["m-6"]).tolist() == [good]
+
+
+def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
+    parquet(tmp_path / "f/data/a.parquet", clip_id=["a-1"], clip=[[1.0, 2.0]])
+    parquet(
+        tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=[[3.0, 4.0]] * 2
+    )
+    store = made("parquet", tmp_path / "f", tmp_path / "s")
+    assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [3, 4]]
+    parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
+    with pytest.raises(FixInput, match="has other columns than"):
+        open_features("parquet", tmp_path / "f")
+
+
+def test_errors_of_parquet(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "a.parquet", name=["m-1"], x=[[1.0]], clip=[["a"]])
+    with pytest.raises(
+        FixInput, match=r"no column .clip_id. .*; there are name, x, clip"
+    ):
+        open_features("parquet", file)
+    with pytest.raises(FixInput, match="no column 'y'"):
+        open_features("parquet", file, {"clip": "y"}, id_key="name")
+    without_id = parquet(tmp_path / "b.parquet", clip_id=["m-1", None], x=[[1.0]] * 2)
+    with pytest.raises(FixInput, match="'clip_id' has no value"):
+        open_features("parquet", without_id)
+    (tmp_path / "c.parquet").write_bytes(file.read_bytes()[:-20])
+    (tmp_path / "d.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
+    for name in ("c", "d"):
+        with pytest.raises(Corrupt, match="not a complete Parquet file"):
+            open_features("parquet", tmp_path / f"{name}.parquet")
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
+    vectors = pyarrow.array([[1.0, 2.0]])
+    columns = [pyarrow.array(["m-1"]), vectors, vectors]
+    table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
+    writer.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(FixInput, match="several columns have the name 'x'"):
+        open_features("parquet", tmp_path / "a.parquet")
+
+
+def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
+    zeros = pyarrow.array(np.zeros(2000 * 500, dtype=np.float32))
+    vectors = pyarrow.FixedSizeListArray.from_arrays(zeros, 500)
+    ids = [f"m-{number}" for number in range(2000)]
+    file = tmp_path / "a.parquet"
+    writer.write_table(pyarrow.table({"clip_id": ids, "x": vectors}), file)
+    assert file.stat().st_size < 100_000
+    monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
+    with pytest.raises(FixInput, match=r"a group of rows of x needs 8\.0 MB"):
+        import_features("parquet", file, tmp_path / "s")
+    monkeypatch.setattr(system, "memory_bytes", lambda: 100_000)
+    with pytest.raises(FixInput, match=r"the column 'clip_id' needs 200\.0 kB"):
+        import_features("parquet", file, tmp_path / "s")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    ids = [f"m-{number}" for number in range(20)]
+    vectors = draw.normal(size=(20, 4)).astype(np.float32).tolist()
+    file = parquet(tmp_path / "a.parquet", clip_id=ids, clip=vectors)
+    data = bytearray(file.read_bytes())
+    for position in draw.integers(0, len(data), 30):
+        data[position] ^= int(draw.integers(1, 256))
+    file.write_bytes(data)
+    try:
+        store = made("parquet", file, tmp_path / "s")
+    except (Corrupt, FixInput, FixUsage):
+        assert not (tmp_path / "s").exists()
+        return
+    assert len(store) > 0

@@ -1,0 +1,73 @@
+"""Commands that make stores of stores, copies and files, killed anywhere, go on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.killed_commands import COMMANDS, Scene
+from support.kills import kill_everywhere
+from support.seeds import SEED
+from support.zygote import Zygote, disturb, failures
+
+from obygaze_features.store.placing import finish_waiting
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()
+
+
+@pytest.mark.check("a kill before each change of the disk")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_killed_between_any_two_system_calls(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path, name)
+
+    def look() -> None:
+        # What has the name of a store is one, whole.
+        finish_waiting(scene.target)
+        scene.look()
+        scene.work()
+        scene.check()
+        shutil.rmtree(scene.home)
+        scene.reset()
+
+    n_kills = kill_everywhere(scene.work, look)
+    with capsys.disabled():
+        print(f"\n{name}: {n_kills} kills between two system calls")
+    # What HDF5 writes is not seen here.
+    assert n_kills >= (2 if scene.command.is_export else 30)
+
+
+@pytest.mark.check("kills thirty processes of each command")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_several_processes_are_killed_and_suspended(
+    tmp_path: Path, zygote: Zygote, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path, name)
+    random = np.random.default_rng(20240817 + SEED)
+    n_kills = 0
+    while n_kills < 30:
+        n_kills += disturb(
+            zygote,
+            random,
+            name,
+            [scene.target],
+            int(random.integers(3, 9)),
+            scene.is_finished,
+            scene.look,
+        )
+        scene.check()
+        shutil.rmtree(scene.home)
+        scene.reset()
+    assert failures(tmp_path) == []
+    with capsys.disabled():
+        print(f"\n{name}: {n_kills} kills in {scene.number - 2} rounds")

@@ -1,0 +1,372 @@
+"""Stores that are written at once: their bytes, what is refused, who comes second."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.kills import kill_everywhere
+from support.written_stores import (
+    MANIFEST,
+    ArraySource,
+    a_recipe,
+    check_store,
+    files_of,
+    lasting_bytes,
+    some_rows,
+    some_values,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+)
+from obygaze_features.store import placing
+from obygaze_features.store.card import Terms
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import FinishedFile, Written, write_store
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import (
+    FileMark,
+    Maker,
+    Replaced,
+    StoreRecord,
+    decode,
+    seal_of,
+)
+from obygaze_features.store.rows import FAILED, NO_VIDEO, Row
+
+CLIP = Array("clip", "float32", (16,), ("d16",), 8, 32)
+TOKENS = Array("tokens", "float16", (2, 16), ("t2", "d16"), 2, 4, "zstd")
+ARRAYS = (CLIP, TOKENS)
+VALUES = {array.name: some_values(array, 75) for array in ARRAYS}
+
+
+def write(target: Path, rows: list[Row], values=VALUES, **more) -> Written:
+    given = {"arrays": ARRAYS, "recipe": a_recipe(), "manifest": MANIFEST} | more
+    return write_store(target, ArraySource(rows, values), **given)
+
+
+def test_every_byte_of_a_store(tmp_path: Path) -> None:
+    rows = some_rows(75)
+    rows[3] = rows[3]._replace(status=FAILED, reason="no picture")
+    rows[40:72] = [row._replace(status=NO_VIDEO) for row in rows[40:72]]
+    rows[74] = rows[74]._replace(maker=0, video_bytes=7, video_hash="f" * 16)
+    makers = (Maker("obygaze 1", "cpu"),)
+    values = {name: array.copy() for name, array in VALUES.items()}
+    values["clip"][3] = np.inf  # of a row that is not ok
+    written = write(tmp_path / "s", rows, values, makers=makers, terms=Terms("CC0-1.0"))
+    document = check_store(tmp_path / "s", rows, values)
+    data = (tmp_path / "s/store.json").read_bytes()
+    store = decode(data, StoreRecord, "here")
+    assert store.makers == makers and store.arrays == ARRAYS
+    assert document["fingerprint"] == a_recipe().fingerprint
+    assert written == Written(tmp_path / "s", seal_of(data), ())
+    card = (tmp_path / "s/README.md").read_text("utf-8")
+    assert card.startswith("---\nlicense: cc0-1.0\n")
+    assert "42 ok, 1 failed and 32 no-video" in card
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_recipe_is_spelled_as_for_its_fingerprint(tmp_path: Path) -> None:
+    numbers = {"eps": 1e-5, "large": 1e16, "one": 1.0, "text": "é\n\x1f/", "whole": 1}
+    recipe = Recipe.unknown("npz", numbers)
+    write(tmp_path / "s", some_rows(75), recipe=recipe)
+    told = (
+        '"told": {\n   "eps": 1e-05,\n   "large": 1e+16,\n   "one": 1.0,\n'
+        '   "text": "é\\n\\u001f/",\n   "whole": 1\n  }'
+    )
+    text = (tmp_path / "s/store.json").read_text(encoding="utf-8")
+    assert told in text
+    canonical = (
+        '{"source":"npz","told":{"eps":1e-05,"large":1e+16,"one":1.0,'
+        '"text":"é\\n\\u001f/","whole":1},"unknown":true}'
+    )
+    fingerprint = hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+    assert f'"fingerprint": "{fingerprint}"' in text
+
+
+def test_the_sizes_of_the_format(tmp_path: Path) -> None:
+    arrays = (
+        Array.of("clip", "float32", (512,)),
+        Array.of("frames", "float64", (700, 1000), ("frame", "feature")),
+        Array.of("frame_count", "int64", ()),
+    )
+    values = {array.name: some_values(array, 14) for array in arrays}
+    write(tmp_path / "s", some_rows(14), values, arrays=arrays)
+    check_store(tmp_path / "s", some_rows(14), values)
+
+
+@pytest.mark.parametrize("name", ["s.next", "s.before-0", ".s"])
+def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FixInput, match="cannot be the name of a store"):
+        write(tmp_path / name, some_rows(75))
+
+
+def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "s", some_rows(75))
+    before = files_of(tmp_path)
+    with pytest.raises(AlreadyThere, match="of this name exists already"):
+        write(tmp_path / "s", some_rows(75))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(AlreadyThere):
+        write(tmp_path / "empty", some_rows(75))
+    assert files_of(tmp_path) == before
+
+
+def test_folders_above_a_store_are_made(tmp_path: Path) -> None:
+    write(tmp_path / "lab/stores/s", some_rows(75))
+    assert len(open_store(tmp_path / "lab/stores/s")) == 75
+
+
+def test_who_comes_second_removes_its_own(tmp_path: Path) -> None:
+    target = tmp_path / "s"
+
+    class Slow(ArraySource):
+        def read(self, array: Array, first: int, after: int) -> np.ndarray:
+            if not target.exists():
+                write(target, some_rows(75))
+            return super().read(array, first, after)
+
+    with pytest.raises(AlreadyThere):
+        write_store(
+            target,
+            Slow(some_rows(75, of_a_film=5), VALUES),
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    check_store(target, some_rows(75), VALUES)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_clip_whose_features_are_not_numbers_is_named(
+    tmp_path: Path, number: float
+) -> None:
+    values = {name: array.copy() for name, array in VALUES.items()}
+    values["tokens"][61, 1, 3] = number
+    with pytest.raises(FixInput, match="tokens of clip 'clip 61' has values that are"):
+        write(tmp_path / "s", some_rows(75), values)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"clip": VALUES["clip"][:, :8]}, r"have the shape \(8,\), expected \(16,\)"),
+        (
+            {"clip": VALUES["clip"].astype("f8")},
+            "have the type float64, expected float32",
+        ),
+    ],
+)
+def test_rows_of_another_kind_are_refused(tmp_path: Path, values, sentence) -> None:
+    with pytest.raises(FixInput, match=sentence):
+        write(tmp_path / "s", some_rows(75), values)
+
+
+def test_names_of_arrays_rows_and_makers_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match="is there twice"):
+        write(tmp_path / "s", some_rows(75), arrays=(CLIP, CLIP))
+    with pytest.raises(FixInput, match="'clip 0' is there twice"):
+        write(tmp_path / "s", [*some_rows(74), some_rows(1)[0]])
+    with pytest.raises(FixInput, match="a row names maker 0 of 0"):
+        write(tmp_path / "s", [row._replace(maker=0) for row in some_rows(75)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
+    arrays = tuple(Array.of(name, "float32", (16,)) for name in ("a", "b", "c", "d"))
+    arrays = (*arrays, Array.of("length", "float32", ()))
+    random = some_values(CLIP, 75)
+    values = {
+        "a": random * (np.arange(75) > 50)[:, None],
+        "b": np.repeat(random[:, :1], 16, axis=1),
+        "c": np.repeat(random[:15], 5, axis=0),
+        "d": random,
+        "length": np.zeros(75, "float32"),
+    }
+    written = write(tmp_path / "s", some_rows(75), values, arrays=arrays)
+    assert written.warnings == (
+        "a: 51 of 75 rows are all zeros",
+        "b: 75 of 75 rows repeat one value",
+        "c: only 15 of 75 rows are different",
+    )
+
+
+class Linking(ArraySource):
+    """A source that has the first file of `clip` already, from another store."""
+
+    def __init__(self, rows, values, store: Path) -> None:
+        super().__init__(rows, values)
+        self.store = store
+
+    def finished_file(self, array: Array, number: int) -> FinishedFile | None:
+        if (array.name, number) != ("clip", 0):
+            return None
+        name = array.file_name(0)
+        document = json.loads((self.store / "store.json").read_bytes())
+        n_bytes, sha256 = document["files"][name]
+        checks = (self.store / "checks").read_bytes()[:16]
+        return FinishedFile(self.store / name, FileMark(n_bytes, sha256), checks)
+
+
+def write_linked(tmp_path: Path, name: str) -> Path:
+    source = Linking(some_rows(75), VALUES, tmp_path / "one")
+    target = tmp_path / name
+    write_store(target, source, arrays=ARRAYS, recipe=a_recipe(), manifest=MANIFEST)
+    return target / CLIP.file_name(0)
+
+
+def test_a_finished_file_is_linked(tmp_path: Path) -> None:
+    write(tmp_path / "one", some_rows(75))
+    linked = write_linked(tmp_path, "two")
+    assert linked.samefile(tmp_path / "one" / CLIP.file_name(0))
+    check_store(tmp_path / "two", some_rows(75), VALUES)
+    assert lasting_bytes(tmp_path / "two") == lasting_bytes(tmp_path / "one")
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EXDEV, errno.EMLINK])
+def test_a_finished_file_is_copied_where_links_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*paths: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    write(tmp_path / "one", some_rows(75))
+    monkeypatch.setattr(os, "link", refuse)
+    copied = write_linked(tmp_path, "two")
+    assert not copied.samefile(tmp_path / "one" / CLIP.file_name(0))
+    check_store(tmp_path / "two", some_rows(75), VALUES)
+    original = tmp_path / "one" / CLIP.file_name(0)
+    original.chmod(0o644)
+    data = bytearray(original.read_bytes())
+    data[100] ^= 1
+    original.write_bytes(data)
+    with pytest.raises(Corrupt, match="does not have its checksum"):
+        write_linked(tmp_path, "three")
+
+
+def test_a_finished_file_that_was_cut_is_not_linked(tmp_path: Path) -> None:
+    write(tmp_path / "one", some_rows(75))
+    original = tmp_path / "one" / CLIP.file_name(0)
+    original.chmod(0o644)
+    original.write_bytes(original.read_bytes()[:-1])
+    with pytest.raises(Corrupt, match="does not have its checksum"):
+        write_linked(tmp_path, "two")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def change(target: Path, seal: str, n_rows: int = 50) -> Written:
+    replaces = (Replaced(seal, "2026-01-01", "fewer clips"),)
+    return write(target, some_rows(n_rows), replaces=replaces, changes=seal)
+
+
+def test_a_changed_store_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s", some_rows(75)).seal
+    earlier = files_of(tmp_path / "s")
+    change(tmp_path / "s", seal)
+    document = check_store(tmp_path / "s", some_rows(50), VALUES_50)
+    assert document["replaces"][0]["seal"] == seal
+    assert files_of(tmp_path / f"s.before-{seal[:8]}") == earlier
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+VALUES_50 = {name: values[:50] for name, values in VALUES.items()}
+
+
+def test_of_two_changes_one_is_told(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s", some_rows(75)).seal
+    change(tmp_path / "s", seal)
+    with pytest.raises(Mismatch, match="another process changed this store first"):
+        change(tmp_path / "s", seal, 25)
+    check_store(tmp_path / "s", some_rows(50), VALUES_50)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_store_that_is_being_filled_is_not_changed(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s", some_rows(75)).seal
+    (tmp_path / "s.next").mkdir()
+    with pytest.raises(AlreadyThere, match="being filled or changed"):
+        change(tmp_path / "s", seal)
+
+
+def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s", some_rows(75)).seal
+    (tmp_path / f"s.before-{seal[:8]}/mine").mkdir(parents=True)
+    with pytest.raises(AlreadyThere, match="cannot be kept under this name"):
+        change(tmp_path / "s", seal)
+    check_store(tmp_path / "s", some_rows(75), VALUES)
+
+
+def test_a_store_that_is_killed_anywhere_is_whole_or_not_there(tmp_path: Path) -> None:
+    rows, values = some_rows(9), {"clip": VALUES["clip"][:9]}
+    folders = iter(tmp_path / str(number) for number in range(2000))
+    state = {"folder": next(folders)}
+    state["folder"].mkdir()
+
+    def work() -> None:
+        write(state["folder"] / "s", rows, values, arrays=(CLIP,))
+
+    def look() -> None:
+        if (state["folder"] / "s").exists():
+            check_store(state["folder"] / "s", rows, values)
+        else:
+            assert all(path.name.startswith(".") for path in state["folder"].iterdir())
+            work()
+            check_store(state["folder"] / "s", rows, values)
+        state["folder"] = next(folders)
+        state["folder"].mkdir()
+
+    assert kill_everywhere(work, look) > 30
+
+
+def test_a_change_that_is_killed_anywhere_is_finished(tmp_path: Path) -> None:
+    """At each moment, what has the name is a whole store, or one waits and gets the name."""
+    values = {"clip": VALUES["clip"][:9]}
+    state: dict = {"number": 0}
+
+    def prepare() -> None:
+        state["number"] += 1
+        target = tmp_path / str(state["number"]) / "s"
+        target.parent.mkdir()
+        state["target"] = target
+        state["seal"] = write(target, some_rows(9), values, arrays=(CLIP,)).seal
+
+    def work() -> None:
+        write(
+            state["target"],
+            some_rows(9)[:8],
+            values,
+            arrays=(CLIP,),
+            replaces=(Replaced(state["seal"], "2026-01-01"),),
+            changes=state["seal"],
+        )
+
+    def look() -> None:
+        target: Path = state["target"]
+        placing.finish_change(target)
+        assert placing.seal_at(target)
+        if placing.seal_at(target) == state["seal"]:
+            # A finished store may wait: the next change lets it take its place first.
+            try:
+                work()
+            except Mismatch:
+                assert placing.seal_at(target) != state["seal"]
+        check_store(target, some_rows(8), {"clip": VALUES["clip"][:8]})
+        before = target.with_name(f"s.before-{state['seal'][:8]}")
+        check_store(before, some_rows(9), values)
+        assert not target.with_name("s.next").exists()
+        prepare()
+
+    prepare()
+    assert kill_everywhere(work, look) > 30

@@ -1,0 +1,409 @@
+"""Rows of a store that another program wrote: by clip, film and mask, as zarr-python reads them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.plain_store import array_of, rows_of, write_plain_store
+
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import table
+from obygaze_features.store.layout import DTYPES, Array
+from obygaze_features.store.reading import find_seal, open_store
+
+CLIPS = [f"clip-{n:02d}" for n in range(23)]
+FILMS = [f"tt{n // 5}" for n in range(23)]
+NOT_OK = {3: ("failed", 'decode: "broken", says FFmpeg'), 8: ("withdrawn", "by law")}
+
+
+def some(n_rows: int, *shape: int, dtype: str = "float32") -> np.ndarray:
+    random = np.random.default_rng(n_rows)
+    return (random.standard_normal((n_rows, *shape)) * 100).astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, np.ndarray]:
+    return {"clip": some(23, 4), "frames": some(23, 3, 4, dtype="float16")}
+
+
+@pytest.fixture(scope="module")
+def path(values, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """23 clips of 5 films, of which two have no features; files of 8 rows."""
+    path = tmp_path_factory.mktemp("stores") / "made"
+    arrays = [
+        array_of("clip", values["clip"], chunk_rows=2, file_rows=8),
+        array_of("frames", values["frames"], chunk_rows=4, file_rows=4),
+    ]
+    write_plain_store(path, values, rows_of(CLIPS, FILMS, NOT_OK), arrays=arrays)
+    return path
+
+
+@pytest.fixture(params=["small", "large"])
+def either(request, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A store whose tables are read whole, and the same read as if they were large."""
+    if request.param == "large":
+        monkeypatch.setattr(table, "SMALL_ROWS", 0)
+    yield path
+
+
+SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    shape=SHAPES,
+    dtype=st.sampled_from(DTYPES),
+    compressor=st.sampled_from(["", "zstd", "blosc"]),
+    n_rows=st.integers(1, 20),
+    sizes=st.tuples(st.integers(0, 3), st.integers(0, 2)),
+    data=st.data(),
+)
+def test_any_rows_are_those_that_zarr_reads(
+    shape, dtype, compressor, n_rows, sizes, data, tmp_path_factory
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "s"
+    values = {"x": some(n_rows, *shape, dtype=dtype)}
+    chunk_rows = 2 ** sizes[0]
+    entry = array_of(
+        "x",
+        values["x"],
+        compressor=compressor,
+        chunk_rows=chunk_rows,
+        file_rows=chunk_rows * 2 ** sizes[1],
+    )
+    clips = [f"clip {n}" for n in range(n_rows)]
+    write_plain_store(path, values, rows_of(clips, clips), arrays=[entry])
+    rows = data.draw(st.lists(st.integers(0, n_rows - 1), max_size=30))
+    store = open_store(path)
+    by_zarr = zarr.open_group(path / "data.zarr", mode="r")["x"][:]
+    np.testing.assert_array_equal(by_zarr, values["x"])
+    read = store.read("x", rows)
+    assert read.dtype == values["x"].dtype
+    np.testing.assert_array_equal(read, by_zarr[rows])
+    matrix = store.matrix("x", clips=[clips[row] for row in rows])
+    np.testing.assert_array_equal(matrix.values, by_zarr[rows])
+    parts = [part.values for part in store.stream("x")]
+    np.testing.assert_array_equal(np.concatenate(parts), by_zarr)
+
+
+def test_the_sizes_of_the_page_are_read_too(tmp_path: Path) -> None:
+    values = {"tokens": some(5, 200, 256), "small": some(5, dtype="int64")}
+    rows = rows_of(CLIPS[:5], FILMS[:5])
+    write_plain_store(tmp_path / "s", values, rows)
+    store = open_store(tmp_path / "s")
+    assert store.array("tokens") == Array.of(
+        "tokens", "float32", (200, 256), ("tokens_0", "tokens_1")
+    )
+    for name in values:
+        np.testing.assert_array_equal(store.matrix(name).values, values[name])
+
+
+def test_clips_come_in_their_order_with_repeats(either: Path, values) -> None:
+    store = open_store(either)
+    clips = ["clip-20", "clip-01", "clip-20", "clip-00"]
+    matrix = store.matrix("frames", clips=clips)
+    np.testing.assert_array_equal(matrix.values, values["frames"][[20, 1, 20, 0]])
+    assert matrix.clip_ids.tolist() == clips
+    assert matrix.rows.tolist() == [20, 1, 20, 0]
+    assert matrix.present.all() and not matrix.reasons
+
+
+def test_films_and_masks_come_in_the_order_of_the_store(either: Path, values) -> None:
+    store = open_store(either)
+    matrix = store.matrix("clip", films=["tt4", "tt2"])
+    assert matrix.rows.tolist() == [*range(10, 15), *range(20, 23)]
+    assert matrix.clip_ids.tolist() == [CLIPS[row] for row in matrix.rows]
+    np.testing.assert_array_equal(matrix.values, values["clip"][matrix.rows])
+    mask = np.arange(23) % 7 == 0
+    assert store.matrix("clip", mask=mask).rows.tolist() == [0, 7, 14, 21]
+    both = store.matrix("clip", films="tt2", mask=mask)
+    assert both.rows.tolist() == [14]
+    all_three = store.matrix("clip", clips=["clip-21", "clip-14"], films="tt2")
+    assert all_three.rows.tolist() == [14]
+
+
+def test_what_is_missing_is_an_error_with_its_reason(either: Path) -> None:
+    store = open_store(either)
+    with pytest.raises(NotFound) as caught:
+        store.matrix("clip")
+    assert caught.value.message.startswith("2 of the requested clips are missing")
+    assert caught.value.details == (
+        'clip-03: failed: decode: "broken", says FFmpeg',
+        "clip-08: withdrawn: by law",
+    )
+    with pytest.raises(NotFound) as caught:
+        store.matrix("clip", clips=["clip-00", "clip-0"])
+    assert "clip-0: missing: no clip of that name" in caught.value.message
+    assert "clip-0" in str(caught.value.hint)
+
+
+def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:
+    store = open_store(either)
+    clips = ["clip-22", "no such", "clip-03", "clip-01"]
+    matrix = store.matrix("clip", clips=clips, missing="nan")
+    assert matrix.present.tolist() == [True, False, False, True]
+    np.testing.assert_array_equal(matrix.values[[0, 3]], values["clip"][[22, 1]])
+    assert np.isnan(matrix.values[[1, 2]]).all()
+    assert {clip: reason.status for clip, reason in matrix.reasons.items()} == {
+        "no such": "missing",
+        "clip-03": "failed",
+    }
+    matrix = store.matrix("clip", clips=clips, missing="drop")
+    np.testing.assert_array_equal(matrix.values, values["clip"][[22, 1]])
+    assert matrix.clip_ids.tolist() == ["clip-22", "clip-01"]
+    assert len(store["clip"]) == 21
+    present, reasons = store.presence(clips)
+    assert present.tolist() == [True, False, False, True]
+    assert reasons == matrix.reasons
+
+
+def test_the_status_counts_every_row_once(either: Path) -> None:
+    status = open_store(either).status()
+    assert status.counts == {"ok": 21, "failed": 1, "withdrawn": 1}
+    assert np.flatnonzero(~status.is_ok).tolist() == [3, 8]
+    assert {row: tuple(reason) for row, reason in status.reasons.items()} == NOT_OK
+
+
+def test_the_rows_are_those_of_the_table(either: Path) -> None:
+    store = open_store(either)
+    assert [row.clip_id for row in store.rows] == CLIPS == list(store)
+    assert [row.movie_id for row in store.rows] == FILMS == store.movie_ids.tolist()
+    assert store.rows[3].reason == NOT_OK[3][1]
+    assert store.rows[0].maker == 0 and store.rows[0].start_s is None
+    assert store.clip_ids_of(np.array([7, 2])).tolist() == ["clip-07", "clip-02"]
+    assert store.movie_ids_of(np.array([7, 2])).tolist() == ["tt1", "tt0"]
+    assert "clip-07" in store and "clip" not in store and 7 not in store
+    assert len(store) == 23
+
+
+def test_a_stream_is_file_by_file_with_what_is_missing_first(
+    path: Path, values
+) -> None:
+    store = open_store(path)
+    with pytest.raises(NotFound):
+        next(store.stream("clip"))
+    clips = ["clip-22", "clip-00", "no such", "clip-10", "clip-01"]
+    parts = list(store.stream("clip", clips=clips, missing="drop"))
+    assert [part.clip_ids.tolist() for part in parts] == [
+        [],
+        ["clip-00", "clip-01"],
+        ["clip-10"],
+        ["clip-22"],
+    ]
+    assert list(store.stream("clip", clips=[])) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"clips": "clip-01"}, "list of ids"),
+        ({"mask": [1, 0]}, "23 booleans"),
+        ({"missing": "skip"}, "missing must be"),
+        ({"films": ["tt9"]}, "no film 'tt9'"),
+    ],
+)
+def test_odd_questions_are_refused(path: Path, arguments, words) -> None:
+    with pytest.raises((FixInput, NotFound), match=words):
+        open_store(path).matrix("clip", **arguments)
+
+
+def test_rows_that_are_not_there_are_refused(path: Path) -> None:
+    for rows in ([-1], [23]):
+        with pytest.raises(FixInput, match="rows must be"):
+            open_store(path).read("clip", rows)
+    with pytest.raises(NotFound, match="no array 'clap'"):
+        open_store(path).matrix("clap")
+
+
+def test_a_store_has_short_descriptions(path: Path) -> None:
+    store = open_store(path)
+    assert repr(store).endswith("made', 23 clips, clip, frames)")
+    assert "<th" in store._repr_html_()
+    assert repr(store["clip"]) == "Matrix(21 x 4 float32, 2 missing)"
+    assert store.recipe.title == "toy (imported)"
+    frame = store.frame("clip")
+    assert frame.shape == (21, 4) and frame.index[0] == "clip-00"
+    frame = store.matrix("clip", clips=[]).to_frame()
+    assert frame.shape == (0, 4)
+
+
+def test_xarray_has_the_same_numbers(path: Path) -> None:
+    pytest.importorskip("xarray")
+    data = open_store(path).to_xarray()
+    direct = __import__("xarray").open_zarr(path / "data.zarr", consolidated=False)
+    for name in ("clip", "frames"):
+        np.testing.assert_array_equal(data[name].values, direct[name].values)
+    assert data.clip_id.values.tolist() == CLIPS
+
+
+def test_masks_tell_which_frames_are_real(tmp_path: Path) -> None:
+    values = {"frames": some(3, 4, 2), "mask": some(3, 4) > 0, "clip": some(3, 2)}
+    arrays = [array_of(name, array) for name, array in values.items()]
+    arrays[0]["dims"] = ["time", "wide"]
+    arrays[1]["dims"] = ["time"]
+    rows = rows_of(CLIPS[:3], FILMS[:3])
+    write_plain_store(tmp_path / "s", values, rows, arrays=arrays)
+    store = open_store(tmp_path / "s")
+    assert store.feature_arrays == ("frames", "clip")
+    real = store.real_frames("frames", np.array([2, 0]))
+    np.testing.assert_array_equal(real, values["mask"][[2, 0]])
+    assert store.real_frames("clip", np.array([0])) is None
+
+
+# Which store.
+
+
+def test_a_pickled_store_is_the_one_it_was(path: Path, tmp_path, monkeypatch) -> None:
+    """A store has a relative path, which is also the name of another store elsewhere."""
+    values = {"clip": some(2, 4)}
+    seal = write_plain_store(
+        tmp_path / "w" / "stores" / "made", values, rows_of(["a", "b"], ["f", "f"])
+    )
+    monkeypatch.chdir(path.parent)
+    store = open_store(Path("made"))
+    pickled = pickle.dumps(store)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OBYGAZE_WORKSPACE", str(tmp_path / "w"))
+    again = pickle.loads(pickled)  # noqa: S301
+    assert again.seal == store.seal != seal
+    assert again == again and len(again["clip"]) == 21
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(len, (store,)) == 23
+
+
+def test_a_pickled_store_that_was_replaced_is_an_error(tmp_path: Path) -> None:
+    rows = rows_of(["a", "b"], ["f", "f"])
+    write_plain_store(tmp_path / "s", {"clip": some(2, 4)}, rows)
+    pickled = pickle.dumps(open_store(tmp_path / "s"))
+    (tmp_path / "s").rename(tmp_path / "t")
+    write_plain_store(tmp_path / "s", {"clip": some(2, 5)}, rows)
+    with pytest.raises(Mismatch, match="another store is expected"):
+        pickle.loads(pickled)  # noqa: S301
+
+
+def test_a_seal_can_be_expected(path: Path) -> None:
+    store = open_store(path)
+    assert open_store(f"{path}#sha256={store.seal}").seal == store.seal
+    assert open_store(path, expect=f" sha256:{store.seal.upper()}").seal == store.seal
+    assert open_store(store, expect=store.seal) is store
+    other = "0" * 64
+    for wrong in (path, store):
+        with pytest.raises(Mismatch) as caught:
+            open_store(wrong, expect=other)
+        assert caught.value.exit_code == 5
+    for wrong in ("", "12"):
+        with pytest.raises(FixUsage, match="64 hex digits"):
+            open_store(path, expect=wrong)
+    with pytest.raises(FixUsage, match="two seals"):
+        open_store(f"{path}#sha256={store.seal}", expect=other)
+    with pytest.raises(FixUsage, match="unknown ending"):
+        open_store("https://example.org/s#sha265=12")
+
+
+def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
+    stores = tmp_path / "stores"
+    rows = rows_of(["a", "b"], ["f", "f"])
+    seal = write_plain_store(stores / "one", {"clip": some(2, 4)}, rows)
+    old = write_plain_store(stores / f"one.before-{'1' * 8}", {"x": some(2, 4)}, rows)
+    assert open_store("one", workspace=tmp_path).seal == seal
+    for name in (f"one.before-{'1' * 8}", "one.next"):
+        with pytest.raises(NotFound, match="not the name of a store"):
+            open_store(name, workspace=tmp_path)
+    assert open_store(stores / f"one.before-{'1' * 8}").seal == old
+    with pytest.raises(NotFound, match=r"no store called 'on' \(did you mean 'one'"):
+        open_store("on", workspace=tmp_path)
+    with pytest.raises(NotFound, match="no such file or folder"):
+        open_store(tmp_path / "absent")
+    with pytest.raises(FixInput, match="a store is a folder"):
+        open_store(stores / "one" / "rows.csv")
+    with pytest.raises(NotFound, match="no store here"):
+        open_store(stores)
+    with pytest.raises(FixUsage, match="expected a store"):
+        open_store(np.zeros(3))  # type: ignore[arg-type]
+    found = find_seal(tmp_path, "one", old)
+    assert found is not None and found.seal == old
+    found = find_seal(tmp_path, "one", seal)
+    assert found is not None and found.location == str(stores / "one")
+    assert find_seal(tmp_path, "one", "0" * 64) is None
+    assert find_seal(tmp_path, "two", seal) is None
+
+
+def test_a_finished_store_that_waits_gets_its_name(tmp_path: Path) -> None:
+    rows = rows_of(["a", "b"], ["f", "f"])
+    seal = write_plain_store(
+        tmp_path / "stores" / "one.next", {"clip": some(2, 4)}, rows
+    )
+    assert open_store("one", workspace=tmp_path).seal == seal
+    assert [entry.name for entry in (tmp_path / "stores").iterdir()] == ["one"]
+
+
+def test_a_store_that_is_being_filled_says_how_far_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "stores" / "one.next"
+    (folder / "blocks").mkdir(parents=True)
+    array = Array.of("clip", "float32", (4,))
+    plan = {
+        "format": "obygaze-plan",
+        "version": 1,
+        "manifest": {"name": "m", "sha256": "0" * 64},
+        "recipe": {},
+        "fingerprint": "0" * 64,
+        "arrays": [{name: getattr(array, name) for name in array.__struct_fields__}],
+        "rows": 40,
+        "block_rows": 16,
+        "computes": ["clip"],
+        "kind": {"program": "x"},
+    }
+    (folder / "plan.json").write_text(json.dumps(plan) + "\n", encoding="utf-8")
+    # Only the last two blocks have rows that are computed.
+    lines = [f"{row},c{row},f,,,{int(row >= 20)}\n" for row in range(40)]
+    header = "row,clip_id,movie_id,start_s,end_s,computed\n"
+    (folder / "clips.csv").write_text(header + "".join(lines), encoding="utf-8")
+    (folder / "blocks" / "00002").mkdir()
+    (folder / "blocks" / ".00001.x").mkdir()
+    for place in ("one", str(folder), tmp_path / "stores" / "one"):
+        with pytest.raises(Corrupt, match="being filled, 1 of 2 blocks") as caught:
+            open_store(place, workspace=tmp_path)
+        assert caught.value.exit_code == 4
+
+
+def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
+    rows = rows_of(["a", "b"], ["f", "f"])
+    values = {"clip": some(2, 4)}
+    write_plain_store(tmp_path / "s", values, rows, manifest_name="../../etc/passwd")
+    assert open_store(tmp_path / "s").find_manifest(Workspace(tmp_path)) is None
+
+
+def test_reading_does_not_import_zarr(path: Path) -> None:
+    program = (
+        "import sys; from obygaze_features.store.reading import open_store;"
+        f"open_store({str(path)!r}).matrix('clip', missing='drop').to_frame;"
+        "print('zarr' in sys.modules, 'numcodecs' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stdout == "False False\n"

@@ -1,0 +1,286 @@
+"""Stores that were damaged, mixed or cut: read right or refused, and found by a verification."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.plain_store import array_of, rows_of, write_plain_store
+from support.seeds import SEED
+
+from obygaze_features.core.errors import Corrupt, ObygazeError
+from obygaze_features.store import table
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import verify
+
+N_ROWS = 40
+CLIPS = [f"clip-{n:02d}" for n in range(N_ROWS)]
+FILMS = [f"tt{n // 6}" for n in range(N_ROWS)]
+NOT_OK = {7: ("failed", "no such codec")}
+REFUSED = (Corrupt,)
+
+
+def some_values(seed: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    shapes = {"plain": (5,), "packed": (3, 2), "blosc": (8,)}
+    return {
+        name: random.integers(0, 40, (N_ROWS, *shape)).astype("float32")
+        for name, shape in shapes.items()
+    }
+
+
+def write(path: Path, seed: int) -> dict[str, np.ndarray]:
+    values = some_values(seed)
+    arrays = [
+        array_of("plain", values["plain"], chunk_rows=4, file_rows=16),
+        array_of(
+            "packed", values["packed"], compressor="zstd", chunk_rows=8, file_rows=32
+        ),
+        array_of(
+            "blosc", values["blosc"], compressor="blosc", chunk_rows=4, file_rows=8
+        ),
+    ]
+    write_plain_store(path, values, rows_of(CLIPS, FILMS, NOT_OK), arrays=arrays)
+    return values
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two stores of the same clips and shapes, with other numbers."""
+    root = tmp_path_factory.mktemp("stores")
+    for seed in (1, 2):
+        write(root / f"s{seed}", seed)
+    return root
+
+
+@pytest.fixture
+def few_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Read the tables of small stores as those of large ones."""
+    monkeypatch.setattr(table, "SMALL_ROWS", 0)
+    yield
+
+
+def files_of(path: Path) -> list[str]:
+    names = [
+        file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()
+    ]
+    return sorted(names)
+
+
+def read_in_ways(path: Path, values: dict[str, np.ndarray]) -> bool:
+    """Whether all ways to read refuse, or give the right numbers; which of both is returned."""
+    ways = {
+        "all": lambda store, name: store.matrix(name, missing="drop"),
+        "clips": lambda store, name: store.matrix(
+            name, clips=["clip-31", "clip-02", "clip-07"], missing="drop"
+        ),
+        "films": lambda store, name: store.matrix(name, films=["tt3"]),
+    }
+    was_refused = False
+    for read in ways.values():
+        for name in values:
+            try:
+                matrix = read(open_store(path), name)
+                clip_ids = matrix.clip_ids.tolist()
+            except REFUSED:
+                was_refused = True
+                continue
+            rows = [CLIPS.index(clip) for clip in clip_ids]
+            assert rows == matrix.rows.tolist()
+            np.testing.assert_array_equal(matrix.values, values[name][rows])
+    return was_refused
+
+
+def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
+    """Flip one bit at a time, anywhere in the files, and put it back."""
+    names = files_of(path)
+    for _ in range(count):
+        name = names[int(random.integers(len(names)))]
+        data = bytearray((path / name).read_bytes())
+        place, bit = int(random.integers(len(data))), int(random.integers(8))
+        data[place] ^= 1 << bit
+        (path / name).write_bytes(data)
+        yield name
+        data[place] ^= 1 << bit
+        (path / name).write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(2000, marks=pytest.mark.check("many damaged bits"))]
+)
+def test_a_flipped_bit_is_refused_or_not_read(
+    stores, tmp_path, few_lines, count
+) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path, values = tmp_path / "s", some_values(1)
+    seal = open_store(path).seal
+    n_refused = 0
+    for name in flips(path, np.random.default_rng(3 + SEED), count):
+        if name == "store.json":
+            # Its bytes decide the seal: another store, or none.
+            with pytest.raises(ObygazeError):
+                open_store(path, expect=seal)
+            continue
+        n_refused += read_in_ways(path, values)
+        report = verify(path, hashes=True)
+        assert [problem.name for problem in report.problems] == [name]
+    assert n_refused > count / 10
+
+
+def test_a_flipped_bit_in_a_table_that_is_read_whole(stores, tmp_path: Path) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path, values = tmp_path / "s", some_values(1)
+    data = (path / "rows.csv").read_bytes()
+    for place in range(0, len(data), 97):
+        changed = bytearray(data)
+        changed[place] ^= 4
+        (path / "rows.csv").write_bytes(changed)
+        assert read_in_ways(path, values)
+
+
+def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
+    """Two chunks of a file change places: each has its own checksum in it."""
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    file = tmp_path / "s" / "data.zarr" / "plain" / "c.0.0"
+    data = file.read_bytes()
+    size = 4 * 5 * 4 + 4
+    file.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
+    for clips in (["clip-00"], CLIPS[4:7]):
+        with pytest.raises(Corrupt, match=r"plain/c\.0\.0 is damaged, or from another"):
+            open_store(tmp_path / "s").matrix("plain", clips=clips)
+    with pytest.raises(Corrupt, match=r"plain/c\.0\.0"):
+        open_store(tmp_path / "s").matrix("plain", missing="drop")
+    values = some_values(1)["plain"][8:12]
+    matrix = open_store(tmp_path / "s").matrix("plain", clips=CLIPS[8:12])
+    np.testing.assert_array_equal(matrix.values, values)
+
+
+@pytest.mark.parametrize("array", ["plain", "packed", "blosc"])
+def test_exchanged_files_are_refused(stores, tmp_path: Path, array: str) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    folder = tmp_path / "s" / "data.zarr" / array
+    first, second, *_ = sorted(folder.glob("c.*"))
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    second.write_bytes(one)
+    with pytest.raises(Corrupt):
+        open_store(tmp_path / "s").matrix(array, missing="drop")
+    names = {problem.name for problem in verify(tmp_path / "s", hashes=True).problems}
+    assert names == {f"data.zarr/{array}/{file.name}" for file in (first, second)}
+
+
+@pytest.mark.check("exchanges any two files")
+def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path, values = tmp_path / "s", some_values(1)
+    n_exchanged = 0
+    for one, other in combinations(files_of(path), 2):
+        first, second = path / one, path / other
+        data, other_data = first.read_bytes(), second.read_bytes()
+        if data == other_data:
+            continue
+        first.write_bytes(other_data)
+        second.write_bytes(data)
+        n_exchanged += 1
+        if "store.json" in (one, other):
+            with pytest.raises(ObygazeError):
+                open_store(path)
+        else:
+            read_in_ways(path, values)
+            problems = {problem.name for problem in verify(path, hashes=True).problems}
+            assert problems == {one, other}
+        first.write_bytes(data)
+        second.write_bytes(other_data)
+    assert n_exchanged > 200
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_half_a_copy_over_another_store(stores, tmp_path, few_lines, seed) -> None:
+    """Some files are of another store of the same clips; store.json says of which one is read."""
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path = tmp_path / "s"
+    random = np.random.default_rng(seed + SEED * 8)
+    mixed = [name for name in files_of(path) if random.random() < 0.4]
+    for name in mixed:
+        shutil.copyfile(stores / "s2" / name, path / name)
+    whose = 2 if "store.json" in mixed else 1
+    was_refused = read_in_ways(path, some_values(whose))
+    same = [
+        name
+        for name in files_of(path)
+        if (path / name).read_bytes() == (stores / f"s{whose}" / name).read_bytes()
+    ]
+    report = verify(path, hashes=True)
+    found = {problem.name for problem in report.problems}
+    assert found == set(files_of(path)) - set(same) - {"store.json"}
+    assert bool(found) == was_refused
+
+
+def test_each_cut_file_is_refused(stores, tmp_path, few_lines) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path, values = tmp_path / "s", some_values(1)
+    for name in files_of(path):
+        data = (path / name).read_bytes()
+        for length in (0, len(data) // 2, len(data) - 1):
+            (path / name).write_bytes(data[:length])
+            if name == "store.json":
+                # Without its last line feed it would be another store.
+                if length < len(data) - 1:
+                    with pytest.raises(ObygazeError):
+                        open_store(path)
+                continue
+            read_in_ways(path, values)
+            problems = verify(path).problems
+            assert [problem.name for problem in problems] == [name]
+        (path / name).write_bytes(data)
+
+
+def test_each_absent_file_is_refused(stores, tmp_path, few_lines) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path, values = tmp_path / "s", some_values(1)
+    for name in files_of(path):
+        (path / name).rename(tmp_path / "away")
+        if name != "store.json":
+            read_in_ways(path, values)
+            problems = verify(path).problems
+            assert [str(problem) for problem in problems] == [f"{name}: it is missing"]
+        (tmp_path / "away").rename(path / name)
+
+
+def test_added_files_are_reported(stores, tmp_path: Path) -> None:
+    shutil.copytree(stores / "s1", tmp_path / "s")
+    path = tmp_path / "s"
+    (path / "data.zarr" / "plain" / "c.9.0").write_bytes(b"x")
+    (path / "zarr.py").write_bytes(b"raise SystemExit")
+    (path / "README.md").write_bytes(b"# A card")
+    report = verify(path, hashes=True, decode=True)
+    assert not report.problems
+    assert report.warnings == [
+        "data.zarr/plain/c.9.0 is not part of the store",
+        "zarr.py is not part of the store",
+    ]
+    assert not read_in_ways(path, some_values(1))
+
+
+def test_links_and_what_is_no_file_are_refused(stores, tmp_path: Path) -> None:
+    for name in ("data.zarr/plain/c.0.0", "rows.csv", "checks", "store.json"):
+        path = tmp_path / name.replace("/", "-")
+        shutil.copytree(stores / "s1", path)
+        (path / name).rename(tmp_path / "away")
+        (path / name).symlink_to(tmp_path / "away")
+        with pytest.raises(ObygazeError, match="symbolic links"):
+            open_store(path).matrix("plain", missing="drop")
+        (path / name).unlink()
+        (path / name).mkdir()
+        with pytest.raises(ObygazeError, match="regular file"):
+            open_store(path).matrix("plain", missing="drop")
+    path = tmp_path / "folder"
+    shutil.copytree(stores / "s1", path)
+    (path / "data.zarr").rename(tmp_path / "elsewhere")
+    (path / "data.zarr").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ObygazeError, match="symbolic links"):
+        open_store(path).matrix("plain", missing="drop")

@@ -1,0 +1,254 @@
+"""Stores on web servers, in buckets and on the hub: the same rows, few requests, few bytes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.fake_hub import fake_hub
+from support.plain_store import rows_of, write_plain_store
+from support.store_servers import WebServer, s3_server, web_server
+
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.store.network import Unreachable
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import verify
+
+pytest.importorskip("obstore")
+
+N_CLIPS = 1914
+N_MANY = 200_000
+FILMS = [f"tt{n // 160:07d}" for n in range(N_CLIPS)]
+CLIPS = [f"{film}-{n % 160:03d}" for n, film in enumerate(FILMS)]
+
+
+def numbers(n_rows: int, *shape: int, dtype: str = "float16") -> np.ndarray:
+    random = np.random.default_rng(n_rows)
+    return random.integers(-999, 999, (n_rows, *shape)).astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pooled vectors of 1,914 clips, of which some failed; tokens; a film in very many rows."""
+    root = tmp_path_factory.mktemp("served")
+    not_ok = dict.fromkeys(range(0, N_CLIPS, 191), ("failed", "broken"))
+    pooled = {"pooled": numbers(N_CLIPS, 512)}
+    write_plain_store(root / "pooled", pooled, rows_of(CLIPS, FILMS, not_ok))
+    tokens = {"tokens": numbers(200, 100, 512)}
+    write_plain_store(root / "tokens", tokens, rows_of(CLIPS[:200], FILMS[:200]))
+    films = [f"film-{n // 1000}" for n in range(N_MANY)]
+    clips = [f"{film}:{n % 1000}" for n, film in enumerate(films)]
+    many = {"pooled": numbers(N_MANY, 128)}
+    write_plain_store(root / "many", many, rows_of(clips, films, {7: ("failed", "x")}))
+    return root
+
+
+@pytest.fixture
+def server(root: Path) -> Iterator[WebServer]:
+    with web_server(root) as running:
+        yield running
+
+
+def test_all_pooled_vectors_take_four_requests(server: WebServer) -> None:
+    matrix = open_store(f"{server.url}/pooled").matrix("pooled", missing="drop")
+    assert len(server.requests) <= 4
+    ok = np.arange(N_CLIPS) % 191 > 0
+    np.testing.assert_array_equal(matrix.values, numbers(N_CLIPS, 512)[ok])
+    assert len(matrix.reasons) == 11
+
+
+def test_one_film_of_many_takes_six_requests_and_half_a_megabyte(
+    server: WebServer,
+) -> None:
+    store = open_store(f"{server.url}/many")
+    matrix = store.matrix("pooled", films=["film-150"])
+    assert matrix.clip_ids[1] == "film-150:1"
+    assert len(server.requests) <= 6
+    assert matrix.values.nbytes == 256_000
+    assert server.n_bytes <= 500_000
+    expected = numbers(N_MANY, 128)[150_000:151_000]
+    np.testing.assert_array_equal(matrix.values, expected)
+
+
+def test_clips_of_many_are_found_without_the_whole_table(server: WebServer) -> None:
+    store = open_store(f"{server.url}/many")
+    clips = ["film-199:999", "film-0:0", "film-77:500", "film-0:8"]
+    matrix = store.matrix("pooled", clips=clips)
+    assert matrix.rows.tolist() == [199_999, 0, 77_500, 8]
+    np.testing.assert_array_equal(matrix.values, numbers(N_MANY, 128)[matrix.rows])
+    assert server.n_bytes < 1_000_000
+    # What is absent is only said of a table whose SHA-256 is right.
+    assert "film-200:0" not in store
+    assert server.n_bytes > 12 * N_MANY
+    with pytest.raises(NotFound, match="1 of the requested clips"):
+        store.matrix("pooled", clips=["film-0:7"])
+
+
+def test_random_clips_of_tokens_take_little_more_than_their_bytes(
+    server: WebServer,
+) -> None:
+    rows = np.random.default_rng(1).permutation(200)[:100]
+    store = open_store(f"{server.url}/tokens")
+    before = server.n_bytes
+    matrix = store.matrix("tokens", clips=[CLIPS[row] for row in rows])
+    np.testing.assert_array_equal(matrix.values, numbers(200, 100, 512)[rows])
+    small = sum(
+        (server.root / "tokens" / name).stat().st_size
+        for name in ("ids", "rows.csv", "films.csv", "checks")
+    )
+    assert server.n_bytes - before <= 1.05 * (matrix.values.nbytes + small)
+
+
+def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
+    store = open_store(f"{server.url}/pooled?signature=secret")
+    assert "secret" not in store.location
+    again = pickle.loads(pickle.dumps(store))  # noqa: S301
+    assert again.seal == store.seal
+    assert server.requests[-1].endswith("store.json?signature=secret")
+
+
+def test_a_verification_reads_every_file(server: WebServer) -> None:
+    report = verify(f"{server.url}/pooled", hashes=True, decode=True)
+    assert not report.problems
+    assert report.n_bytes < server.n_bytes
+
+
+# Servers that are not as they should be.
+
+
+@pytest.mark.parametrize(
+    "absent", [(404, b""), (200, b"<html>no such page</html>"), (200, b"")]
+)
+def test_an_address_without_a_store(server: WebServer, absent) -> None:
+    server.absent = absent
+    with pytest.raises(NotFound, match="no store here"):
+        open_store(f"{server.url}/nothing")
+
+
+def test_a_page_in_place_of_a_file_is_refused(server: WebServer) -> None:
+    store = open_store(f"{server.url}/pooled")
+
+    def page(path: str, body: bytes) -> bytes:
+        return (b"<html>" * (len(body) // 6 + 1))[: len(body)]
+
+    server.fault = page
+    with pytest.raises(Corrupt, match="damaged, or from another store"):
+        store.matrix("pooled", missing="drop")
+
+
+def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
+    server.denied = ("films.csv",)
+    store = open_store(f"{server.url}/many")
+    with pytest.raises(FixInput, match="access denied"):
+        store.matrix("pooled", films=["film-150"])
+
+
+def test_a_flipped_bit_on_the_way_is_found(server: WebServer) -> None:
+    store = open_store(f"{server.url}/tokens")
+
+    def flip(path: str, body: bytes) -> bytes:
+        if not path.endswith("c.0.0.0"):
+            return body
+        middle = len(body) // 2
+        return body[:middle] + bytes([body[middle] ^ 8]) + body[middle + 1 :]
+
+    server.fault = flip
+    with pytest.raises(Corrupt, match=r"c\.0\.0\.0 is damaged"):
+        store.matrix("tokens", clips=[CLIPS[7]])
+
+
+def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
+    """The length that store.json lists bounds what is taken into memory."""
+    store = open_store(f"{server.url}/tokens")
+    server.root.joinpath("tokens", "checks").rename(server.root / "checks")
+    try:
+        with (server.root / "tokens" / "checks").open("wb") as stream:
+            stream.truncate(50_000_000)
+        with pytest.raises(Corrupt, match=r"checks has 50(\.0)? MB"):
+            store.matrix("tokens", clips=[CLIPS[7]])
+    finally:
+        (server.root / "checks").replace(server.root / "tokens" / "checks")
+
+
+def test_no_server_and_no_such_scheme(server: WebServer) -> None:
+    with pytest.raises(FixUsage, match="unsupported URL"):
+        open_store("ftp://example.org/store")
+    with pytest.raises(FixUsage, match="invalid address"):
+        open_store("hf://only-an-owner")
+
+
+def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:
+    store = open_store(f"{server.url}/tokens")
+    server.fault = lambda path, body: body[:10]
+    with pytest.raises(Unreachable):
+        store.matrix("tokens", clips=[CLIPS[7]])
+    with pytest.raises(Unreachable):
+        verify(store, hashes=True)
+
+
+def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
+    obstore = pytest.importorskip("obstore")
+    from obygaze_features.store.network import object_store
+
+    with s3_server(tmp_path) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        import urllib.request
+
+        request = urllib.request.Request(
+            f"{environment['AWS_ENDPOINT_URL']}/films", method="PUT"
+        )
+        urllib.request.urlopen(request)
+        bucket = object_store("s3://films/shared/tokens")
+        for file in (root / "tokens").rglob("*"):
+            if file.is_file():
+                name = file.relative_to(root / "tokens").as_posix()
+                obstore.put(bucket, name, file.read_bytes())
+        store = open_store("s3://films/shared/tokens")
+        matrix = store.matrix("tokens", films=[FILMS[170]])
+        np.testing.assert_array_equal(
+            matrix.values, numbers(200, 100, 512)[matrix.rows]
+        )
+        assert not verify("s3://films/shared/tokens").problems
+        with pytest.raises(NotFound, match="no store here"):
+            open_store("s3://films/absent")
+
+
+def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read at its last commit, also when another one follows, with the user's token."""
+    package = pytest.importorskip("huggingface_hub")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    real = package.HfApi
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_abc")
+    with fake_hub() as hub:
+        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=hub.url))
+        with pytest.raises(NotFound, match="no such data set"):
+            open_store("hf://lab/films")
+        hub.exists = True
+        hub.commits.append("the first")
+        with pytest.raises(NotFound, match="no store here"):
+            open_store("hf://lab/films/tokens")
+        for file in (root / "tokens").rglob("*"):
+            if file.is_file():
+                hub.files[file.relative_to(root).as_posix()] = file.read_bytes()
+        hub.history[hub.head] = dict(hub.files)
+        store = open_store("hf://lab/films/tokens")
+        assert store.location == "hf://lab/films/tokens"
+        hub.commits.append("the second")
+        hub.files = {}
+        hub.history[hub.head] = {}
+        again = pickle.loads(pickle.dumps(store))  # noqa: S301
+        matrix = again.matrix("tokens", clips=[CLIPS[170]])
+        np.testing.assert_array_equal(matrix.values, numbers(200, 100, 512)[[170]])
+        assert hub.tokens == {"Bearer hf_abc"}
+        hub.refuse = True
+        with pytest.raises(FixInput, match="denied access"):
+            open_store("hf://lab/films")
+    nobody = "http://127.0.0.1:9"
+    monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=nobody))
+    with pytest.raises(Unreachable, match="the hub cannot be reached"):
+        open_store("hf://lab/films")

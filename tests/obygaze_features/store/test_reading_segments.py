@@ -1,0 +1,229 @@
+"""Segments as slices of windows: the rules by plain loops, and the anchor's own arithmetic."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.data import real_data
+from support.plain_store import array_of, rows_of, write_plain_store
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters import mobygaze
+from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.model import Clip
+from obygaze_features.store.reading import Store, open_store
+
+FPS = 24000 / 1001
+SECTIONS = ("weights", "decoder", "preprocessing", "compute")
+
+
+def windows_store(
+    path: Path,
+    films: dict[str, int],
+    window: int = 16,
+    stride: int = 16,
+    status_of_row: dict | None = None,
+    chunk_rows: int = 4,
+) -> tuple[Store, np.ndarray]:
+    """A store of windows: `films` maps each film to its number of windows; and its vectors."""
+    ids = [(film, n) for film, count in films.items() for n in range(count)]
+    sampling = {"unit": "window", "grid": {"window": window, "stride": stride}}
+    recipe = {"backbone": {"name": "toy"}, "sampling": sampling}
+    recipe |= {section: {} for section in SECTIONS}
+    numbers = np.array([n for _, n in ids])
+    vectors = np.random.default_rng(1).standard_normal((len(ids), 3)).astype("float32")
+    values = {
+        "clip": vectors,
+        "start_s": numbers * stride / FPS,
+        "end_s": (numbers * stride + window) / FPS,
+    }
+    arrays = [
+        array_of(name, array, chunk_rows=chunk_rows, file_rows=2 * chunk_rows)
+        for name, array in values.items()
+    ]
+    rows = rows_of(
+        [f"{film}:{n:06d}" for film, n in ids], [film for film, _ in ids], status_of_row
+    )
+    write_plain_store(path, values, rows, arrays=arrays, recipe=recipe)
+    return open_store(path), vectors
+
+
+def segment(name: str, film: str, first: int, last: int, fps: float = FPS) -> Clip:
+    """A segment of whole pictures, the last one included."""
+    return Clip(name, film, None, "", first / fps, (last + 1) / fps)
+
+
+def by_loop(
+    window: int, stride: int, n: int, first: int, last: int, rule: str
+) -> list[int]:
+    """The windows of the pictures first to last, from the definition, in whole pictures."""
+    pictures = set(range(first, last + 1))
+    found = []
+    for number in range(n):
+        own = range(number * stride, number * stride + window)
+        twice_centre = 2 * number * stride + window
+        holds = {
+            "touch": bool(pictures & set(own)),
+            "centre": 2 * first <= twice_centre < 2 * (last + 1),
+            "within": set(own) <= pictures,
+        }[rule]
+        found += [number] if holds else []
+    return found
+
+
+@pytest.mark.parametrize("rule", ["touch", "centre", "within"])
+@pytest.mark.parametrize(("window", "stride"), [(16, 16), (16, 4), (8, 12)])
+def test_a_rule_is_its_definition(
+    rule: str, window: int, stride: int, tmp_path: Path
+) -> None:
+    store, values = windows_store(tmp_path / "s", {"a": 40, "b": 25}, window, stride)
+    random = np.random.default_rng(2)
+    segments, expected = [], {}
+    for number in range(200):
+        film = "ab"[number % 2]
+        first = int(random.integers(0, 40 * stride))
+        last = first + int(random.integers(0, 6 * stride))
+        segments.append(segment(f"s{number}", film, first, last))
+        n, base = (40, 0) if film == "a" else (25, 40)
+        rows = [base + w for w in by_loop(window, stride, n, first, last, rule)]
+        if rows:
+            expected[f"s{number}"] = values[rows]
+    found = store.segments(segments, "clip", rule=rule)
+    assert found.clip_ids.tolist() == list(expected)
+    for i, clip_id in enumerate(found.clip_ids.tolist()):
+        own = found.values[found.offsets[i] : found.offsets[i + 1]]
+        np.testing.assert_array_equal(own, expected[clip_id])
+    assert found.reasons.keys() == {s.clip_id for s in segments} - expected.keys()
+    assert found.present.tolist() == [s.clip_id in expected for s in segments]
+    reducers = {
+        "max": lambda v: v.max(axis=0),
+        "mean": lambda v: v.astype(np.float64).mean(axis=0).astype(np.float32),
+        "first": lambda v: v[0],
+        "last": lambda v: v[-1],
+    }
+    for name, reducer in reducers.items():
+        reduced = store.segments(segments, "clip", rule=rule, reduce=name)
+        assert reduced.clip_ids.tolist() == list(expected)
+        hand = np.array([reducer(v) for v in expected.values()])
+        np.testing.assert_allclose(reduced.values, hand, rtol=1e-6)
+        assert reduced.offsets.tolist() == found.offsets.tolist()
+
+
+def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
+    tmp_path: Path,
+) -> None:
+    """The authors slice start_frame // 16 to end_frame // 16, with both, at a rate of 23.976."""
+    n = 8000
+    store, values = windows_store(tmp_path / "s", {"tt1": n}, chunk_rows=512)
+    random = np.random.default_rng(3)
+    first = random.integers(0, 16 * n - 600, 500)
+    last = first + random.integers(0, 500, 500)
+    # Borders that are those of a window as well.
+    first[:100], last[100:200] = first[:100] // 16 * 16, last[100:200] // 16 * 16 + 15
+    last = np.maximum(first, last)
+    pairs = zip(first.tolist(), last.tolist(), strict=True)
+    segments = [
+        segment(f"s{i}", "tt1", a, b, fps=23.976) for i, (a, b) in enumerate(pairs)
+    ]
+    found = store.segments(segments, "clip", rule="touch")
+    for i, (a, b) in enumerate(zip(first, last, strict=True)):
+        own = found.values[found.offsets[i] : found.offsets[i + 1]]
+        np.testing.assert_array_equal(own, values[a // 16 : b // 16 + 1])
+
+
+def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
+    status_of_row = dict.fromkeys((2, 3, 4), ("failed", "no"))
+    store, values = windows_store(
+        tmp_path / "s", {"a": 10}, status_of_row=status_of_row
+    )
+    segments = [
+        *(segment("late", "a", 200, 300), segment("fine", "a", 16, 90)),
+        *(segment("failed", "a", 33, 70), segment("film", "z", 0, 20)),
+        *(Clip("none", "a"), segment("short", "a", 5, 10)),
+    ]
+    found = store.segments(segments, "clip", rule="touch", reduce="max")
+    assert found.clip_ids.tolist() == ["fine", "short"]
+    # Windows 1 to 5 touch it; 2, 3 and 4 failed.
+    np.testing.assert_array_equal(found.values, [values[[1, 5]].max(axis=0), values[0]])
+    reasons = {name: str(why) for name, why in found.reasons.items()}
+    assert list(reasons) == ["late", "failed", "film", "none"]
+    assert "touches" in reasons["late"] and "touches" in reasons["failed"]
+    assert "film" in reasons["film"] and "no times" in reasons["none"]
+    assert len(store.segments([], "clip")) == 0
+    assert len(store.segments([], "clip", reduce="mean")) == 0
+    for wrong in ({"rule": "near"}, {"reduce": "median"}, {"reduce": ""}):
+        with pytest.raises(FixInput, match="must be one of"):
+            store.segments(segments, "clip", **wrong)
+    write_plain_store(tmp_path / "c", {"x": np.ones((1, 1))}, rows_of(["a"], ["f"]))
+    with pytest.raises(FixInput, match="clips, not of windows"):
+        open_store(tmp_path / "c").segments(segments, "x")
+
+
+@pytest.mark.check("six thousand segments of twenty whole films")
+def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
+    """The released table, for films of its length: start_frame // 16 to end_frame // 16."""
+    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    with path.open(encoding="utf-8") as stream:
+        table = list(csv.DictReader(stream, delimiter=";"))
+    assert len(table) == 6072 and len({row["imdb_key"] for row in table}) == 20
+    manifest = mobygaze.read(path).manifest
+    films = {}
+    for row in table:
+        films[row["imdb_key"]] = max(
+            films.get(row["imdb_key"], 0), int(row["end_frame"]) // 16 + 1
+        )
+    store, _ = windows_store(
+        tmp_path / "s", dict(sorted(films.items())), chunk_rows=4096
+    )
+    # 23.976 stands for 24000/1001.
+    rate = {
+        row["imdb_key"]: float(known_frame_rate(row["framerate"]) or 0) for row in table
+    }
+    scaled = []
+    for clip in manifest:
+        times = [t * rate[clip.movie_id] / FPS for t in (clip.start_s, clip.end_s)]
+        scaled.append(replace(clip, start_s=times[0], end_s=times[1]))
+    found = store.segments(scaled, "clip")
+    assert not found.reasons
+    counts = [
+        int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table
+    ]
+    assert np.diff(found.offsets).tolist() == counts
+
+
+def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
+    tmp_path: Path,
+) -> None:
+    store, values = windows_store(tmp_path / "s", {"a": 4})
+    border = 16 / FPS
+    instant = Clip("i", "a", None, "", border + 0.001, border + 0.002)
+    found = store.segments([instant], "clip", rule="touch")
+    np.testing.assert_array_equal(found.values, values[[1]])
+
+
+def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
+    """Two stores of a film may have been merged, the later part first."""
+    store, vectors = windows_store(tmp_path / "s", {"a": 20})
+    order = [*range(12, 20), *range(12)]
+    values = {name: store.read(name, order) for name in ("clip", "start_s", "end_s")}
+    arrays = [
+        array_of(name, array, chunk_rows=4, file_rows=8)
+        for name, array in values.items()
+    ]
+    write_plain_store(
+        tmp_path / "turned",
+        values,
+        rows_of([f"a:{n:06d}" for n in order], ["a"] * 20),
+        arrays=arrays,
+        recipe=store.recipe.to_json(),
+    )
+    turned = open_store(tmp_path / "turned")
+    for first in range(0, 19 * 16, 16):
+        found = turned.segments([segment("x", "a", first, first + 31)], "clip")
+        np.testing.assert_array_equal(
+            found.values, vectors[first // 16 : first // 16 + 2]
+        )

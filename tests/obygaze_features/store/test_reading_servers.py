@@ -1,0 +1,420 @@
+"""Stores on nginx, and on servers that are not as they should be: certificates, answers, ends."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import gzip
+import http.server
+import shutil
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.seeds import SEED
+from support.store_servers import nginx, web_server
+from support.stores import sealed_store, some_values, tree
+
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.store.copying import pull
+from obygaze_features.store.files import FolderFiles, Range
+from obygaze_features.store.layout import Array
+from obygaze_features.store.network import REQUESTS_AT_ONCE, ObjectFiles, Unreachable
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import verify
+
+pytest.importorskip("obstore")
+
+# 40 chunks in files of 4.
+N_CLIPS = 160
+ARRAYS = (
+    Array("clip", "float32", (8,), ("d8",), 32, 64),
+    Array("pooled", "float32", (512,), ("d512",), 4, 16),
+)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("served")
+    sealed_store(root / "films", N_CLIPS, arrays=ARRAYS)
+    return root
+
+
+def test_nginx_gives_what_the_folder_gives(root: Path, tmp_path: Path) -> None:
+    with nginx(root, tmp_path / "nginx") as server:
+        here = open_store(root / "films")
+        there = open_store(f"{server.url}/films")
+        order = np.random.default_rng(0).permutation(N_CLIPS)[:50]
+        clips = here.clip_ids[order].tolist()
+        mask = np.arange(N_CLIPS) % 70 == 3
+        for how in ({}, {"clips": clips}, {"films": ["tt0000105"]}, {"mask": mask}):
+            mine = here.matrix("pooled", **how)
+            theirs = there.matrix("pooled", **how)
+            np.testing.assert_array_equal(mine.values, theirs.values)
+            assert mine.clip_ids.tolist() == theirs.clip_ids.tolist()
+        verify(there, hashes=True).require_whole()
+        pull(f"{server.url}/films", tmp_path / "copy")
+        answers = [status for path, status, _ in server.requests()]
+        assert set(answers) <= {200, 206, 404}
+        # The card, if there is none.
+        assert answers.count(404) <= 1
+    assert tree(tmp_path / "copy") == tree(root / "films")
+
+
+def test_parts_are_asked_for_side_by_side(root: Path) -> None:
+    """A place that answers for no part before six have been asked for."""
+    enough = threading.Event()
+    gate = threading.Lock()
+    n_asked = 0
+
+    class Slow(ObjectFiles):
+        def __init__(self) -> None:
+            self.files = FolderFiles(root / "films")
+            self.location = self.address = str(root / "films")
+
+        piece_bytes = 2**13
+
+        def read(self, name: str, most_bytes: int) -> Any:
+            return self.files.read(name, most_bytes)
+
+        def _range(self, wanted: Range) -> Any:
+            nonlocal n_asked
+            with gate:
+                n_asked += 1
+                if n_asked >= 6:
+                    enough.set()
+            assert enough.wait(20)
+            (data,) = self.files.read_ranges([wanted])
+            return data
+
+    assert REQUESTS_AT_ONCE >= 6
+    found = open_store(Slow()).matrix("pooled").values
+    np.testing.assert_array_equal(found, some_values(N_CLIPS, ARRAYS)["pooled"])
+    assert n_asked >= 40
+
+
+def test_damage_on_a_server_is_named_and_other_arrays_are_read(
+    root: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(root / "films", broken)
+    for number, change in ((2, b"?"), (5, b""), (9, None)):
+        path = broken / f"data.zarr/pooled/c.{number}.0"
+        data = path.read_bytes()
+        path.unlink()
+        if change is not None:
+            path.write_bytes(change + data[1:] if change else b"")
+    with nginx(broken, tmp_path / "nginx") as server:
+        store = open_store(server.url)
+        for row in (33, 150):
+            with pytest.raises(Corrupt, match=rf"pooled/c\.{row // 16}\.0"):
+                store.matrix("pooled", clips=[str(store.clip_ids[row])])
+        with pytest.raises(FixInput, match="or this file is empty"):
+            store.matrix("pooled", clips=[str(store.clip_ids[81])])
+        assert store.matrix("clip").values.shape == (N_CLIPS, 8)
+
+
+def test_a_server_that_sends_files_whole_only(root: Path, tmp_path: Path) -> None:
+    with web_server(root) as server:
+        server.ranges = False
+        with pytest.raises(FixInput, match="cannot send parts of files"):
+            open_store(f"{server.url}/films").matrix("pooled")
+        with pytest.raises(FixInput, match="cannot send parts of files"):
+            pull(f"{server.url}/films", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("at", ["rows.csv", "ids", "store.json"])
+def test_a_store_that_is_replaced_while_it_is_pulled(tmp_path: Path, at: str) -> None:
+    """Before a file is sent, another store takes the place; store.json is asked for twice."""
+    sealed_store(tmp_path / "www" / "s", N_CLIPS, arrays=ARRAYS)
+    sealed_store(tmp_path / "other", 20, arrays=ARRAYS)
+    seal = open_store(tmp_path / "www" / "s").seal
+    n_asked = 0
+
+    def replace(path: str, body: bytes) -> bytes:
+        nonlocal n_asked
+        n_asked += path.endswith(at)
+        if n_asked == (2 if at == "store.json" else 1):
+            n_asked = 9
+            (tmp_path / "www" / "s").rename(tmp_path / "www" / "before")
+            (tmp_path / "other").rename(tmp_path / "www" / "s")
+        return body
+
+    with web_server(tmp_path / "www") as server:
+        server.fault = replace
+        url = f"{server.url}/s"
+        if at == "store.json":
+            # It had been sent when it was replaced: the copy is whole.
+            pull(url, tmp_path / "copy", expect=seal)
+            assert open_store(tmp_path / "copy").seal == seal
+            return
+        with pytest.raises((Corrupt, Unreachable)):
+            pull(url, tmp_path / "copy", expect=seal)
+        assert not (tmp_path / "copy").exists()
+        pull(url, tmp_path / "copy")
+    assert tree(tmp_path / "copy") == tree(tmp_path / "www" / "s")
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "www"}
+
+
+FAULTS: dict[str, Callable[[bytes], bytes]] = {
+    "half of it": lambda body: body[: len(body) // 2],
+    "nothing": lambda body: b"",
+    "a page": lambda body: (b"<html>sign in</html>" * (len(body) // 20 + 1))[
+        : len(body)
+    ],
+    "another part": lambda body: body[1:] + body[:1],
+    "zeros": lambda body: bytes(len(body)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "count", [2, pytest.param(20, marks=pytest.mark.check("many wrong answers"))]
+)
+def test_a_server_that_answers_wrongly_now_and_then(
+    root: Path, tmp_path: Path, fault: str, count: int
+) -> None:
+    """What is pulled is the store, or an error; the next pull ends the work."""
+    n_refused = 0
+    for number in range(count):
+        random = np.random.default_rng([number, SEED])
+
+        def wrong(path: str, body: bytes, random=random) -> bytes:
+            return FAULTS[fault](body) if random.random() < 0.2 else body
+
+        target = tmp_path / f"copy{number}"
+        with web_server(root) as server:
+            server.fault = wrong
+            try:
+                pull(f"{server.url}/films", target)
+            except ObygazeError:
+                n_refused += 1
+                assert not target.exists()
+            server.fault = None
+            pull(f"{server.url}/films", target)
+        assert tree(target) == tree(root / "films")
+        assert not list(tmp_path.glob(".copy*"))
+    assert n_refused
+
+
+def test_without_the_extra_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("obstore", "obstore.store", "obstore.exceptions", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for place in ("s3://films/x", "hf://lab/films", "http://127.0.0.1:1/x"):
+        done = call_obygaze("-C", tmp_path, "store", "pull", place, "-o", "x")
+        assert done.code == 2
+        assert 'pip install "obygaze[remote]"' in done.stderr
+
+
+def test_the_location_of_a_store_has_no_secrets(root: Path, tmp_path: Path) -> None:
+    with web_server(root) as server:
+        url = server.url.replace("http://", "http://ann:s3cret@") + "/films"
+        assert open_store(url).location.endswith("***@" + server.url[7:] + "/films")
+        done = call_obygaze("store", "info", f"{url}x?Signature=abc", cwd=tmp_path)
+    assert done.code == 1
+    assert "s3cret" not in done.stderr and "abc" not in done.stderr
+
+
+# ---- what goes wrong before an answer comes ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority, and certificates of it for localhost: good, expired, later."""
+    folder = tmp_path_factory.mktemp("certificates")
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = serialization.Encoding.PEM
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+
+    def write(
+        name: str, subject: str, start: datetime.datetime, is_authority: bool
+    ) -> None:
+        names = [
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)])
+            for n in (subject, "a")
+        ]
+        hosts = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(names[0])
+            .issuer_name(names[1])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + 9 * day)
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(hosts, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        (folder / name).write_bytes(certificate.public_bytes(pem))
+
+    write("authority.pem", "a", now - day, True)
+    write("good.pem", "localhost", now - day, False)
+    write("expired.pem", "localhost", now - 30 * day, False)
+    write("later.pem", "localhost", now + 3 * day, False)
+    return folder
+
+
+@contextlib.contextmanager
+def served(handler: type, certificate: Path | None = None) -> Iterator[int]:
+    """Answer requests, over TLS with a certificate; yield the port."""
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that does not trust this server ends the connection."""
+
+    with Server(("127.0.0.1", 0), handler) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        )
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def tls_server(folder: Path, certificate: Path) -> Any:
+    """Serve a folder over TLS."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return served(Handler, certificate)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "trusted", "host", "told"),
+    [
+        ("good", True, "localhost", ""),
+        ("good", False, "localhost", "its issuer is unknown"),
+        ("authority", False, "localhost", "its issuer is unknown|it is self-signed"),
+        ("good", True, "127.0.0.1", "it is for another name"),
+        ("expired", True, "localhost", "it has expired"),
+        ("later", True, "localhost", "it is not valid yet"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_said_with_the_reason(
+    certificates: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    certificate: str,
+    trusted: bool,
+    host: str,
+    told: str,
+) -> None:
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "authority.pem"))
+    with tls_server(root, certificates / f"{certificate}.pem") as port:
+        url = f"https://{host}:{port}/films"
+        if not told:
+            assert len(open_store(url)) == N_CLIPS
+            return
+        with pytest.raises(
+            FixInput, match=f"certificate of this server is not trusted: ({told})"
+        ):
+            open_store(url)
+
+
+def test_tls_where_there_is_none_and_none_where_there_is_tls(
+    certificates: Path, root: Path
+) -> None:
+    with (
+        web_server(root) as server,
+        pytest.raises(FixInput, match="does not speak TLS") as one,
+    ):
+        open_store(server.url.replace("http://", "https://"))
+    assert "http://" in str(one.value.hint)
+    with (
+        tls_server(root, certificates / "good.pem") as port,
+        pytest.raises(Unreachable, match="ended the connection") as other,
+    ):
+        open_store(f"http://localhost:{port}/films")
+    assert "https://" in str(other.value.hint)
+
+
+def test_an_unknown_host_and_a_closed_port_are_told_apart(root: Path) -> None:
+    with pytest.raises(Unreachable, match="the name of the server is unknown"):
+        open_store("http://no-such-host.invalid/expired/dns error/s")
+    with web_server(root) as server:
+        pass
+    with pytest.raises(Unreachable, match="connection refused"):
+        open_store(server.url)
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Answers every request with what the subclass says."""
+
+    status = 200
+    headers_sent: Mapping[str, str] = {}
+    body = b""
+    n_bytes: int | None = None
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        for name, value in self.headers_sent.items():
+            self.send_header(name, value)
+        n_bytes = len(self.body) if self.n_bytes is None else self.n_bytes
+        self.send_header("Content-Length", str(n_bytes))
+        self.send_header("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+ZIPPED = gzip.compress(b"{}", mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "told"),
+    [
+        (
+            {"headers_sent": {"Content-Encoding": "gzip"}, "body": ZIPPED},
+            FixInput,
+            "Content-Encoding: gzip",
+        ),
+        (
+            {"status": 302, "headers_sent": {"Location": "/again"}},
+            FixInput,
+            "redirect loop",
+        ),
+        (
+            {"status": 500, "body": b"Expired InvalidCertificate"},
+            Unreachable,
+            "reports an error: 500 Internal",
+        ),
+        ({"status": 401}, FixInput, "access denied"),
+        ({"n_bytes": 4_000_000_000}, Corrupt, r"store\.json has 4(\.0)? GB"),
+    ],
+)
+def test_an_answer_that_is_not_the_file_is_said_in_words(
+    facts: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    handler = type("Handler", (Answering,), facts)
+    with served(handler) as port, pytest.raises(error, match=told):
+        open_store(f"http://127.0.0.1:{port}/s")

@@ -1,0 +1,86 @@
+"""Recipes: one spelling, one fingerprint, differences by key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from support.stores import a_recipe
+
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.store import Recipe
+from obygaze_features.store.recipe import SECTIONS
+
+
+def test_the_fingerprint_is_the_sha256_of_the_canonical_json() -> None:
+    recipe = Recipe.unknown("pth", {"b": 1.5, "a": ["é", None, True]})
+    spelled = '{"source":"pth","told":{"a":["é",null,true],"b":1.5},"unknown":true}'
+    assert recipe.canonical == spelled
+    assert recipe.fingerprint == hashlib.sha256(spelled.encode("utf-8")).hexdigest()
+
+
+def test_the_order_of_keys_does_not_matter_and_every_value_does() -> None:
+    value = a_recipe().to_json()
+    backwards = json.loads(json.dumps(dict(reversed(value.items()))))
+    assert Recipe.from_json(backwards) == a_recipe()
+    assert Recipe.from_json(backwards).fingerprint == a_recipe().fingerprint
+    for section in SECTIONS:
+        other = a_recipe(**{section: {"name": "x"}})
+        assert other.fingerprint != a_recipe().fingerprint
+    # Numbers are written as they were given.
+    changed = a_recipe(sampling={"rule": "uniform", "frames": 3.0})
+    assert changed.fingerprint != a_recipe().fingerprint
+
+
+def test_a_recipe_is_not_changed_through_what_it_hands_out() -> None:
+    recipe = a_recipe()
+    recipe.to_json()["sampling"]["frames"] = 99
+    assert recipe.to_json()["sampling"]["frames"] == 3
+
+
+def test_differences_are_dotted_paths() -> None:
+    other = a_recipe(
+        sampling={"rule": "uniform", "frames": 3.0},
+        compute={"dtype": "float32", "tf32": False},
+    )
+    assert [str(difference) for difference in a_recipe().diff(other)] == [
+        "compute.attention: eager here, (absent) there",
+        "compute.tf32: (absent) here, false there",
+        "sampling.frames: 3 here, 3.0 there",
+    ]
+    assert a_recipe().diff(a_recipe()) == []
+    a_recipe().require(a_recipe(), where="anywhere")
+    with pytest.raises(Mismatch, match=r"compute\.tf32, sampling\.frames differ"):
+        a_recipe().require(other, where="somewhere")
+
+
+def test_a_known_and_an_unknown_recipe_differ_in_every_section() -> None:
+    unknown = Recipe.unknown("npz", {})
+    keys = {difference.key for difference in a_recipe().diff(unknown)}
+    assert keys == {*SECTIONS, "unknown", "source", "told"}
+    assert unknown.is_unknown and not a_recipe().is_unknown
+    assert (unknown.title, a_recipe().title) == ("unknown (npz)", "toy")
+
+
+def test_keys_of_a_later_release_are_kept_and_count() -> None:
+    later = Recipe.from_json({**a_recipe().to_json(), "audio": {"rate": 16000}})
+    assert later.fingerprint != a_recipe().fingerprint
+    assert later.to_json()["audio"] == {"rate": 16000}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"backbone": {"name": "x"}},
+        {**a_recipe().to_json(), "compute": {"scale": float("nan")}},
+        {**a_recipe().to_json(), "compute": {"scale": object()}},
+        *({**a_recipe().to_json(), "compute": odd} for odd in (None, "x", 7, [1])),
+        {"unknown": True, "source": "npz", "told": "x"},
+    ],
+)
+def test_what_is_not_a_recipe_is_refused(value) -> None:
+    with pytest.raises(FixInput):
+        Recipe.from_json(value)
+    with pytest.raises(FixInput, match="name its backbone"):
+        a_recipe(backbone={})

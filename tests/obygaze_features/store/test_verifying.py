@@ -1,0 +1,190 @@
+"""What a verification compares, and what it says of a store and of its source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+from support.plain_store import array_of, reseal, rows_of, write_plain_store
+
+from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.verifying import verify
+
+CLIPS = [f"c{n}" for n in range(9)]
+FILMS = ["f", *"gggg", *"hhhh"]
+
+
+def write(path: Path, **more) -> str:
+    values = {"clip": np.arange(36, dtype="float32").reshape(9, 4)}
+    values["count"] = np.arange(9, dtype="int32")
+    values["real"] = np.ones((9, 2), dtype="bool")
+    arrays = [
+        array_of(name, array, chunk_rows=2, file_rows=4)
+        for name, array in values.items()
+    ]
+    arrays[1]["compressor"] = "blosc"
+    arrays[2]["compressor"] = "zstd"
+    rows = rows_of(CLIPS, FILMS, {5: ("no-video", "no, none")})
+    return write_plain_store(path, values, rows, arrays=arrays, **more)
+
+
+def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s")
+    report = verify(tmp_path / "s")
+    n_bytes = sum(
+        file.stat().st_size
+        for file in (tmp_path / "s").rglob("*")
+        if file.is_file() and file.name != "store.json"
+    )
+    assert (report.n_files, report.n_bytes) == (24, n_bytes)
+    assert report.counts == {"ok": 8, "no-video": 1}
+    assert str(report).splitlines()[1].endswith("not compared (--hash)")
+    report = verify(tmp_path / "s", hashes=True, decode=True, expect=seal)
+    assert not report.problems and not report.warnings
+    report.require_whole()
+    text = str(report)
+    assert text.startswith("whole: 24 files")
+    assert "8 with features, 1 without a video" in text
+    assert text.endswith(f"the expected store: its seal is {seal}")
+    assert report.to_json()["whole"] is True
+    assert verify(f"{tmp_path}/s#sha256={seal}").is_expected
+    with pytest.raises(Mismatch):
+        verify(tmp_path / "s", expect="0" * 64)
+
+
+def problems_of(path: Path, **options) -> list[str]:
+    reseal(path)
+    report = verify(path, hashes=True, **options)
+    if report.problems:
+        with pytest.raises(Corrupt) as caught:
+            report.require_whole()
+        assert caught.value.exit_code == 4
+        assert str(report) == "" and report.to_json()["whole"] is False
+    return [problem.name for problem in report.problems]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("data.zarr/clip/zarr.json", {"shape": [9, 5]}),
+        ("data.zarr/clip/zarr.json", {"dimension_names": ["row", "x"]}),
+        ("data.zarr/clip/zarr.json", {"fill_value": 0}),
+        ("data.zarr/clip/zarr.json", {"storage_transformers": [{"name": "x"}]}),
+        ("data.zarr/count/zarr.json", {"data_type": "int64"}),
+        ("data.zarr/real/zarr.json", {"codecs": [{"name": "pickle"}]}),
+        ("data.zarr/clip_id/zarr.json", {"data_type": "bytes"}),
+        ("data.zarr/status/zarr.json", {"chunk_key_encoding": {"name": "v2"}}),
+        ("data.zarr/zarr.json", {"attributes": {}}),
+        ("data.zarr/zarr.json", {"must_understand": True}),
+    ],
+)
+def test_documents_of_zarr_are_those_of_store_json(tmp_path, name, change) -> None:
+    write(tmp_path / "s")
+    file = tmp_path / "s" / name
+    document = json.loads(file.read_bytes())
+    file.write_text(json.dumps(document | change) + "\n", encoding="utf-8")
+    assert problems_of(tmp_path / "s") == [name]
+
+
+def test_columns_and_tables_are_those_of_rows_csv(tmp_path: Path) -> None:
+    write(tmp_path / "s")
+    write(tmp_path / "t")
+    path = tmp_path / "s"
+
+    def spoil(name: str, old: bytes, new: bytes, with_crc: bool = False) -> list[str]:
+        file = path / name
+        before = file.read_bytes()
+        assert old in before and len(old) == len(new)
+        after = before.replace(old, new, 1)
+        if with_crc:
+            crc = google_crc32c.value(after[:-4])
+            after = after[:-4] + crc.to_bytes(4, "little")
+        file.write_bytes(after)
+        found = problems_of(path)
+        file.write_bytes(before)
+        return found
+
+    name = "data.zarr/clip_id/c.0"
+    assert spoil(name, b"c0", b"c9", True) == [name]
+    name = "data.zarr/movie_id/c.0"
+    length_of_f = b"\1\0\0\0"
+    assert spoil(name, length_of_f, b"\2\0\0\0", True) == [name]
+    name = "data.zarr/status/c.0"
+    assert spoil(name, b"\2\0\0\0", b"\1\0\0\0", True) == [name]
+    assert spoil("films.csv", b"h,5,4", b"k,5,4") == ["films.csv"]
+    assert spoil("rows.csv", b"3,c3,", b"3,c2,") == ["rows.csv"]
+    assert spoil("rows.csv", b"no-video", b"withdraw") == ["rows.csv"]
+    assert spoil("rows.csv", b",0\n", b",7\n") == ["rows.csv"]
+    ids = (path / "ids").read_bytes()
+    assert spoil("ids", ids[:8], ids[8:16]) == ["ids"]
+    assert spoil("ids", ids[72:], ids[72:][::-1]) == ["ids"]
+    assert problems_of(path) == []
+
+
+def test_a_row_that_was_withdrawn_must_not_hold_numbers(tmp_path: Path) -> None:
+    values = {"clip": np.ones((4, 2), "float32")}
+    path = tmp_path / "s"
+    entry = array_of("clip", values["clip"], chunk_rows=1, file_rows=4)
+    write_plain_store(path, values, rows_of(CLIPS[:4], FILMS[:4]), arrays=[entry])
+    other = tmp_path / "t"
+    rows = rows_of(CLIPS[:4], FILMS[:4], {2: ("withdrawn", "by law")})
+    write_plain_store(other, values, rows, arrays=[entry])
+    for name in ("checks", "data.zarr/clip/c.0.0"):
+        (other / name).write_bytes((path / name).read_bytes())
+    assert problems_of(other, decode=True) == ["data.zarr/clip/c.0.0"]
+    assert problems_of(other) == []
+
+
+# The source.
+
+
+def entry(seal: str, **more) -> dict:
+    return {
+        "seal": seal,
+        "date": "2026-11-25",
+        "reason": "",
+        "author": "",
+        "films": [],
+        "clips": [],
+    } | more
+
+
+def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
+    seal = write(tmp_path / "one")
+    copy = tmp_path / "one"
+    second = [entry("1" * 64), entry(seal, reason="asked by the studio", films=["g"])]
+    write(tmp_path / "two", replaces=second)
+    report = verify(copy, source=tmp_path / "two")
+    assert report.source.startswith("its source was replaced since")
+    assert report.warnings == [
+        "the source was replaced on 2026-11-25: asked by the studio (withdrawn: g)"
+    ]
+    assert not report.problems
+    assert "replaced since" in str(report)
+    report = verify(copy, source=copy)
+    assert report.source == "the same store as its source" and not report.warnings
+    report = verify(tmp_path / "two", source=copy)
+    assert report.source.startswith("a later store")
+
+
+def test_a_part_learns_of_its_source(tmp_path: Path) -> None:
+    seal = write(tmp_path / "one")
+    write(tmp_path / "part", replaces=[])
+    origin = [{"place": "https://example.org/one", "seal": seal}]
+    reseal(tmp_path / "part", lambda document: document.update(origins=origin))
+    report = verify(tmp_path / "part", source=tmp_path / "one")
+    assert report.source == "rows of it are from this store"
+    write(tmp_path / "two", replaces=[entry(seal, reason="better weights")])
+    report = verify(tmp_path / "part", source=tmp_path / "two")
+    assert report.warnings == ["the source was replaced on 2026-11-25: better weights"]
+
+
+def test_another_store_is_not_the_source(tmp_path: Path) -> None:
+    write(tmp_path / "one")
+    write(tmp_path / "two", manifest_name="other")
+    with pytest.raises(Mismatch, match="not a copy") as caught:
+        verify(tmp_path / "one", source=tmp_path / "two")
+    assert caught.value.exit_code == 5

@@ -1,0 +1,200 @@
+"""What commands do that make stores and files of stores, for tests that kill them.
+
+Each works on a folder `HOME/s`; what it reads is in the folder `kept` beside all the homes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from obygaze_features.core.errors import AlreadyThere, Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import export_features, import_features
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.layout import STORE_JSON
+from obygaze_features.store.placing import seal_at
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.verifying import verify
+from support.withdrawn_stores import FILM, holds_planted, values_of, write
+from support.written_stores import files_of, lasting_bytes
+
+
+def make_kept(root: Path) -> Path:
+    """Make the stores and files that commands read: before and after a withdrawal, and a half."""
+    kept = root / "kept"
+    kept.mkdir()
+    old = write(kept / "old")
+    new = kept / "new"
+    shutil.copytree(old, new)
+    withdraw(new)
+    subset(old, kept / "half", films=[FILM, "film-4"])
+    ids = [f"film-{n // 3}-{n}" for n in range(94)]
+    arrays = {name: array[:94] for name, array in values_of().items()}
+    np.savez(kept / "f.npz", clip_id=ids, **arrays)
+    return kept
+
+
+def _kept(target: Path) -> Path:
+    return target.parent.parent / "kept"
+
+
+def withdraw(target: Path, start: int = 0) -> None:
+    """Take a film out of the store."""
+    # Another process may withdraw it first.
+    with suppress(AlreadyThere, Mismatch):
+        subset(
+            target,
+            without=[FILM],
+            reason="asked",
+            remove_old=True,
+            workspace=Workspace(target.parent),
+        )
+
+
+def merge_two(target: Path, start: int = 0) -> None:
+    """Make a store of two."""
+    kept = _kept(target)
+    with suppress(AlreadyThere):
+        merge([kept / "half", kept / "new"], target)
+
+
+def part(target: Path, start: int = 0) -> None:
+    """Make a store of some films of another one."""
+    with suppress(AlreadyThere):
+        subset(_kept(target) / "new", target, films=[FILM, "film-4", "film-5"])
+
+
+def import_file(target: Path, start: int = 0) -> None:
+    """Make a store of the features of another program."""
+    with suppress(AlreadyThere):
+        import_features("npz", _kept(target) / "f.npz", target, pool="none")
+
+
+def pull_new(target: Path, start: int = 0) -> None:
+    """Copy the store after the withdrawal to here."""
+    pull(_kept(target) / "new", target, workspace=Workspace(target.parent))
+
+
+def push_new(target: Path, start: int = 0) -> None:
+    """Send the store after the withdrawal to a folder."""
+    push(_kept(target) / "new", target, no_licence=True)
+
+
+def export_npz(target: Path, start: int = 0) -> None:
+    """Write the features of a store into a file."""
+    with suppress(AlreadyThere):
+        export_features(_kept(target) / "new", target / "s.npz", "npz")
+
+
+def export_hdf5(target: Path, start: int = 0) -> None:
+    """Write the features of a store into a file."""
+    with suppress(AlreadyThere):
+        export_features(_kept(target) / "new", target / "s.h5", "hdf5")
+
+
+def export_npy(target: Path, start: int = 0) -> None:
+    """Write the features of a store into a folder."""
+    with suppress(AlreadyThere):
+        export_features(_kept(target) / "new", target / "s", "npy", arrays=["pooled"])
+
+
+class Command(NamedTuple):
+    """A command: what it does, and whether its target has the store before the withdrawal."""
+
+    live: Callable[..., None]
+    with_old: bool = False
+    is_export: bool = False
+
+
+COMMANDS = {
+    "withdraw": Command(withdraw, with_old=True),
+    "merge": Command(merge_two),
+    "subset": Command(part),
+    "import": Command(import_file),
+    "pull": Command(pull_new),
+    "pull-again": Command(pull_new, with_old=True),
+    "push": Command(push_new),
+    "push-again": Command(push_new, with_old=True),
+    "export-npz": Command(export_npz, is_export=True),
+    "export-hdf5": Command(export_hdf5, is_export=True),
+    "export-npy": Command(export_npy, is_export=True),
+}
+LIVES = {name: command.live for name, command in COMMANDS.items()}
+
+
+class Scene:
+    """A command and its places: `kept` is made once, each home anew."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self.name = name
+        self.command = COMMANDS[name]
+        self.kept = root / "kept"
+        if not self.kept.exists():
+            make_kept(root)
+        self.number = 0
+        self.reset()
+        self.work()
+        self.undisturbed = self.bytes()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again in a new home."""
+        self.number += 1
+        self.home = self.root / f"{self.name}-{self.number}"
+        self.home.mkdir()
+        self.target = self.home / "s"
+        if self.command.with_old:
+            # Not copytree: the copies share the bytes, as a copy made by `cp -al`.
+            shutil.copytree(self.kept / "old", self.target, copy_function=os.link)
+        if self.command.is_export:
+            self.target.mkdir()
+
+    def work(self) -> None:
+        """Run the command."""
+        self.command.live(self.target)
+
+    def bytes(self) -> dict[str, object]:
+        """What was made, without times."""
+        if self.command.is_export:
+            # A kill leaves a hidden file or folder.
+            files = files_of(self.target).items()
+            return {name: data for name, data in files if not name.startswith(".")}
+        return lasting_bytes(self.target)
+
+    def is_finished(self) -> bool:
+        """Whether something has the final name, and is not the store before."""
+        if self.command.is_export:
+            return any(not path.name.startswith(".") for path in self.target.iterdir())
+        seal = seal_at(self.target)
+        return seal not in ("", seal_at(self.kept / "old"))
+
+    def look(self) -> None:
+        """Check that what has the name of a store is one, whole."""
+        if not self.command.is_export and (self.target / STORE_JSON).exists():
+            with suppress(FileNotFoundError):
+                assert verify(self.target, hashes=True).problems == []
+
+    def check(self) -> None:
+        """Check that the command is finished: the same bytes, and nothing else with a name."""
+        assert self.bytes() == self.undisturbed
+        if self.command.is_export:
+            return
+        assert verify(self.target, hashes=True, decode=True).problems == []
+        assert holds_planted(self.target) == (self.name == "import")
+        if self.command.live in (pull_new, push_new):
+            assert open_store(self.target).seal == open_store(self.kept / "new").seal
+        names = {path.name for path in self.home.iterdir()}
+        before = {name for name in names if name.startswith("s.before-")}
+        hidden = {name for name in names if name.startswith(".")}
+        assert names - before - hidden == {"s"}
+        if self.command.live in (pull_new, push_new):
+            assert not hidden
