@@ -18,37 +18,27 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import (
+    CRC_BYTES,
+    FILM_COLUMNS,
+    ROW_COLUMNS,
+    RUN_ROWS,
+    Array,
+)
 from obygaze_features.store.rows import OK, STATUSES, Row
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Rows: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-CRC_BYTES = 4
 # Offset and length of a chunk, in the index of a file.
 ENTRY_BYTES = 16
 ABSENT = 2**64 - 1
 HASH_BYTES = 8
 # The row of a clip, in the table of ids.
 NUMBER_BYTES = 4
-MOST_RUN_ROWS = 256
 # Reasons and ids are short. A run of lines that is longer than this is not read.
 MOST_RUN_BYTES = 2**24
-ROW_COLUMNS = (
-    "row",
-    "clip_id",
-    "movie_id",
-    "start_s",
-    "end_s",
-    "status",
-    "reason",
-    "video_bytes",
-    "video_hash",
-    "pictures",
-    "maker",
-)
-FILM_COLUMNS = ("movie_id", "first_row", "rows", "byte", "crc32c")
 CLIP_ID = ROW_COLUMNS.index("clip_id")
 MOVIE_ID = ROW_COLUMNS.index("movie_id")
 STATUS = ROW_COLUMNS.index("status")
@@ -363,8 +353,8 @@ class Films:
         bytes_of_runs = np.diff(bytes_)
         if rows[0] != 0 or rows_of_runs.tolist() != list(map(int, counts)):
             raise ValueError("the runs of rows do not follow each other")
-        if rows_of_runs.min() < 1 or rows_of_runs.max() > MOST_RUN_ROWS:
-            raise ValueError(f"a run must have 1 to {MOST_RUN_ROWS} rows")
+        if rows_of_runs.min() < 1 or rows_of_runs.max() > RUN_ROWS:
+            raise ValueError(f"a run must have 1 to {RUN_ROWS} rows")
         if bytes_[0] != len(",".join(ROW_COLUMNS)) + 1:
             raise ValueError("the first run does not begin after the line of columns")
         if bytes_of_runs.min() < 1 or bytes_of_runs.max() > MOST_RUN_BYTES:

@@ -18,20 +18,18 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
-from obygaze_features.store.layout import ROW_DIMENSION, Array
+from obygaze_features.store.layout import (
+    FILM_COLUMNS,
+    PLANNED_COLUMNS,
+    ROW_COLUMNS,
+    ROW_DIMENSION,
+    RUN_ROWS,
+    Array,
+)
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.rows import STATUSES, Row
 
 Values = npt.NDArray[Any]
-
-ROWS_COLUMNS = (
-    "row,clip_id,movie_id,start_s,end_s,status,reason"
-    ",video_bytes,video_hash,pictures,maker"
-)
-CLIPS_COLUMNS = "row,clip_id,movie_id,start_s,end_s,computed"
-FILMS_COLUMNS = "movie_id,first_row,rows,byte,crc32c"
-# Rows that one line of films.csv describes at most: what a reader of one row has to read.
-ROWS_OF_A_RUN = 256
 
 _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
@@ -325,8 +323,8 @@ def rows_and_films(rows: Sequence[Row]) -> tuple[bytes, bytes]:
     """Return rows.csv and films.csv."""
     lines = _lines_of_rows(rows)
     rows_csv = io.BytesIO()
-    rows_csv.write(f"{ROWS_COLUMNS}\n".encode())
-    films = [f"{FILMS_COLUMNS}\n"]
+    rows_csv.write(csv_line(ROW_COLUMNS).encode())
+    films = [csv_line(FILM_COLUMNS)]
     movie_ids = _text_cells([row.movie_id for row in rows])
     for first, after in _runs(movie_ids):
         text = "".join(lines[first:after]).encode()
@@ -342,7 +340,7 @@ def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the first row and the row after the last of each run of rows of one film."""
     first = 0
     for row, movie_id in enumerate(movie_ids):
-        if movie_id != movie_ids[first] or row - first == ROWS_OF_A_RUN:
+        if movie_id != movie_ids[first] or row - first == RUN_ROWS:
             yield first, row
             first = row
     yield first, len(movie_ids)
@@ -380,7 +378,7 @@ def planned_rows(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
         ["1" if is_computed else "0" for is_computed in computed],
     )
     lines = [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
-    return "".join([f"{CLIPS_COLUMNS}\n", *lines]).encode()
+    return "".join([csv_line(PLANNED_COLUMNS), *lines]).encode()
 
 
 def _text_cells(texts: Sequence[str]) -> Sequence[str]:

@@ -28,7 +28,7 @@ MOST_DIMENSIONS = 16
 # The table of ids has numbers of rows of 4 bytes, after a hash of 8.
 MOST_ROWS = 2**32
 ID_BYTES = 12
-CHECK_BYTES = 4
+CRC_BYTES = 4
 # What is read whole, tables of rows and documents, has at most so many bytes, and so many a row.
 TABLE_BYTES = 2**20
 TABLE_ROW_BYTES = 2**10
@@ -36,6 +36,24 @@ TABLE_ROW_BYTES = 2**10
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 COMPRESSORS = ("", "zstd", "blosc")
 ROW_DIMENSION = "row"
+ROW_COLUMNS = (
+    "row",
+    "clip_id",
+    "movie_id",
+    "start_s",
+    "end_s",
+    "status",
+    "reason",
+    "video_bytes",
+    "video_hash",
+    "pictures",
+    "maker",
+)
+FILM_COLUMNS = ("movie_id", "first_row", "rows", "byte", "crc32c")
+# Of clips.csv.
+PLANNED_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "computed")
+# Rows that one line of films.csv describes at most: what a reader of one row has to read.
+RUN_ROWS = 256
 # Columns of rows.csv that data.zarr has too, for other readers.
 COLUMNS = ("clip_id", "movie_id", "status")
 # Which frames are real, and not the padding of a short clip.
@@ -88,7 +106,6 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dims: Sequence[str] = (),
         *,
         compressor: str = "",
-        block_rows: int = 1,
     ) -> "Array":
         """Return an array with the sizes that the format prescribes.
 
@@ -98,7 +115,6 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shape: The shape of one row.
             dims: Names of the dimensions of a row; by default they are named by their sizes.
             compressor: What compresses a chunk: zstd, blosc, or nothing.
-            block_rows: The rows of a block, where the store is filled by blocks.
         """
         row_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         chunk_rows = power_of_two(CHUNK_BYTES // max(row_bytes, 1), most=CHUNK_ROWS)
@@ -109,7 +125,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shape=tuple(shape),
             dims=tuple(dims) or default_dims(shape),
             chunk_rows=chunk_rows,
-            file_rows=max(file_rows, chunk_rows, block_rows),
+            file_rows=max(file_rows, chunk_rows),
             compressor=compressor,
         )
 

@@ -63,6 +63,7 @@ from obygaze_features.store.layout import (
     NEXT,
     PICTURES,
     PLAN_JSON,
+    PLANNED_COLUMNS,
     ROW_DIMENSION,
     STORE_JSON,
     TIMES,
@@ -395,7 +396,8 @@ def rows_of_plan(
     """Return the rows in clips.csv, and for each whether it is computed."""
     try:
         _, *lines = lines_of(clips_csv)
-        numbers, clip_ids, movie_ids, starts, ends, flags = columns_of(lines, 6)
+        columns = columns_of(lines, len(PLANNED_COLUMNS))
+        numbers, clip_ids, movie_ids, starts, ends, flags = columns
         check_numbers(numbers, range(plan.rows))
         rows = list(map(Row, clip_ids, movie_ids, times_of(starts), times_of(ends)))
     except DAMAGE as error:

@@ -12,8 +12,8 @@ import msgspec
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.store.layout import (
-    CHECK_BYTES,
     CHECKS,
+    CRC_BYTES,
     ID_BYTES,
     IDS,
     MOST_ROWS,
@@ -311,7 +311,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
                 where,
             )
     n_chunks = sum(array.n_chunks(rows.total) for array in store.arrays)
-    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CHECK_BYTES * n_chunks}
+    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CRC_BYTES * n_chunks}
     for name, n_bytes in n_bytes_of.items():
         if store.files[name].n_bytes != n_bytes:
             raise _damaged(f"`files.{name}` does not have {n_bytes} bytes", where)

@@ -9,12 +9,10 @@ import numpy.typing as npt
 
 from obygaze_features.store.decoding import (
     CLIP_ID,
-    CRC_BYTES,
     DAMAGE,
     HASH_BYTES,
     MOVIE_ID,
     NUMBER_BYTES,
-    ROW_COLUMNS,
     STATUS,
     Bytes,
     Films,
@@ -31,7 +29,14 @@ from obygaze_features.store.decoding import (
     rows_of,
 )
 from obygaze_features.store.files import ListedFiles, Range, check_memory
-from obygaze_features.store.layout import FILMS_CSV, IDS, ROWS_CSV, ZARR
+from obygaze_features.store.layout import (
+    CRC_BYTES,
+    FILMS_CSV,
+    IDS,
+    ROW_COLUMNS,
+    ROWS_CSV,
+    ZARR,
+)
 from obygaze_features.store.records import StoreRecord
 from obygaze_features.store.rows import STATUSES, Row
 
