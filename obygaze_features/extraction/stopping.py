@@ -22,12 +22,11 @@ RESUME = "run the same command again to resume"
 class StopFlag:
     """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once.
 
-    `note` is called at once with what happens now. While `is_ending`, nothing interrupts.
+    `note` is called at once with what happens now.
     """
 
     signal_name: str = ""
     note: Callable[[str], object] = field(default=silent, compare=False, repr=False)
-    is_ending: bool = field(default=False, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.signal_name)
@@ -35,7 +34,7 @@ class StopFlag:
     def handle(self, number: int, frame: FrameType | None = None) -> None:
         """Handle a signal."""
         name = signal.Signals(number).name
-        if self.signal_name and name == "SIGINT" and not self.is_ending:
+        if self.signal_name and name == "SIGINT":
             raise KeyboardInterrupt
         is_first = not self.signal_name
         self.signal_name = self.signal_name or name
@@ -44,15 +43,6 @@ class StopFlag:
             # in a handler where it is writing.
             with contextlib.suppress(OSError, RuntimeError):
                 self.note(STOPPING)
-
-    @contextlib.contextmanager
-    def ending(self) -> Iterator[None]:
-        """Let what was finished be written, also if Ctrl-C comes again and again."""
-        self.is_ending = True
-        try:
-            yield
-        finally:
-            self.is_ending = False
 
     def raise_if_stopped(self, kept: str) -> None:
         """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""
