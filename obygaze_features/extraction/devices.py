@@ -124,7 +124,8 @@ def work_on_devices(
     processes = list(running.values())
     try:
         return _wait_for_all(running, stop, heard)
-    except KeyboardInterrupt:
+    except BaseException:
+        # Nobody reads their words any more, and they would wait for a reader.
         _interrupt(processes)
         raise
     finally:
@@ -145,7 +146,8 @@ def _wait_for_all(
         for connection in ready:
             try:
                 kind, *values = connection.recv()
-            except EOFError:
+            except (EOFError, OSError):
+                # It ended, perhaps in the middle of a word.
                 process = running.pop(connection)
                 process.join()
                 if process.exitcode:
