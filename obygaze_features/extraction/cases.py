@@ -3,7 +3,7 @@
 Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -85,8 +85,20 @@ AS_PLANNED = Case(
     "as planned", KEEP, "{n} clips of the manifest changed since; the plan counts"
 )
 ANOTHER_RECIPE = Case("another recipe", REFUSE, "this store has another recipe")
+ANOTHER_PLAN = Case(
+    "another recipe while it is filled",
+    REFUSE,
+    "this store is being filled with another recipe",
+    "finish it with its own options, or give it up: rm -r {where}.next",
+)
 FURTHER_ARRAY = Case(
     "further array", COMPUTE, "further arrays are computed for {n} clips"
+)
+WOULD_BE_LOST = Case(
+    "further array of a clip that is not in the manifest",
+    REFUSE,
+    "{n} clips with features are not in the manifest, and cannot get the further arrays",
+    "give the manifest that has these clips too",
 )
 OTHER_ARRAYS = Case(
     "other arrays",
@@ -128,7 +140,9 @@ CASES = (
     MANIFEST_CHANGED,
     AS_PLANNED,
     ANOTHER_RECIPE,
+    ANOTHER_PLAN,
     FURTHER_ARRAY,
+    WOULD_BE_LOST,
     OTHER_ARRAYS,
     TWO_CHANGES,
     ANOTHER_MAKER,
@@ -227,7 +241,7 @@ class Work:
                 raise Mismatch(
                     case.sentence.format(n=len(lines)),
                     where=where,
-                    hint=case.hint or self.another_store,
+                    hint=case.hint.format(where=where) or self.another_store,
                     details=[*lines[:_SHOWN], *more],
                 )
 
@@ -242,10 +256,10 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
         return Work(rows, computed, tuple(wanted.arrays), found, another_store)
     comparison = _Comparison(wanted, stored)
     comparison.compare_recipe()
-    comparison.compare_makers()
     comparison.compare_rows()
     comparison.compare_new_clips()
     comparison.compare_arrays()
+    comparison.compare_makers()
     return Work(
         rows=comparison.rows,
         computed=comparison.computed,
@@ -282,10 +296,14 @@ class _Comparison:
     def compare_recipe(self) -> None:
         # The bytes of the weights count, whatever was known of where they came from.
         recipe = self.wanted.recipe.as_claimed_by(self.stored.recipe)
+        case = ANOTHER_PLAN if self.stored.is_filling else ANOTHER_RECIPE
         for difference in recipe.diff(self.stored.recipe, ("here", "in the store")):
-            self.note(ANOTHER_RECIPE, str(difference))
+            self.note(case, str(difference))
 
     def compare_makers(self) -> None:
+        """Compare what computes now with what computed the rows, if a row is to compute."""
+        if not any(self.computed):
+            return
         here = self.wanted.kind
         others = [kind for kind in self.stored.kinds if kind != here]
         for kind in dict.fromkeys(others):
@@ -395,19 +413,18 @@ class _Comparison:
             for name in further:
                 self.note(OTHER_ARRAYS, name)
             return
-        rows = [row.clip_id for row, is_computed in self._planned() if is_computed]
-        for clip_id in rows:
-            self.note(TWO_CHANGES, clip_id)
-        if rows:
+        if any(self.computed):
+            for row, is_computed in zip(self.rows, self.computed, strict=True):
+                if is_computed:
+                    self.note(TWO_CHANGES, row.clip_id)
             return
         self.computes = tuple(further)
         self.computed = [row.is_ok for row in self.rows]
+        in_manifest = {clip.clip_id for clip in self.wanted.clips}
         for row in self.rows:
             if row.is_ok:
-                self.note(FURTHER_ARRAY, row.clip_id)
-
-    def _planned(self) -> Iterable[tuple[Row, bool]]:
-        return zip(self.rows, self.computed, strict=True)
+                is_there = row.clip_id in in_manifest
+                self.note(FURTHER_ARRAY if is_there else WOULD_BE_LOST, row.clip_id)
 
     def _add(self, row: Row, is_computed: bool) -> None:
         self.rows.append(row)

@@ -68,7 +68,7 @@ from obygaze_features.store.filling import Filling, remove_filling, store_before
 from obygaze_features.store.finding import withdrawn_elsewhere
 from obygaze_features.store.placing import before_of
 from obygaze_features.store.records import BlockRow
-from obygaze_features.store.rows import OK
+from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool, require_decode_workers
 
@@ -268,28 +268,16 @@ def _extract(
 ) -> Extraction:
     require_decode_workers()
     plan, fillings = _planned(manifest, targets, workspace, settings)
-    for store in plan.stores:
-        for sentence in store.work.sentences:
-            note(f"{store.path.name}: {sentence}")
-        if store.filling is None and not store.seal:
-            clips = [row.clip_id for row in store.work.rows]
-            withdrawn = withdrawn_elsewhere(store.recipe.title, clips, workspace)
-            if withdrawn:
-                note(f"{store.path.name}: {withdrawn}")
-    for location in sorted({kept.store.location for kept in plan.kept.values()}):
-        note(f"kept frames are read from {location}")
+    for sentence in _before_the_run(plan, workspace):
+        note(sentence)
+    if not settings.seal_now:
+        for works in _with_the_same_rows(plan.stores, fillings):
+            if not stop:
+                with _watched(works, bars, watch) as shown:
+                    _fill(works, plan, workspace, settings, stop, shown, note)
     warnings: list[str] = []
-    try:
-        if not settings.seal_now:
-            for works in _with_the_same_rows(plan.stores, fillings):
-                if not stop:
-                    with _watched(works, bars, watch) as shown:
-                        _fill(works, plan, workspace, settings, stop, shown, note)
-        for store, filling in zip(plan.stores, fillings, strict=True):
-            warnings += _finish(store, filling, settings, manifest)
-    except Exception:
-        _forget_empty(fillings)
-        raise
+    for store, filling in zip(plan.stores, fillings, strict=True):
+        warnings += _finish(store, filling, settings, manifest)
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, _next_steps(plan, states), warnings)
 
@@ -306,13 +294,6 @@ def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
             where=error.filename or str(workspace.folder("stores")),
             hint="free some space, then run the same command again",
         ) from error
-
-
-def _forget_empty(fillings: Sequence[Filling | None]) -> None:
-    """Remove fillings without a block, so that what failed at once is not in the way."""
-    for filling in fillings:
-        if filling is not None and filling.listed() == (set(), {}):
-            remove_filling(filling)
 
 
 def _states(
@@ -443,6 +424,20 @@ def _watched(
         yield show
 
 
+def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
+    """Yield what a person should know of stores that are there, and of what was withdrawn."""
+    for store in plan.stores:
+        sentences = store.work.sentences
+        if store.filling is None and not store.seal:
+            clips = [row.clip_id for row in store.work.rows]
+            withdrawn = withdrawn_elsewhere(store.recipe.title, clips, workspace)
+            sentences = [withdrawn] if withdrawn else []
+        for sentence in sentences:
+            yield f"{store.path.name}: {sentence}"
+    for location in sorted({kept.store.location for kept in plan.kept.values()}):
+        yield f"kept frames are read from {location}"
+
+
 def _next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
     """Return what to type next for the clips that this run could not extract."""
     link = f"obygaze manifest link {plan.manifest} FOLDER"
@@ -506,7 +501,9 @@ def _planned(
         )
         plan.refuse()
         try:
-            return plan, [_filling_of(store, plan) for store in plan.stores]
+            return plan, [
+                _filling_of(store, plan, settings.seal_now) for store in plan.stores
+            ]
         except AlreadyThere:
             # Another process has just finished a store.
             if attempt + 1 == _MOST_ATTEMPTS:
@@ -514,9 +511,17 @@ def _planned(
     raise AssertionError("unreachable")
 
 
-def _filling_of(store: StorePlan, plan: ExtractionPlan) -> Filling | None:
+def _filling_of(
+    store: StorePlan, plan: ExtractionPlan, seal_now: bool
+) -> Filling | None:
     if store.filling is None and not store.work.is_needed:
         return None
+    if store.filling is None and seal_now:
+        raise FixInput(
+            "nothing is there to seal: all blocks are missing",
+            where=str(store.path),
+            hint="the same command without --seal-now",
+        )
     return open_filling(store, plan.manifest, plan.grid)
 
 
@@ -527,16 +532,12 @@ _Work = tuple[StorePlan, Filling]
 def _with_the_same_rows(
     stores: Sequence[StorePlan], fillings: Sequence[Filling | None]
 ) -> Iterator[Sequence[_Work]]:
-    """Yield groups of stores with the same rows: these share one decoding."""
-    groups: dict[str, list[_Work]] = {}
+    """Yield groups of stores with the same clips and times: these share one decoding."""
+    groups: dict[tuple[Row, ...], list[_Work]] = {}
     for store, filling in zip(stores, fillings, strict=True):
         if filling is not None and filling.missing():
-            groups.setdefault(_ids_of(filling), []).append((store, filling))
+            groups.setdefault(tuple(filling.rows), []).append((store, filling))
     yield from groups.values()
-
-
-def _ids_of(filling: Filling) -> str:
-    return "\n".join(row.clip_id for row in filling.rows)
 
 
 def _fill(
@@ -571,8 +572,11 @@ def _clips_of_rows(
     clip_of_id = {clip.clip_id: clip for clip in clips}
     planned = []
     for row in filling.rows:
-        now = clip_of_id.get(row.clip_id, PlannedClip(row.clip_id, row.movie_id))
-        planned.append(now._replace(start_s=row.start_s, end_s=row.end_s))
+        clip = clip_of_id.get(row.clip_id)
+        if clip is None or clip.movie_id != row.movie_id:
+            # The manifest does not say any more which video has this clip.
+            clip = PlannedClip(row.clip_id, row.movie_id)
+        planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
     return planned
 
 

@@ -280,7 +280,7 @@ class StoreFiller:
                 return False
             self._blocks[number] = _Block(number, writer, writer.rows)
         elif self.filling.is_done(number):
-            # The rows that are decoded already meet this again when they are added.
+            self._let_go(self._blocks[number])
             return False
         return True
 

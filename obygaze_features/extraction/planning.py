@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.cards import find_card, split_preset
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import human, table
@@ -41,14 +41,19 @@ from obygaze_features.extraction.recipes import (
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, Windows, clips_sha256
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.filling import Filling, plan_filling, remove_leftover
+from obygaze_features.store.filling import (
+    Filling,
+    plan_filling,
+    remove_leftover,
+    store_before,
+)
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.placing import finish_waiting, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, withdrawn_by
 from obygaze_features.store.records import Manifest as ManifestRecord
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED
 from obygaze_features.store.sealing import NOT_EXTRACTED
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool
@@ -220,8 +225,8 @@ def plan_stores(
             "each backbone needs a store of its own", where=", ".join(map(str, paths))
         )
     clips = clips_of(manifest)
-    is_there = [manifest_of(path) for path in paths]
-    facts = facts_of(clip.video for clip in clips) if any(is_there) else {}
+    there = [read_stored(path) for path in paths]
+    facts = facts_of(clip.video for clip in clips) if any(there) else {}
     options: dict[str, Any] = {
         "facts": facts,
         "retry_failed": retry_failed,
@@ -230,8 +235,8 @@ def plan_stores(
     }
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stores = [
-        _plan_store(path, target, clips, grid, workspace, device, options)
-        for path, target in zip(paths, targets, strict=True)
+        _plan_store(path, is_there, target, clips, grid, workspace, device, options)
+        for path, is_there, target in zip(paths, there, targets, strict=True)
     ]
     views = [store.view for store in stores if store.work.is_needed]
     kept = find_kept(manifest.name, clips, views, grid, workspace)
@@ -240,6 +245,7 @@ def plan_stores(
 
 def _plan_store(
     path: Path,
+    there: "There | None",
     target: Target,
     clips: Sequence[PlannedClip],
     grid: Grid | None,
@@ -257,30 +263,29 @@ def _plan_store(
     view = view_of(backbone)
     recipe = recipe_of(backbone, view, grid)
     maker = maker_of(backbone, recipe)
-    stored, known_arrays, seal, filling = read_stored(path)
     names = target.arrays
-    if stored is not None and not names:
+    if there and not names:
         # Without --arrays, a store keeps those that it has.
-        names = tuple(name for name in stored.arrays if name in backbone.arrays)
-    wanted_arrays = arrays_of(backbone, chosen_arrays(backbone, names), grid)
-    wanted = Wanted(
-        clips, recipe, [array.name for array in wanted_arrays], maker.kind, **options
-    )
-    work = compare(wanted, stored)
-    known = {array.name for array in known_arrays}
-    further = [array for array in wanted_arrays if array.name not in known]
-    if filling is not None:
-        further = []
+        known = there.stored.arrays
+        names = tuple(name for name in known if name in backbone.arrays)
+    arrays = arrays_of(backbone, chosen_arrays(backbone, names), grid)
+    array_names = [array.name for array in arrays]
+    wanted = Wanted(clips, recipe, array_names, maker.kind, **options)
+    work = compare(wanted, there.stored if there else None)
+    if there:
+        recipe = there.stored.recipe
+        further = [array for array in arrays if array.name not in there.stored.arrays]
+        arrays = [*there.arrays, *([] if there.filling else further)]
     return StorePlan(
         path=path,
         backbone=backbone,
         view=view,
-        arrays=(*known_arrays, *further),
-        recipe=recipe if stored is None else stored.recipe,
+        arrays=tuple(arrays),
+        recipe=recipe,
         maker=maker,
         work=work,
-        filling=filling,
-        seal=seal,
+        filling=there.filling if there else None,
+        seal=there.seal if there else "",
     )
 
 
@@ -288,13 +293,8 @@ def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path
     """Return the folder of a target's store: MANIFEST.NAME by default."""
     name = target.store
     if not name:
-        card = find_card(target.backbone, workspace)
-        is_name = ":" not in target.backbone and not target.backbone.endswith(".toml")
-        label = target.backbone if is_name else card.name
+        label = find_card(target.backbone, workspace).label
         name = f"{manifest.name}.{label.replace('@', '-')}"
-        path, preset = split_preset(target.backbone)
-        if path.endswith(".toml") and preset:
-            name = f"{manifest.name}.{card.label.replace('@', '-')}"
     folder = Path(workspace.store(name)).resolve()
     check_store_name(folder.name, str(folder))
     return folder
@@ -303,32 +303,27 @@ def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path
 # --- What is there ---
 
 
-def manifest_of(path: Path) -> str:
-    """Return the name of the manifest of a store, finished or being filled; "" without a store."""
-    finish_waiting(path)
-    with suppress(NotFound):
-        return Filling.open(path).plan.manifest.name
-    return open_store(path).record.manifest.name if seal_at(path) else ""
-
-
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class There:
     """What is there of a store.
 
     Args:
-        stored: Its rows and what they were made by; None if there is no store.
+        stored: Its recipe and its rows.
         arrays: Its arrays.
-        seal: The seal of the finished store, if there is one.
-        filling: The filling, if it is being filled.
+        manifest: The manifest whose clips its rows are.
+        seal: The seal of the finished store; "" if there is none.
+        filling: Its filling, if it is being filled.
     """
 
-    stored: Stored | None = None
-    arrays: tuple[Array, ...] = ()
-    seal: str = ""
+    stored: Stored
+    arrays: tuple[Array, ...]
+    manifest: str
+    seal: str
     filling: Filling | None = None
 
 
-def read_stored(path: Path) -> Found:
-    """Return what is there of a store."""
+def read_stored(path: Path) -> There | None:
+    """Return what is there of a store: its filling, else the finished store; None if nothing is."""
     while True:
         finish_waiting(path)
         remove_leftover(path)
@@ -338,13 +333,14 @@ def read_stored(path: Path) -> Found:
         seal = seal_at(path)
         try:
             if filling is not None:
+                plan = filling.plan
                 stored = _stored_of_filling(filling)
                 if filling.is_current():
-                    return Found(stored, filling.plan.arrays, seal, filling)
+                    return There(stored, plan.arrays, plan.manifest.name, seal, filling)
             elif seal:
-                return _found_of_store(open_store(path))
+                return _finished(open_store(path))
             else:
-                return Found()
+                return None
         except (OSError, ObygazeError):
             # Another process may have sealed the store, and moved or removed what was read here.
             is_as_before = seal_at(path) == seal
@@ -352,7 +348,7 @@ def read_stored(path: Path) -> Found:
                 raise
 
 
-def _found_of_store(store: Store) -> Found:
+def _finished(store: Store) -> There:
     record = store.record
     withdrawn = withdrawn_by(record.replaces)
     stored = Stored(
@@ -363,15 +359,20 @@ def _found_of_store(store: Store) -> Found:
         withdrawn_clips=withdrawn.clips,
         withdrawn_films=withdrawn.films,
     )
-    return Found(stored, record.arrays, store.seal)
+    return There(stored, record.arrays, record.manifest.name, store.seal)
 
 
 def _stored_of_filling(filling: Filling) -> Stored:
     """Return the rows of a store that is being filled, as far as they are known."""
-    rows: list[Row] = []
-    for row, is_computed in zip(filling.rows, filling.computed.tolist(), strict=True):
-        missing = row._replace(status=FAILED, reason=NOT_EXTRACTED)
-        rows.append(missing if is_computed else row)
+    plan = filling.plan
+    rows = [row._replace(status=FAILED, reason=NOT_EXTRACTED) for row in filling.rows]
+    withdrawn = withdrawn_by(())
+    if plan.replaces:
+        before = store_before(filling.target, plan.replaces)
+        withdrawn = withdrawn_by(before.record.replaces)
+        for number, row in enumerate(before.rows):
+            if not filling.computed[number]:
+                rows[number] = row
     for block in sorted(filling.done() & set(filling.needed)):
         record = filling.read_block(block)
         if record is None:
@@ -385,10 +386,12 @@ def _stored_of_filling(filling: Filling) -> Stored:
                 pictures=done.pictures,
             )
     return Stored(
-        recipe=Recipe.from_json(filling.plan.recipe),
-        arrays=[array.name for array in filling.plan.arrays],
+        recipe=Recipe.from_json(plan.recipe),
+        arrays=[array.name for array in plan.arrays],
         rows=rows,
-        kinds=[filling.plan.kind],
+        kinds=[plan.kind],
+        withdrawn_clips=withdrawn.clips,
+        withdrawn_films=withdrawn.films,
         computed=filling.computed.tolist(),
     )
 

@@ -9,12 +9,9 @@ from typing import Any
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.planning import manifest_of, read_stored
-from obygaze_features.store.filling import Filling, store_before
+from obygaze_features.extraction.planning import read_stored
 from obygaze_features.store.layout import BEFORE, NEXT
-from obygaze_features.store.reading import open_store
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
 from obygaze_features.store.sealing import NOT_EXTRACTED
 
 # The failed clips that are listed without -v.
@@ -99,37 +96,18 @@ class StoreStatus:
 
 def store_status(path: Path) -> StoreStatus:
     """Return how far a store is; while it is filled, also if its name has a store already."""
-    stored, _, seal, filling = read_stored(path)
-    if stored is None:
+    status = status_at(path)
+    if status is None:
         raise NotFound("no store here", where=str(path))
-    rows = stored.rows
-    if filling is None:
-        manifest = open_store(path).record.manifest.name
-        return _status_of(path, stored.recipe, manifest, rows, seal)
-    if filling.plan.replaces:
-        rows = _with_rows_before(filling, rows)
-    manifest = filling.plan.manifest.name
-    return _status_of(path, stored.recipe, manifest, rows, "", filling)
+    return status
 
 
-def _with_rows_before(filling: Filling, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a change: those that it does not compute are as in the store before."""
-    before = store_before(filling.target, filling.plan.replaces).rows
-    merged = list(rows)
-    for number, row in enumerate(before):
-        if not filling.computed[number]:
-            merged[number] = row
-    return merged
-
-
-def _status_of(
-    path: Path,
-    recipe: Recipe,
-    manifest: str,
-    rows: Sequence[Row],
-    seal: str,
-    filling: Filling | None = None,
-) -> StoreStatus:
+def status_at(path: Path) -> StoreStatus | None:
+    """Return how far a store is; None if there is none."""
+    there = read_stored(path)
+    if there is None:
+        return None
+    rows = there.stored.rows
     failures = {}
     n_missing = 0
     for row in rows:
@@ -138,12 +116,13 @@ def _status_of(
         elif row.status == FAILED:
             failures[row.clip_id] = row.reason
     statuses = [row.status for row in rows]
+    filling = there.filling
     n_blocks = len(filling.needed) if filling else 0
     n_left = len(filling.missing()) if filling else 0
     return StoreStatus(
         store=str(path),
-        backbone=recipe.title,
-        manifest=manifest,
+        backbone=there.stored.recipe.title,
+        manifest=there.manifest,
         clips=len(rows),
         ok=sum(row.is_ok for row in rows),
         failed=len(failures),
@@ -152,7 +131,7 @@ def _status_of(
         missing=n_missing,
         blocks=n_blocks,
         blocks_done=n_blocks - n_left,
-        seal=seal,
+        seal="" if filling else there.seal,
         failures=failures,
     )
 
@@ -192,8 +171,9 @@ def extraction_status(
     states = []
     for name in names:
         path = Path(here.store(os.fspath(name))).resolve()
-        if manifest_of(path):
-            states.append(store_status(path))
+        status = status_at(path)
+        if status is not None:
+            states.append(status)
             continue
         of_manifest = []
         if name in here.names("manifests"):
@@ -210,7 +190,9 @@ def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
     states = []
     names = [entry.removesuffix(NEXT) for entry in workspace.names("stores")]
     for store in dict.fromkeys(names):
-        path = workspace.folder("stores").resolve() / store
-        if BEFORE not in store and manifest_of(path) == name:
-            states.append(store_status(path))
+        if BEFORE in store:
+            continue
+        status = status_at(workspace.folder("stores").resolve() / store)
+        if status is not None and status.manifest == name:
+            states.append(status)
     return states

@@ -525,7 +525,9 @@ class Filling:
     def set_aside(self, block: int) -> None:
         """Rename a damaged block away, so that it counts as not done."""
         name = f".damaged-{block:05d}-{secrets.token_hex(4)}"
-        take_name(self.folder_of(block), self.folder / BLOCKS / name)
+        # It may not be there, or be removed with NAME.next after the seal.
+        with suppress(FileNotFoundError):
+            take_name(self.folder_of(block), self.folder / BLOCKS / name)
 
 
 def _words(kind: Kind) -> str:

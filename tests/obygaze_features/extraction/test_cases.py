@@ -217,6 +217,10 @@ def test_another_recipe_is_refused() -> None:
     with pytest.raises(Mismatch, match="another recipe") as error:
         done.refuse("films.clip")
     assert "backbone.name" in error.value.details[0]
+    being_filled = work([CLIP_A], [NOT_THERE], recipe="clip-l14", filling=True)
+    with pytest.raises(Mismatch, match="is being filled with another recipe") as error:
+        being_filled.refuse("films.clip")
+    assert error.value.hint.endswith("give it up: rm -r films.clip.next")
 
 
 def test_a_further_array_is_computed_for_rows_with_features() -> None:
@@ -224,6 +228,10 @@ def test_a_further_array_is_computed_for_rows_with_features() -> None:
     assert found(done) == {"same": 1, "failed before": 1, "further array": 1}
     assert done.computes == ("tokens",)
     assert done.computed == [True, False]
+    without_b = work([CLIP_A], [ROW_A, ROW_B], arrays=("clip", "tokens"))
+    assert without_b.found[cases.WOULD_BE_LOST] == ["b"]
+    with pytest.raises(Mismatch, match="1 clips with features are not in the manifest"):
+        without_b.refuse("films.clip")
     being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
     assert found(being_filled) == {"same": 1, "other arrays": 1}
 
@@ -254,13 +262,17 @@ def test_another_version_or_device(
 ) -> None:
     for is_filling, expected in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
+        assert found(done) == {"same": 1}
+        clips = [CLIP_A, CLIP_B]
+        rows = [ROW_A, NOT_THERE]
+        done = work(clips, rows, kind=kind, filling=is_filling)
         assert found(done)[expected or "another version or device"] == 1
         if expected is None:
             with pytest.raises(Mismatch) as error:
                 done.refuse("films.clip")
             assert "--mixed" in error.value.hint
-        mixed = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling, mixed=True)
-        assert found(mixed) == {"mixed": 1, "same": 1}
+        mixed = work(clips, rows, kind=kind, filling=is_filling, mixed=True)
+        assert found(mixed) == {"mixed": 1, "same": 1, "not extracted": 1}
 
 
 IDS = [f"c{number}" for number in range(6)]

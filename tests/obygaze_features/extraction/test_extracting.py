@@ -39,7 +39,7 @@ from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import as_arrays, load_backbone
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import recipes
+from obygaze_features.extraction import extracting, recipes
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.planning import Target, plan_extraction
@@ -430,7 +430,7 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     with pytest.raises(ObygazeError, match="8 clips in a row failed"):
         run(films, world)
     store = world / "stores" / STORE
-    assert list((world / "stores").iterdir()) == []
+    assert Filling.open(store).listed() == (set(), {})
     monkeypatch.setattr(ThreadComputer, "forward", forward)
     run(films, world)
     assert bytes_of(store) == bytes_of(undisturbed)
@@ -465,7 +465,7 @@ def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
     monkeypatch.setattr(ThreadComputer, "forward", failed)
     with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an illegal"):
         run(films, world)
-    assert list((world / "stores").iterdir()) == []
+    assert Filling.open(world / "stores" / STORE).listed() == (set(), {})
 
 
 @pytest.mark.parametrize("step", ["add", "commit"])
@@ -653,6 +653,18 @@ def test_failed_rows_are_tried_again_on_request(
     assert after.read("clip", kept).tobytes() == before[kept].tobytes()
 
 
+def test_half_of_a_change_is_sealed(films: Manifest, world: Path) -> None:
+    run(some_clips(films, range(20)), world)
+    stop = at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run(films, world, retry_failed=True, watch=stop)
+    filling = Filling.open(world / "stores" / STORE)
+    n_missing = sum(len(filling.rows_of(block)) for block in filling.missing())
+    assert n_missing
+    run(films, world, retry_failed=True, seal_now=True)
+    reasons = open_store(world / "stores" / STORE).status().reasons.values()
+    assert [one.sentence for one in reasons].count("not extracted") == n_missing
+
+
 def test_half_of_a_night_is_sealed_and_gone_on_with(
     films: Manifest, world: Path, undisturbed: Path
 ) -> None:
@@ -689,6 +701,49 @@ def test_what_was_withdrawn_never_comes_back(films: Manifest, world: Path) -> No
     assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
     assert status.counts["withdrawn"] == 4
     assert len(open_store(store)) == 34
+
+
+def test_a_change_goes_on_beside_rows_that_stay_as_they_are(
+    films: Manifest, world: Path
+) -> None:
+    """A clip of a withdrawn film, and other times of a clip that failed, change no plan."""
+    run(some_clips(films, range(20)), world)
+    store = world / "stores" / STORE
+    subset(store, without=["tt1"], reason="by request", workspace=Workspace(world))
+    clips = list(films.clips)
+    clips.append(replace(clips[10], clip_id="tt1-999"))
+    failed = [row.clip_id for row in open_store(store).rows if row.status == "failed"]
+    number = [clip.clip_id for clip in clips].index(failed[-1])
+    clips[number] = replace(clips[number], start_s=0.1)
+    manifest = films.with_clips(clips)
+    stop = at_row(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run(manifest, world, watch=stop)
+    assert Filling.open(store).missing()
+    (state,) = run(manifest, world)
+    assert state.seal
+    assert (state.clips, state.withdrawn) == (36, 10)
+
+
+def test_a_worker_that_fails_at_once_leaves_the_others_their_plan(
+    films: Manifest,
+    world: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill = extracting.fill
+
+    def fails(*arguments: object) -> None:
+        raise RuntimeError("a device that is broken")
+
+    def another_one_fails_first(*arguments: Any) -> None:
+        monkeypatch.setattr(extracting, "fill", fails)
+        with pytest.raises(RuntimeError, match="broken"):
+            run(films, world)
+        fill(*arguments)
+
+    monkeypatch.setattr(extracting, "fill", another_one_fails_first)
+    run(films, world)
+    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
 
 
 # --- The wrong thing is refused ---
@@ -729,6 +784,34 @@ def test_a_manifest_that_changed_while_the_store_is_filled(
     assert everything_in(world / "stores") == before
     run(moved(films, 3), world, as_planned=True)
     assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+
+
+def test_stores_of_other_times_are_not_filled_together(
+    films: Manifest, world: Path
+) -> None:
+    first = Target("descriptors", store="first")
+    stop = at_row(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run(films, world, [first], watch=stop)
+    second = Target("descriptors", store="second")
+    run(moved(films, 3), world, [first, second], as_planned=True)
+    backbone = load_backbone("descriptors")
+    video = Path(films.header.video_root, str(films.clips[3].video))
+    assert_computed(open_store(world / "stores" / "first"), 3, backbone, video)
+    assert_computed(open_store(world / "stores" / "second"), 3, backbone, video, 0.2)
+
+
+def test_a_clip_that_has_another_film_now_has_no_video_as_planned(
+    films: Manifest, world: Path
+) -> None:
+    stop = at_row(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run(films, world, watch=stop)
+    filling = Filling.open(world / "stores" / STORE)
+    (number, *_) = filling.rows_of(filling.missing()[0])
+    clips = list(films.clips)
+    clips[number] = replace(clips[number], movie_id="tt9", video=clips[30].video)
+    run(films.with_clips(clips), world, as_planned=True)
+    row = open_store(world / "stores" / STORE).rows[number]
+    assert (row.movie_id, row.status) == (films.clips[number].movie_id, "no-video")
 
 
 def test_another_version_does_not_fill_a_store(
