@@ -47,6 +47,11 @@ class Clip:
         return frames
 
 
+def repeated(n_pictures: int, n_frames: int) -> str:
+    """Return the remark on a clip with fewer pictures than a view has frames."""
+    return f"{n_pictures} frames repeated to {n_frames}"
+
+
 class Failure(NamedTuple):
     """Why there are no pictures: the status of the row, and one sentence."""
 

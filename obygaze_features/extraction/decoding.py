@@ -18,6 +18,7 @@ from obygaze_features.extraction.decoded import (
     Failure,
     RowJob,
     Source,
+    repeated,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
@@ -219,5 +220,5 @@ def remark_of(clip: DecodedClip) -> str:
         remarks.append(f"{n_damaged} of {int(clip.mask.sum())} frames damaged")
     is_still = clip.path.suffix.lower() in STILL_SUFFIXES
     if clip.total < len(clip.index) and clip.mask.all() and not is_still:
-        remarks.append(f"{clip.total} frames repeated to {len(clip.index)}")
+        remarks.append(repeated(clip.total, len(clip.index)))
     return "; ".join(remarks)

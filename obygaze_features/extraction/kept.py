@@ -12,7 +12,7 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import Facts, PlannedClip, facts_of
-from obygaze_features.extraction.decoded import Clip, Decoded, RowJob, Source
+from obygaze_features.extraction.decoded import Clip, Decoded, RowJob, Source, repeated
 from obygaze_features.extraction.recipes import (
     CLEAN,
     decoder_recipe,
@@ -58,6 +58,12 @@ class KeptFrames:
             start_s = float(self.store.read("start_s", row)[0])
             end_s = float(self.store.read("end_s", row)[0])
             span_s = (start_s, end_s)
+        kept = self.store.rows[row[0]]
+        n_pictures = kept.pictures or 0
+        remark = ""
+        # A still picture is repeated without a remark.
+        if kept.reason and n_pictures < view.count:
+            remark = repeated(n_pictures, view.count)
         places = np.arange(0, len(pictures), len(pictures) // view.count)
         return Clip(
             pictures=pictures,
@@ -65,7 +71,8 @@ class KeptFrames:
             mask=~np.isnan(time_s[places]),
             time_s=time_s[places],
             asked_s=asked_s[places],
-            total=self.store.rows[row[0]].pictures or 0,
+            total=n_pictures,
+            remark=remark,
             span_s=span_s,
         )
 

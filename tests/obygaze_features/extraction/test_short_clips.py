@@ -91,3 +91,15 @@ def test_a_clip_with_fewer_pictures_than_frames_says_so(tmp_path: Path) -> None:
     assert store.rows[0].reason == "3 frames repeated to 4"
     # Picture int(i * 3 / 4) at 25 a second.
     np.testing.assert_allclose(store.read("time_s", [0])[0] * 25, [0, 0, 1, 2])
+
+
+def test_kept_frames_say_so_too(tmp_path: Path) -> None:
+    films = film_folder(tmp_path, 1)
+    video = Path(films.header.video_root, films.clips[0].video)
+    write_video(video, numbers=range(3), size=(64, 48))
+    run(films, tmp_path, "frames:descriptors")
+    notes: list[str] = []
+    run(films, tmp_path, "descriptors", note=notes.append)
+    assert notes[0].startswith("kept frames are read from")
+    store = open_store(tmp_path / "stores" / "films.descriptors")
+    assert store.rows[0].reason == "3 frames repeated to 16"
