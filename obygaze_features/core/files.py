@@ -264,7 +264,7 @@ def write_then_rename(path: Path) -> Iterator[Path]:
     new = _hidden_name(target)
     try:
         yield new
-        _sync_all(new)
+        sync_all(new)
         if target.is_dir():
             shutil.copymode(target, new)
         if replaces_folder:
@@ -294,7 +294,7 @@ def _replace_folder(new: Path, old: Path) -> None:
     shutil.rmtree(before)
 
 
-def _sync_all(path: Path) -> None:
+def sync_all(path: Path) -> None:
     """Sync a file, or all files and folders of a folder, but not what links lead to."""
     if not path.is_dir():
         system.sync_path(path)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features import __version__
+from obygaze_features.core import files
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
@@ -51,6 +52,7 @@ from obygaze_features.store.importing.reader import (
     ORIGIN_KEY,
 )
 from obygaze_features.store.layout import CARD, PICTURES, Array
+from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import WITHDRAWN, Row
 
@@ -363,14 +365,17 @@ def _check_labels(rows: Sequence[Row], labels: Manifest | None) -> list[str]:
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     """Yield a hidden path beside a new file or folder, which gets its name when it is finished."""
-    _check_free(target)
+    if os.path.lexists(target):
+        raise _taken(target)
     hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     if is_folder:
         hidden.mkdir()
     try:
         yield hidden
-        _check_free(target)
-        hidden.rename(target)
+        files.sync_all(hidden)
+        take = take_name if is_folder else files.take_name
+        if not take(hidden, target):
+            raise _taken(target)
     finally:
         if is_folder:
             shutil.rmtree(hidden, ignore_errors=True)
@@ -378,13 +383,12 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
             hidden.unlink(missing_ok=True)
 
 
-def _check_free(target: Path) -> None:
-    if os.path.lexists(target):
-        raise AlreadyThere(
-            "a file or folder of this name exists already",
-            where=str(target),
-            hint="choose another name",
-        )
+def _taken(target: Path) -> AlreadyThere:
+    return AlreadyThere(
+        "a file or folder of this name exists already",
+        where=str(target),
+        hint="choose another name",
+    )
 
 
 # --- The formats ---

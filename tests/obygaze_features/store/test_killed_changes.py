@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.killed_commands import COMMANDS, Scene
-from support.kills import kill_everywhere
+from support.kills import kill_everywhere, meet_everywhere
 from support.seeds import SEED
 from support.zygote import Zygote, disturb, failures
 
@@ -44,6 +44,26 @@ def test_a_command_is_killed_between_any_two_system_calls(
         print(f"\n{name}: {n_kills} kills between two system calls")
     # What HDF5 writes is not seen here.
     assert n_kills >= (2 if scene.command.is_export else 30)
+
+
+@pytest.mark.check("meets at each look")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -> None:
+    """At each use of the disk, another process runs the whole command."""
+    scene = Scene(tmp_path, name)
+    last: list[Path] = []
+
+    def prepare() -> None:
+        if last:
+            scene.check()
+            shutil.rmtree(last.pop())
+            scene.reset()
+        last.append(scene.home)
+
+    n_met = meet_everywhere(prepare, scene.work, scene.work)
+    scene.check()
+    assert n_met > (5 if scene.command.is_export else 50)
 
 
 @pytest.mark.check("kills thirty processes of each command")
