@@ -100,10 +100,10 @@ def export_hdf5(target: Path, start: int = 0) -> None:
         export_features(_kept(target) / "new", target / "s.h5", "hdf5")
 
 
-def export_npy(target: Path, start: int = 0) -> None:
+def export_parquet(target: Path, start: int = 0) -> None:
     """Write the features of a store into a folder."""
     with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s", "npy", arrays=["pooled"])
+        export_features(_kept(target) / "new", target / "s", "parquet")
 
 
 class Command(NamedTuple):
@@ -125,7 +125,7 @@ COMMANDS = {
     "push-again": Command(push_new, with_old=True),
     "export-npz": Command(export_npz, is_export=True),
     "export-hdf5": Command(export_hdf5, is_export=True),
-    "export-npy": Command(export_npy, is_export=True),
+    "export-parquet": Command(export_parquet, is_export=True),
 }
 LIVES = {name: command.live for name, command in COMMANDS.items()}
 

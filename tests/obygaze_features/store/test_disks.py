@@ -78,8 +78,7 @@ WAYS = {
     "merge": ("merge", "{lab}/s", "{lab}/t", "-o", "{to}"),
     "import": ("import", "npz", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
     "npz": ("export", "npz", "{lab}/s", "{to}.npz"),
-    "npy": ("export", "npy", "{lab}/s", "{to}"),
-    "pth": ("export", "pth", "{lab}/s", "{to}"),
+    "parquet": ("export", "parquet", "{lab}/s", "{to}"),
 }
 
 
@@ -87,8 +86,8 @@ WAYS = {
 def test_a_full_disk_is_said_and_the_same_again_goes_on(
     small_disk: Path, lab: Path, way: str
 ) -> None:
-    if way == "pth":
-        pytest.importorskip("torch")
+    if way == "parquet":
+        pytest.importorskip("pyarrow")
     words = [word.format(lab=lab, to=small_disk / "result") for word in WAYS[way]]
 
     def call() -> Result:
