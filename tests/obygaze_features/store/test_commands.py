@@ -106,7 +106,8 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
         {"name": "more", "state": "being filled, 2 of 6 blocks"}
     ]
     # A finished store of this name is read, and both are lines of the list.
-    sealed_store(tmp_path / "stores" / "more")
+    sealed_store(tmp_path / "elsewhere" / "more")
+    (tmp_path / "elsewhere" / "more").rename(tmp_path / "stores" / "more")
     assert "23 clips" in typed("info", "more").stdout
     names = [one["name"] for one in typed("ls", "--json").json()["stores"]]
     assert names == ["more", "more"]
