@@ -52,7 +52,6 @@ PATH = [
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
     ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
     ["store", "export", "npz", "useful", r"out\useful.npz"],
-    ["store", "export", "npy", "useful", r"out\useful"],
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
 ]

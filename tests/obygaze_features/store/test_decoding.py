@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import google_crc32c
 import numpy as np
 import pytest
 from numcodecs import Blosc, Zstd, blosc
-from support.cli import environment
+from support.cli import ROOT, environment
 
 from obygaze_features.store.decoding import DAMAGE, _zstd_size, decode_chunk
 from obygaze_features.store.layout import Array
@@ -92,7 +93,9 @@ def test_a_block_outside_a_chunk_is_found(start: int) -> None:
 def test_no_other_byte_of_a_chunk_ends_the_process() -> None:
     done = subprocess.run(
         [sys.executable, __file__],
-        env=environment(),
+        env=environment(
+            {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+        ),
         capture_output=True,
         text=True,
         check=False,
