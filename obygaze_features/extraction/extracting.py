@@ -270,14 +270,18 @@ def _extract(
     plan, fillings = _planned(manifest, targets, workspace, settings)
     for sentence in _before_the_run(plan, workspace):
         note(sentence)
-    if not settings.seal_now:
-        for works in _with_the_same_rows(plan.stores, fillings):
-            if not stop:
-                with _watched(works, bars, watch) as shown:
-                    _fill(works, plan, workspace, settings, stop, shown, note)
     warnings: list[str] = []
-    for store, filling in zip(plan.stores, fillings, strict=True):
-        warnings += _finish(store, filling, settings, manifest)
+    try:
+        if not settings.seal_now:
+            for works in _with_the_same_rows(plan.stores, fillings):
+                if not stop:
+                    with _watched(works, bars, watch) as shown:
+                        _fill(works, plan, workspace, settings, stop, shown, note)
+        for store, filling in zip(plan.stores, fillings, strict=True):
+            warnings += _finish(store, filling, settings, manifest)
+    except Exception:
+        _forget_own_plans(plan, fillings)
+        raise
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, _next_steps(plan, states), warnings)
 
@@ -294,6 +298,15 @@ def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
             where=error.filename or str(workspace.folder("stores")),
             hint="free some space, then run the same command again",
         ) from error
+
+
+def _forget_own_plans(plan: ExtractionPlan, fillings: Sequence[Filling | None]) -> None:
+    """Remove what this run planned and nobody began: a mistake is not in the way of its mending."""
+    for store, filling in zip(plan.stores, fillings, strict=True):
+        if filling is None or store.filling is not None:
+            continue
+        if filling.listed() == (set(), {}):
+            remove_filling(filling)
 
 
 def _states(
