@@ -58,12 +58,17 @@ class Clip:
 
 @dataclass(frozen=True)
 class Model:
-    """A store: its clips in their order, its arrays, and the changes that led to it."""
+    """A store: its clips in their order, its arrays, and the changes that led to it.
+
+    `before_withdrawals` has the stores from which something was withdrawn: a merged store lists
+    those of its sources as replaced too.
+    """
 
     clips: dict[str, Clip]
     arrays: tuple[str, ...]
     history: tuple[int, ...]
     films_withdrawn: frozenset[str] = frozenset()
+    before_withdrawals: frozenset[int] = frozenset()
 
 
 class History:
@@ -233,7 +238,9 @@ class History:
             films = self.model.films_withdrawn
             if not a_clip:
                 films |= {film}
-            self.changed(replace(self.model, clips=clips, films_withdrawn=films))
+            before = self.model.before_withdrawals | {self.model.history[-1]}
+            model = replace(self.model, clips=clips, films_withdrawn=films)
+            self.changed(replace(model, before_withdrawals=before))
 
     def forget(self, clip: Clip) -> None:
         self.forgotten += [values.tobytes() for values in clip.values.values()]
@@ -266,16 +273,15 @@ class History:
         clips = {n: c for n, c in self.model.clips.items() if c.film in chosen}
         part = self.new_path()
         subset(self.path, part, films=chosen)
-        self.another(part, replace(self.model, clips=clips))
+        nothing = {"films_withdrawn": frozenset(), "before_withdrawals": frozenset()}
+        self.another(part, replace(self.model, clips=clips, **nothing))
 
     def another(self, path: Path, model: Model) -> None:
         """Check a new store; often go on with it, and forget the one before."""
         check(path, model, self.forgotten)
         if self.random.random() < 0.5:
             self.path = path
-            self.model = replace(
-                model, history=(self.change(),), films_withdrawn=frozenset()
-            )
+            self.model = replace(model, history=(self.change(),))
 
     def push(self) -> None:
         send = partial(push, no_licence=True)
@@ -290,9 +296,8 @@ class History:
         self.pulled = self.copied(pull_here, self.root / "pulled", self.pulled)
 
     def copied(self, copy, target: Path, there: Model | None) -> Model:
-        history = self.model.history
-        is_older = there is None or history[: len(there.history)] == there.history
-        if is_older:
+        replaced = {*self.model.history, *self.model.before_withdrawals}
+        if there is None or there.history[-1] in replaced:
             copy(self.path, target)
             return self.model
         with pytest.raises(AlreadyThere):
