@@ -7,6 +7,7 @@ another name.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -168,7 +169,7 @@ def answers() -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "support.hostile_run"],
         cwd=ROOT,
-        env=environment(),
+        env=environment({"PYTHONPATH": os.pathsep.join(sys.path)}),
         capture_output=True,
         text=True,
         check=False,
