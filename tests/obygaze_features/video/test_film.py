@@ -84,7 +84,7 @@ def test_a_film_is_read_and_decoded_once(
     # Without times, the film is read and decoded once more.
     passes = 1 if made.timed else 2
     assert len(read) == passes
-    runs = count_calls(monkeypatch, VideoSource, "_run")
+    runs = count_calls(monkeypatch, VideoSource, "run")
     for start in (0.5, 1.5, 3.5):
         film._FILMS.clear()
         clip = decode_views(
