@@ -52,8 +52,8 @@ class FilmChanged(BadVideo):
 class Outcome:
     """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
-    `start` is the position that the run began at, `keys` are the positions of pictures that are key frames according to the decoder, `reported`
-    those of packets in which the decoder found an error.
+    `start` is where the run began, `keys` are the positions of pictures that are key frames
+    according to the decoder, `reported` those of packets in which the decoder found an error.
     """
 
     start: int
