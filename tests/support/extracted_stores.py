@@ -40,7 +40,7 @@ def run(
 OWN_MODEL = """
 import torch
 from obygaze_features.backbones import module_card
-from obygaze_features.backbones.base import Preset
+from obygaze_features.backbones.card import Preset
 
 
 def prepare(pictures):

@@ -30,8 +30,8 @@ from support.gpu_runs import (
 )
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
