@@ -26,7 +26,6 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.store.files import check_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -299,6 +298,9 @@ def hashes_of_files(files: Iterable[Path]) -> dict[str, str]:
 
 def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint's files."""
+    # Imported late: the help of commands imports this module, and that one needs NumPy.
+    from obygaze_features.store.files import check_memory
+
     torch = need("torch", "extract", "reading weights")
     tensors: dict[str, Tensor] = {}
     for path in files:

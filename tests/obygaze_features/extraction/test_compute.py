@@ -203,7 +203,7 @@ def test_a_simulated_copy_is_not_there_before_its_event() -> None:
 class Values:
     """A backbone whose only array is its pixels: numbers that a store must round."""
 
-    takes_mask, resize = False, None
+    takes_mask = False
 
     def __init__(self, values: Any, device: str) -> None:
         self.values, self.placement = values, type("Placement", (), {"device": device})
