@@ -121,7 +121,7 @@ def _shares(values: Array, weights: Array, n: int) -> Array:
     sums = np.bincount(bins, weights=weights.ravel(), minlength=n * n_frames)
     sums = sums.reshape(n_frames, n)
     total = sums.sum(axis=1, keepdims=True)
-    shares = np.zeros_like(sums)
+    shares = np.zeros(sums.shape)
     np.divide(sums, total, out=shares, where=total > 1e-9)
     return shares
 
