@@ -16,12 +16,13 @@ _JITTER = 0.25
 _FEWEST_STEPS = 8
 
 
-def lost_in_time(index: FrameIndex, slots: Ints) -> list[int]:
+def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     """Return the positions before which a packet is missing, in a film with a regular rate.
 
     A picture is missing where the next one comes later than the rate says. Most decoders go on
     from the last picture that they have and report nothing. `slots` are the times of decoding,
-    which tell it where pictures have no times of their own.
+    which tell it where pictures have no times of their own, `durations` how long the container says
+    that each picture is shown: if they fill the film, no time is missing.
     """
     if not index.timed:
         # Times of decoding that do not increase say nothing.
@@ -30,6 +31,9 @@ def lost_in_time(index: FrameIndex, slots: Ints) -> list[int]:
         after = gaps(slots) + 1
         # Some writers leave slots empty behind the first picture, for those stored late.
         return index.order[after[after > 1]].tolist()
+    shown_for = durations[index.order[:-1]].sum()
+    if shown_for >= np.ptp(index.pts[index.order]):
+        return []
     pictures = np.sort(index.order)
     places = np.empty(index.frames, dtype=np.int64)
     places[index.ranks[pictures]] = np.arange(index.frames)

@@ -145,7 +145,8 @@ def read_packets(
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)
     broken = seen.is_broken or bool(index.broken.any())
-    index.lost[lost_in_time(index, table["dts"][table["shown"]])] = True
+    slots = table["dts"][table["shown"]]
+    index.lost[lost_in_time(index, slots, table["duration"])] = True
     return Film(index, broken, declared_s, table["offset"].copy())
 
 

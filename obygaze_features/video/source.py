@@ -258,12 +258,17 @@ class VideoSource:
     def _packets_of_report(self, position: int, outcome: Outcome) -> set[int]:
         """Return the positions of the packets that a report may be about.
 
-        A decoder that does not reorder pictures, but returns them late, works on several packets at
-        once: it may be any of those whose pictures have not come out.
+        Some errors are only seen in the pictures that are built on a damaged one: from its key
+        frame on, it may be one of those that the decoder can hold back. A decoder that does not
+        reorder pictures, but returns them late, works on several packets at once: it may be any of
+        those whose pictures have not come out.
         """
         if self.decoder.codec.reorder:
-            return {position}
-        first = outcome.out[-1] + 1 if outcome.out else outcome.start
+            keys = self.film.index.keys
+            key = int(keys[keys <= position].max(initial=0))
+            first = max(key, position - max(1, self.decoder.reorder_depth))
+        else:
+            first = outcome.out[-1] + 1 if outcome.out else outcome.start
         return set(range(min(first, position), position + 1))
 
     def positions(self, stop: int) -> list[int]:
