@@ -76,7 +76,7 @@ def decode_ahead(
     films = films_of_parts(clips)
     next_film = films_that_follow(clips, films)
 
-    def submit(job: RowJob) -> Future[DecodeResult] | Future[Decoded]:
+    def submit(job: RowJob) -> Future[Any]:
         clip = clips[job.row]
         if is_kept(job, clip, kept):
             return readers.submit(read_kept, job, clip, kept)

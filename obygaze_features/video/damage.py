@@ -30,7 +30,7 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
             return []
         after = gaps(slots) + 1
         # Some writers leave slots empty behind the first picture, for those stored late.
-        return index.order[after[after > 1]].tolist()
+        return [int(position) for position in index.order[after[after > 1]]]
     shown_for = durations[index.order[:-1]].sum()
     if shown_for >= np.ptp(index.pts[index.order]):
         return []

@@ -216,9 +216,10 @@ def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder
     `sink` gets the pictures if the film is decoded now and its index is not kept.
     """
     film = source.film
-    if film.decoded is None and film.folder is None:
-        film.decoded = DecodedOrder(**_decode_whole(source, sink))
     if film.decoded is not None:
+        return film.decoded
+    if film.folder is None:
+        film.decoded = DecodedOrder(**_decode_whole(source, sink))
         return film.decoded
     packets = np.concatenate([film.index.pts, film.index.size, film.offset])
     of_index = sha256_bytes(packets.tobytes())
