@@ -179,7 +179,11 @@ def extraction_status(
             states += _stores_of_manifest(name, here)
         else:
             here.existing_store(name)
-            raise NotFound("no store here", where=str(path))
+            raise NotFound(
+                "no store here, and none is being filled",
+                where=name,
+                hint="obygaze store ls; of a store on the web, obygaze store info URL",
+            )
     return StatusOfStores(states)
 
 
