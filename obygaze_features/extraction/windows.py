@@ -76,17 +76,19 @@ def decode_windows(
 
 @dataclass(frozen=True)
 class _Window:
-    """A window of a film: its pictures, those that each view samples, and its time."""
+    """A window of a film.
+
+    Args:
+        ranks: Its pictures.
+        samples: The pictures that each view sees.
+        needed: All pictures that a view sees, sorted.
+        span_s: Its start and its end.
+    """
 
     ranks: Ints
     samples: Mapping[View, SampledRanks]
+    needed: Ints
     span_s: tuple[float, float]
-
-    @property
-    def needed(self) -> Ints:
-        return np.unique(
-            np.concatenate([sampled.index for sampled in self.samples.values()])
-        )
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class _Sweep:
         self.job = job
         self.most_bytes = most_bytes
         self.clock_s = index.times_s - index.times_s[0]
+        # When each picture begins, and when the last one ends.
+        self.bounds_s = np.append(self.clock_s, self.clock_s[-1] + index.last_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -194,10 +198,14 @@ class _Sweep:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
-            v: sample(self.index, span, v.count, v.sampling, ranks) for v in views
+            view: sample(self.index, span, view.count, view.sampling, ranks)
+            for view in views
         }
-        ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
-        return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
+        needed = np.unique(
+            np.concatenate([sampled.index for sampled in samples.values()])
+        )
+        span_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        return _Window(ranks, samples, needed, span_s)
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""

@@ -137,6 +137,8 @@ class _ClipDecoder:
     def _by_index(self, canvas: Canvas) -> dict[View, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture."""
         index = canvas.index
+        if self.source.film.decoded is not None:
+            canvas.damage |= set(self.source.film.decoded.damage.tolist())
         is_in_order = True
         for run in index.runs(index.order[list(canvas.wanted)].tolist()):
             outcome = self.source.run(run, canvas.offer_at, skip=True)
