@@ -14,6 +14,8 @@ _GAP = 1.5
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
+# Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
+_LATE = 16
 
 
 def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
@@ -51,7 +53,8 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
         # The picture that is missing was stored after the last key frame shown before it.
         key = int(keys[index.ranks[keys] <= rank].max(initial=-1))
         if key >= 0:
-            lost.append(max(int(pictures[max(0, rank + 1 - early)]), key + 1))
+            earliest = max(0, rank + 1 - max(early, _LATE))
+            lost.append(max(int(pictures[earliest]), key + 1))
     return lost
 
 

@@ -258,18 +258,18 @@ class VideoSource:
     def _packets_of_report(self, position: int, outcome: Outcome) -> set[int]:
         """Return the positions of the packets that a report may be about.
 
-        Some errors are only seen in the pictures that are built on a damaged one: from its key
-        frame on, it may be one of those that the decoder can hold back. A decoder that does not
-        reorder pictures, but returns them late, works on several packets at once: it may be any of
+        Some errors are only seen in the pictures that are built on a damaged one: it may be the
+        one before, or one that the decoder can hold back, from a key frame on. A decoder that does
+        not reorder pictures, but returns them late, works on several packets at once: it may be any of
         those whose pictures have not come out.
         """
-        if self.decoder.codec.reorder:
-            keys = self.film.index.keys
-            key = int(keys[keys <= position].max(initial=0))
-            first = max(key, position - max(1, self.decoder.reorder_depth))
-        else:
-            first = outcome.out[-1] + 1 if outcome.out else outcome.start
-        return set(range(min(first, position), position + 1))
+        keys = self.film.index.keys
+        key = int(keys[keys < position].max(initial=0))
+        first = max(key, position - self.decoder.reorder_depth - 1)
+        if not self.decoder.codec.reorder:
+            after_last = outcome.out[-1] + 1 if outcome.out else outcome.start
+            first = min(first, after_last)
+        return set(range(first, position + 1))
 
     def positions(self, stop: int) -> list[int]:
         """Return the positions of the pictures, up to packet `stop`, as they come out."""
