@@ -3,13 +3,14 @@
 Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip
+from obygaze_features.extraction.stored import Stored
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import NO_VIDEO, WITHDRAWN, Row
@@ -86,31 +87,20 @@ AS_PLANNED = Case(
 )
 ANOTHER_RECIPE = Case("another recipe", REFUSE, "this store has another recipe")
 ANOTHER_PLAN = Case(
-    "another recipe while it is filled",
+    "another plan",
     REFUSE,
-    "this store is being filled with another recipe",
+    "this store is being filled with another recipe, or without these arrays",
     "finish it with its own options, or give it up: rm -r {where}.next",
 )
 FURTHER_ARRAY = Case(
     "further array", COMPUTE, "further arrays are computed for {n} clips"
 )
-WOULD_BE_LOST = Case(
-    "further array of a clip that is not in the manifest",
+CANNOT_GET_ARRAY = Case(
+    "no further array",
     REFUSE,
-    "{n} clips with features are not in the manifest, and cannot get the further arrays",
-    "give the manifest that has these clips too",
-)
-OTHER_ARRAYS = Case(
-    "other arrays",
-    REFUSE,
-    "this store is being filled without these arrays",
-    "finish it with its own options; the arrays can be added then",
-)
-TWO_CHANGES = Case(
-    "clips and arrays",
-    REFUSE,
-    "further arrays and {n} clips without features are two changes",
-    "first the same command with the --arrays of the store, then this one",
+    "{n} clips cannot get the further arrays",
+    "give the manifest and the videos of all clips with features; clips without features come"
+    " first: the same command without the further --arrays",
 )
 ANOTHER_MAKER = Case(
     "another version or device",
@@ -142,9 +132,7 @@ CASES = (
     ANOTHER_RECIPE,
     ANOTHER_PLAN,
     FURTHER_ARRAY,
-    WOULD_BE_LOST,
-    OTHER_ARRAYS,
-    TWO_CHANGES,
+    CANNOT_GET_ARRAY,
     ANOTHER_MAKER,
     LATER_VERSION,
     MIXED,
@@ -161,6 +149,7 @@ class Wanted:
         arrays: The names of the arrays that the store should have.
         kind: What would compute.
         facts: The videos as they are now.
+        kept: The clips whose frames are kept: they need no video.
         retry_failed: Try rows again that failed.
         mixed: Allow rows of another version or device.
         as_planned: Finish a filling as it was planned, whatever the manifest says now.
@@ -171,37 +160,10 @@ class Wanted:
     arrays: Sequence[str]
     kind: Kind
     facts: Facts = field(default_factory=dict)
+    kept: Container[str] = ()
     retry_failed: bool = False
     mixed: bool = False
     as_planned: bool = False
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What is there: a finished store, or one that is being filled.
-
-    Args:
-        recipe: How the numbers were made.
-        arrays: The names of the arrays.
-        rows: All rows; those that are planned and not computed have the reason `not extracted`.
-        kinds: What computed the rows, or is planned to.
-        withdrawn_clips: Clips that were withdrawn and never come back.
-        withdrawn_films: Films that were withdrawn and never come back.
-        computed: While the store is filled: for each row, whether this filling computes it.
-    """
-
-    recipe: Recipe
-    arrays: Sequence[str]
-    rows: Sequence[Row]
-    kinds: Sequence[Kind]
-    withdrawn_clips: frozenset[str] = frozenset()
-    withdrawn_films: frozenset[str] = frozenset()
-    computed: Sequence[bool] | None = None
-
-    @property
-    def is_filling(self) -> bool:
-        """Whether the store is being filled."""
-        return self.computed is not None
 
 
 @dataclass(frozen=True)
@@ -283,7 +245,7 @@ class _Comparison:
         self.found: dict[Case, list[str]] = {}
         self.rows: list[Row] = []
         self.computed: list[bool] = []
-        self.computes: Sequence[str] = tuple(stored.arrays)
+        self.computes: Sequence[str] = tuple(stored.array_names)
         self.not_in_manifest = NOT_IN_MANIFEST
 
     def note(self, case: Case, line: str) -> None:
@@ -404,27 +366,39 @@ class _Comparison:
                 self.note(NEW, clip.clip_id)
 
     def compare_arrays(self) -> None:
-        """Compare the arrays, after the rows: further ones are computed for rows with features."""
-        known = set(self.stored.arrays)
+        """Compare the arrays, after the rows: further ones are computed for rows with features.
+
+        A row has all arrays or none: without its pictures, it would lose those that it has.
+        """
+        known = set(self.stored.array_names)
         further = [name for name in self.wanted.arrays if name not in known]
         if not further:
             return
         if self.stored.is_filling:
             for name in further:
-                self.note(OTHER_ARRAYS, name)
+                self.note(ANOTHER_PLAN, f"without the array {name}")
             return
-        if any(self.computed):
-            for row, is_computed in zip(self.rows, self.computed, strict=True):
-                if is_computed:
-                    self.note(TWO_CHANGES, row.clip_id)
-            return
+        clip_of_id = {clip.clip_id: clip for clip in self.wanted.clips}
+        for number, row in enumerate(self.rows):
+            if self.computed[number]:
+                obstacle = "it has no features yet"
+            elif row.is_ok:
+                obstacle = self._obstacle_of(clip_of_id.get(row.clip_id))
+            else:
+                continue
+            if obstacle:
+                self.note(CANNOT_GET_ARRAY, f"{row.clip_id}: {obstacle}")
+            else:
+                self.note(FURTHER_ARRAY, row.clip_id)
         self.computes = tuple(further)
         self.computed = [row.is_ok for row in self.rows]
-        in_manifest = {clip.clip_id for clip in self.wanted.clips}
-        for row in self.rows:
-            if row.is_ok:
-                is_there = row.clip_id in in_manifest
-                self.note(FURTHER_ARRAY if is_there else WOULD_BE_LOST, row.clip_id)
+
+    def _obstacle_of(self, clip: PlannedClip | None) -> str:
+        """Return why a clip with features cannot be computed once more, or ""."""
+        if clip is None:
+            return "not in the manifest"
+        is_there = clip.clip_id in self.wanted.kept or self.wanted.facts.get(clip.video)
+        return "" if is_there else "its video is not there"
 
     def _add(self, row: Row, is_computed: bool) -> None:
         self.rows.append(row)

@@ -395,19 +395,27 @@ def stack(pixels: Sequence[Any]) -> Any:
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
-    `threads` (None: one a core).
+    `workers` decode, `batch` clips are computed at once (None: as many as fit). `processes` such
+    runs share the cores and the memory of the machine.
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
-    threads: int | None = None
+    processes: int = 1
+
+    @classmethod
+    def shares(
+        cls, devices: Sequence[str], workers: int, batch: int | None
+    ) -> list[Resources]:
+        """Return what the process of each device may use: they share the decoders, too."""
+        n = len(devices)
+        return [cls(device, max(1, workers // n), batch, n) for device in devices]
 
     @property
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
-        return self.threads or usable_cores()
+        return max(1, usable_cores() // self.processes)
 
     def batches_of(self, computers: Sequence[Computer]) -> list[int]:
         """Return how many clips each backbone computes at once; those of a GPU share its memory."""
@@ -427,7 +435,8 @@ class Resources:
 
     def _batch_on_cpu(self, clip_bytes: int) -> int:
         """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
-        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        n_bytes = system.memory_bytes() // 4 // self.processes
+        clips_in_memory = n_bytes // max(clip_bytes, 1)
         return max(1, min(clips_in_memory, self.compute_threads))
 
     def most_clips_ahead(self, batches: Sequence[int]) -> int:

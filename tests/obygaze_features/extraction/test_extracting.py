@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,11 @@ from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting, recipes
 from obygaze_features.extraction.compute import ThreadComputer
+from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.planning import Target, plan_extraction
 from obygaze_features.extraction.recipes import view_of
 from obygaze_features.extraction.status import store_status
+from obygaze_features.extraction.targets import Target
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout
@@ -737,14 +738,15 @@ def test_a_worker_that_fails_at_once_leaves_the_others_their_plan(
 ) -> None:
     fill = extracting.fill
 
-    def fails(*arguments: object) -> None:
+    def fails(*arguments: object) -> Iterator[tuple[int, bool]]:
         raise RuntimeError("a device that is broken")
+        yield 0, True
 
-    def another_one_fails_first(*arguments: Any) -> None:
+    def another_one_fails_first(*arguments: Any) -> Iterator[tuple[int, bool]]:
         monkeypatch.setattr(extracting, "fill", fails)
         with pytest.raises(RuntimeError, match="broken"):
             run(films, world)
-        fill(*arguments)
+        yield from fill(*arguments)
 
     monkeypatch.setattr(extracting, "fill", another_one_fails_first)
     run(films, world)
