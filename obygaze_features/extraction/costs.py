@@ -13,18 +13,16 @@ from obygaze_features.extraction.decoded import Failure, RowJob
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
-    ExtractionPlan,
-    StorePlan,
-    plan_stores,
-)
-from obygaze_features.extraction.targets import (
     Arrays,
     Backbones,
     Device,
+    ExtractionPlan,
     Precision,
+    StorePlan,
     Stores,
     Weights,
     chosen_targets,
+    plan_stores,
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest

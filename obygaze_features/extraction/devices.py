@@ -16,7 +16,7 @@ from typing import Any
 from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import count_gpus_as_nvidia_smi
-from obygaze_features.extraction.showing import Listener
+from obygaze_features.extraction.results import Listener
 from obygaze_features.extraction.stopping import StopFlag, stop_on_signals
 
 # A GPU with more memory in use is not idle; a screen takes less.

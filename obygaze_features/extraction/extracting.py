@@ -31,37 +31,33 @@ from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
 from obygaze_features.extraction.loop import Decoder, StoreFiller, fill
 from obygaze_features.extraction.planning import (
-    ExtractionPlan,
-    StorePlan,
-    open_filling,
-    plan_stores,
-)
-from obygaze_features.extraction.results import (
-    Extraction,
-    kept_clips,
-    next_steps,
-    states_of,
-)
-from obygaze_features.extraction.showing import (
-    Listener,
-    Shown,
-    Watch,
-    watch_nothing,
-)
-from obygaze_features.extraction.status import store_status
-from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
-from obygaze_features.extraction.targets import (
     FEATURES,
     MACHINE,
     Arrays,
     Backbones,
     Device,
+    ExtractionPlan,
     Precision,
+    StorePlan,
     Stores,
     Target,
     Weights,
     chosen_targets,
+    open_filling,
+    plan_stores,
 )
+from obygaze_features.extraction.results import (
+    Extraction,
+    Listener,
+    Shown,
+    Watch,
+    kept_clips,
+    next_steps,
+    states_of,
+    watch_nothing,
+)
+from obygaze_features.extraction.status import store_status
+from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms

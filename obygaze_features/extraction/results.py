@@ -1,22 +1,101 @@
-"""The result of a run: how far each of its stores is, and what to type next."""
+"""What a run says: while it computes, how far its stores are at its end, and what to type next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Protocol, overload
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import NO_FILE
-from obygaze_features.extraction.planning import ExtractionPlan, StorePlan
+from obygaze_features.extraction.planning import (
+    ExtractionPlan,
+    StorePlan,
+    Target,
+    store_path,
+)
 from obygaze_features.extraction.status import StoreStatus, store_status
 from obygaze_features.extraction.stopping import StopFlag
-from obygaze_features.extraction.targets import Target, store_path
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.placing import before_of
+
+# --- While it computes ---
+
+# Gets the number of a row, and whether it failed.
+Watch = Callable[[int, bool], object]
+
+
+def watch_nothing(row: int, failed: bool) -> None:
+    """Do nothing."""
+
+
+class Listener(Protocol):
+    """Hears how a run goes on, in this process or in that of a device."""
+
+    def expect(self, n_clips: int) -> None:
+        """Hear how many clips are missing."""
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        """Hear of a row that was decoded, or that failed in a backbone."""
+
+    def note(self, text: str) -> None:
+        """Hear what a person should know before the run."""
+
+
+class Shown:
+    """Shows a run, also one of several processes that compute the same clips.
+
+    Args:
+        bars: Makes the progress bar.
+        watch: Is called with each row, and whether it failed.
+        say: Is called with each note.
+    """
+
+    def __init__(
+        self, bars: ProgressBars, watch: Watch, say: Callable[[str], object]
+    ) -> None:
+        self.watch = watch
+        self.say = say
+        self._bars = bars
+        self._open: Any = None
+        self._bar = Progress()
+        self._seen: set[str] = set()
+        self._failed: set[str] = set()
+        self._said: set[str] = set()
+
+    def expect(self, n_clips: int) -> None:
+        """Open the bar; the first process says how many clips there are."""
+        if self._open is None:
+            self._open = self._bars("extract", n_clips)
+            self._bar = self._open.__enter__()
+            self._bar.expect(n_clips, "clips")
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        """Count a clip once, and show how many failed."""
+        if clip_id not in self._seen:
+            self._seen.add(clip_id)
+            self._bar.advance()
+        if failed and clip_id not in self._failed:
+            self._failed.add(clip_id)
+            self._bar.remark(f"{len(self._failed)} failed")
+        self.watch(row, failed)
+
+    def note(self, text: str) -> None:
+        """Say a note, unless another process has said it."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def close(self) -> None:
+        """Close the bar."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+
+
+# --- At its end ---
 
 
 @dataclass(frozen=True, eq=False, repr=False)

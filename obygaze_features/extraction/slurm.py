@@ -32,9 +32,9 @@ from obygaze_features.extraction.extracting import extract
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
+    chosen_targets,
     plan_stores,
 )
-from obygaze_features.extraction.targets import chosen_targets
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.layout import block_rows_of
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.extraction import loop
 from obygaze_features.extraction.blocks import Blocks
 from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.decoded import (
@@ -32,7 +31,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.showing import Watch, watch_nothing
+from obygaze_features.extraction.results import Watch, watch_nothing
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
@@ -116,7 +115,7 @@ def fill_stores(
     decoder: Any = _MadeUp(decode)
     flag = StopFlag() if stop is None else stop
     with (
-        mock.patch.object(loop.secrets, "randbelow", lambda most: 0),
+        mock.patch("secrets.randbelow", lambda most: 0),
         closing(fill(fillers, decoder, flag)) as filled,
     ):
         for row, failed in filled:

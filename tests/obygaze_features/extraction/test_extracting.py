@@ -43,9 +43,9 @@ from obygaze_features.extraction import extracting, recipes
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
+from obygaze_features.extraction.planning import Target
 from obygaze_features.extraction.recipes import view_of
 from obygaze_features.extraction.status import store_status
-from obygaze_features.extraction.targets import Target
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout

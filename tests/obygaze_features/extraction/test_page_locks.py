@@ -15,7 +15,7 @@ from support.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.extraction import planning
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.targets import Target
+from obygaze_features.extraction.planning import Target
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store
 from obygaze_features.video import DecodeJob, DecodePool, View, decode_clip

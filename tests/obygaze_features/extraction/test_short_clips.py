@@ -18,7 +18,7 @@ from support.extraction import film_folder
 from support.videos import write_video
 
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.targets import Target
+from obygaze_features.extraction.planning import Target
 from obygaze_features.store import open_store
 
 pytest.importorskip("transformers")
