@@ -17,14 +17,21 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.checkpoints import CARD_OF, FORMS, TINY, save_tiny, tiny_card  # noqa: E402
 
-from obygaze_features.backbones.actions import check_backbone  # noqa: E402
-from obygaze_features.backbones.base import Card, Family, Placement  # noqa: E402
+from obygaze_features.backbones.actions import (  # noqa: E402
+    check_backbone,
+    load_backbone,
+)
+from obygaze_features.backbones.backbone import (  # noqa: E402
+    Placement,
+    TorchBackbone,
+)
+from obygaze_features.backbones.card import Card, Family  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.torch_backbone import TorchBackbone  # noqa: E402
-from obygaze_features.backbones.weight_files import WeightFiles  # noqa: E402
-from obygaze_features.backbones.weights import read_weights  # noqa: E402
+from obygaze_features.backbones.weights import (  # noqa: E402
+    WeightFiles,
+    read_weights,
+)
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)

@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
     FixInput,

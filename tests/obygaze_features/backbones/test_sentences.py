@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from support.words import save_encoder, save_language_model  # noqa: E402
 
-from obygaze_features.backbones.text import LanguageModel, SentenceEncoder  # noqa: E402
+from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder  # noqa: E402
 
 
 def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(
