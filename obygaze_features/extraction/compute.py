@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 SIZE_OF_ANY = 224
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
+# The share of the memory of the machine that decoded clips may take until they are computed.
+_SHARE_OF_MEMORY = 8
 # Larger batches are not faster.
 MAX_BATCH = 16
 
@@ -434,6 +436,11 @@ class Resources:
         n_bytes = system.memory_bytes() // 4 // self.processes
         clips_in_memory = n_bytes // max(clip_bytes, 1)
         return max(1, min(clips_in_memory, self.compute_threads))
+
+    @property
+    def bytes_of_clips_ahead(self) -> int:
+        """The bytes of decoded clips that may wait until they are computed."""
+        return int(system.memory_bytes()) // _SHARE_OF_MEMORY // self.processes
 
     def most_clips_ahead(self, batches: Sequence[int]) -> int:
         """Return how many decoded clips may wait: those of the decoders, and the next batch.

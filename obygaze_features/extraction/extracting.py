@@ -26,7 +26,6 @@ from obygaze_features.extraction.compute import (
     computes_on_gpu,
 )
 from obygaze_features.extraction.costs import plan_extraction
-from obygaze_features.extraction.decoding import most_bytes_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
 from obygaze_features.extraction.loop import Decoder, StoreFiller, fill
@@ -347,7 +346,7 @@ def _fill(
             clips=_clips_of_rows(rows, plan.clips),
             pool=pool,
             most_clips=resources.most_clips_ahead([store.batch for store in stores]),
-            most_bytes=most_bytes_ahead() // resources.processes,
+            most_bytes=resources.bytes_of_clips_ahead,
             indexes=str(run.workspace.folder("indexes")),
             accept_damaged=run.accept_damaged,
             grid=plan.grid,
