@@ -263,8 +263,14 @@ def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
         begun = []
         try:
             for store in plan.stores:
+                if run.seal_now and store.filling is None and store.work.is_needed:
+                    raise FixInput(
+                        "nothing is there to seal: all blocks are missing",
+                        where=str(store.path),
+                        hint="the same command without --seal-now",
+                    )
                 if store.filling is not None or store.work.is_needed:
-                    begun.append(Begun(store, _filling_of(store, plan, run.seal_now)))
+                    begun.append(Begun(store, open_filling(store, plan)))
         except AlreadyThere:
             # Another process has just finished a store.
             if attempt + 1 == _MOST_ATTEMPTS:
@@ -272,16 +278,6 @@ def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
         else:
             return plan, begun
     raise AssertionError("unreachable")
-
-
-def _filling_of(store: StorePlan, plan: ExtractionPlan, seal_now: bool) -> Filling:
-    if store.filling is None and seal_now:
-        raise FixInput(
-            "nothing is there to seal: all blocks are missing",
-            where=str(store.path),
-            hint="the same command without --seal-now",
-        )
-    return open_filling(store, plan)
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:

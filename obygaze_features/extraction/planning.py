@@ -153,8 +153,7 @@ class StorePlan:
         recipe: How the numbers are made.
         maker: What computes.
         work: The comparison of the manifest with the store.
-        filling: The filling of the store, if it is being filled.
-        seal: The seal of the finished store, if there is one.
+        stored: What is there, if anything is.
     """
 
     path: Path
@@ -164,8 +163,17 @@ class StorePlan:
     recipe: Recipe
     maker: Maker
     work: Work
-    filling: Filling | None = None
-    seal: str = ""
+    stored: Stored | None
+
+    @property
+    def filling(self) -> Filling | None:
+        """The filling of the store, if it is being filled."""
+        return self.stored.filling if self.stored else None
+
+    @property
+    def seal(self) -> str:
+        """The seal of the finished store; "" if there is none."""
+        return self.stored.seal if self.stored else ""
 
     @property
     def row_bytes(self) -> int:
@@ -260,16 +268,18 @@ def plan_stores(
             as_planned=as_planned,
         )
         work = compare(wanted, stored)
+        if stored:
+            # What is known of the weights there stays as it is.
+            recipe = stored.recipe
         store = StorePlan(
             path=path,
             backbone=backbone,
             view=view,
             arrays=_all_arrays(arrays, stored),
-            recipe=stored.recipe if stored else recipe,
+            recipe=recipe,
             maker=maker,
             work=work,
-            filling=stored.filling if stored else None,
-            seal=stored.seal if stored else "",
+            stored=stored,
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept)
