@@ -168,31 +168,38 @@ def extraction_status(
     """
     here = Workspace.of(workspace)
     names = [stores] if isinstance(stores, str) else list(stores)
+    manifests = here.names("manifests")
     states = []
     for name in names:
         path = Path(here.store(os.fspath(name))).resolve()
         status = status_at(path)
         if status is not None:
             states.append(status)
-            continue
-        of_manifest = []
-        if name in here.names("manifests"):
-            of_manifest = _stores_of_manifest(name, here)
-        if not of_manifest:
+        elif name in manifests:
+            states += _stores_of_manifest(name, here)
+        else:
             here.existing_store(name)
-            raise NotFound("no store here", where=str(path))
-        states += of_manifest
+            raise NotFound(
+                "no store here, and none is being filled",
+                where=name,
+                hint="obygaze store ls; of a store on the web, obygaze store info URL",
+            )
     return StatusOfStores(states)
 
 
 def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
     """Return the status of the stores of a manifest's clips in a workspace."""
-    states = []
+    folder = workspace.folder("stores").resolve()
     names = [entry.removesuffix(NEXT) for entry in workspace.names("stores")]
+    states = []
     for store in dict.fromkeys(names):
-        if BEFORE in store:
-            continue
-        status = status_at(workspace.folder("stores").resolve() / store)
+        status = None if BEFORE in store else status_at(folder / store)
         if status is not None and status.manifest == name:
             states.append(status)
+    if not states:
+        raise NotFound(
+            f"no store has the clips of the manifest {name!r}",
+            where=str(folder),
+            hint=f"obygaze extract run {name} -b BACKBONE",
+        )
     return states
