@@ -1,7 +1,7 @@
 """What a run says: while it computes, how far its stores are at its end, and what to type next."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
@@ -60,27 +60,27 @@ class Shown:
         self.watch = watch
         self.say = say
         self._bars = bars
-        self._open: Any = None
-        self._bar = Progress()
+        self._open = ExitStack()
+        self._bar: Progress | None = None
         self._seen: set[str] = set()
         self._failed: set[str] = set()
         self._said: set[str] = set()
 
     def expect(self, n_clips: int) -> None:
         """Open the bar; the first process says how many clips there are."""
-        if self._open is None:
-            self._open = self._bars("extract", n_clips)
-            self._bar = self._open.__enter__()
+        if self._bar is None:
+            self._bar = self._open.enter_context(self._bars("extract", n_clips))
             self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
         """Count a clip once, and show how many failed."""
+        bar = self._bar or Progress()
         if clip_id not in self._seen:
             self._seen.add(clip_id)
-            self._bar.advance()
+            bar.advance()
         if failed and clip_id not in self._failed:
             self._failed.add(clip_id)
-            self._bar.remark(f"{len(self._failed)} failed")
+            bar.remark(f"{len(self._failed)} failed")
         self.watch(row, failed)
 
     def note(self, text: str) -> None:
@@ -91,8 +91,7 @@ class Shown:
 
     def close(self) -> None:
         """Close the bar."""
-        if self._open is not None:
-            self._open.__exit__(None, None, None)
+        self._open.close()
 
 
 # --- At its end ---
