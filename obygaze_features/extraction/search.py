@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
@@ -18,7 +18,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.text import TextTower
+    from obygaze_features.backbones.text import TextModel
     from obygaze_features.store.reading import Store
 
 
@@ -53,7 +53,7 @@ def search(
     weights: str | None = None,
     out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
-    load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
+    load: Annotated[Callable[[str], TextModel] | None, PYTHON_ONLY] = None,
     workspace: PathLike | None = None,
 ) -> Hits:
     """Find clips by a text or a clip.
@@ -123,13 +123,7 @@ def search(
 
 def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
-    features = store.matrix(array, clips=[clip], missing="nan")
-    for reason in features.reasons.values():
-        raise NotFound(
-            f"no features of {clip}: {reason}",
-            where=store.location,
-            hint=f"obygaze store info {store.location} --clips",
-        )
+    features = store.matrix(array, clips=[clip])
     values = features.values.astype(np.float64)
     real = store.real_frames(array, features.rows)
     if real is not None:
@@ -139,7 +133,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
 
 
 def _vector_of_text(
-    store: Store, array: str, text: str, load: Callable[[str], TextTower]
+    store: Store, array: str, text: str, load: Callable[[str], TextModel]
 ) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the array."""
     from obygaze_features.backbones.cards import refuse_code_of_store
