@@ -51,6 +51,7 @@ VIDEO_FOUND = Case("video found", COMPUTE, "{n} clips had no video, and have one
 FAILED_BEFORE = Case(
     "failed before", KEEP, "{n} clips failed before; --retry-failed tries them again"
 )
+WITHOUT_VIDEO = Case("no video", KEEP, "{n} clips have no video")
 RETRIED = Case("tried again", COMPUTE, "{n} clips failed before and are tried again")
 NOT_IN_MANIFEST = Case(
     "not in the manifest any more",
@@ -122,6 +123,7 @@ CASES = (
     MISSING,
     VIDEO_FOUND,
     FAILED_BEFORE,
+    WITHOUT_VIDEO,
     RETRIED,
     NOT_IN_MANIFEST,
     OTHER_CLIPS,
@@ -305,6 +307,8 @@ def case_of_row(
     had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
     if had_no_video and wanted.facts.get(clip.video):
         return VIDEO_FOUND, name
+    if row.status == NO_VIDEO and not clip.video and name not in wanted.kept:
+        return WITHOUT_VIDEO, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 

@@ -290,9 +290,14 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
             sentences = [withdrawn] if withdrawn else []
         for sentence in sentences:
             yield f"{store.path.name}: {sentence}"
-    needed = [store.view for store in plan.stores if store.work.is_needed]
-    kept = [plan.kept[view].store.location for view in needed if view in plan.kept]
-    for location in sorted(set(kept)):
+    read_from: set[str] = set()
+    for store in plan.stores:
+        kept_clips = plan.kept_clips(store)
+        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+            if is_computed and row.clip_id in kept_clips:
+                read_from.add(plan.kept[store.view].store.location)
+                break
+    for location in sorted(read_from):
         yield f"kept frames are read from {location}"
 
 

@@ -1,7 +1,7 @@
 """Plan an extraction: what each store is to have, what is there, what is missing."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -196,6 +196,11 @@ class ExtractionPlan:
     grid: Grid | None
     stores: Sequence[StorePlan]
     kept: KeptViews = field(default_factory=dict)
+
+    def kept_clips(self, store: StorePlan) -> Container[str]:
+        """Return the clips of which the frames that a store needs are kept."""
+        kept = self.kept.get(store.view)
+        return kept.row_of_clip if kept else ()
 
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""

@@ -167,18 +167,23 @@ def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]
     """Return what to type next for the clips that this run could not extract."""
     link = f"obygaze manifest link {plan.manifest} FOLDER"
     steps = []
+    has_video = {clip.clip_id: bool(clip.video) for clip in plan.clips}
     failures: dict[str, str] = {}
-    n_without_video = 0
+    without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
         if not store.work.is_needed:
             continue
-        n_without_video = max(n_without_video, state.no_video)
+        kept = plan.kept_clips(store)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            if is_computed and row.clip_id in state.failures:
+            if not is_computed:
+                continue
+            if row.clip_id in state.failures:
                 failures[row.clip_id] = state.failures[row.clip_id]
-    if n_without_video:
-        clips = count(n_without_video, "clip")
+            elif row.clip_id not in kept and not has_video.get(row.clip_id, False):
+                without_video.add(row.clip_id)
+    if without_video:
+        clips = count(len(without_video), "clip")
         steps.append(f"{clips} without a video: {link}, then the same command")
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     if n_without_file:

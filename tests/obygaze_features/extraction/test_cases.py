@@ -190,7 +190,12 @@ def test_rows_that_were_not_extracted_are_computed() -> None:
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
     assert found(work([CLIP_B], [row])) == {"video found": 1}
-    assert found(work([CLIP_B._replace(video="")], [row])) == {"failed before": 1}
+    without = CLIP_B._replace(video="")
+    for retry in (False, True):
+        done = work([without], [row], retry_failed=retry)
+        assert (found(done), done.is_needed) == ({"no video": 1}, False)
+    done = work([without], [row], retry_failed=True, kept={"b"})
+    assert done.is_needed
 
 
 def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:
@@ -347,7 +352,7 @@ def test_drawn_stores_against_a_plain_model(
         elif (
             row.reason == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
-            or retry
+            or (row.status != NO_VIDEO and retry)
         ):
             to_compute.add(name)
     computed = {

@@ -224,6 +224,9 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
     assert any("kept frames are read from" in note for note in notes)
     assert bytes_of(stores / "again") == bytes_of(stores / "w.descriptors")
+    notes.clear()
+    run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
+    assert not any("kept frames" in note for note in notes)
     # The other grid has seven windows of the same names, and needs the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1
