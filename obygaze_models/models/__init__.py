@@ -4,7 +4,7 @@ Each is a scikit-learn estimator whose fitted state is plain arrays (`state`).
 
 probes       `mlp.MLPProbe`, `mlp.fit_many` for many at once; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `concepts.concept_targets`, `concept_report`
-bottlenecks  `bottleneck.Bottleneck` with a head of `heads`, `sparse_heads` or `time_head`
+bottlenecks  `bottleneck.Bottleneck` with a head of `heads` or `sparse_heads`
 baselines    `baselines`
 by name      `registry.build`, for the kinds that a protocol names
 """
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.own import OwnClassifier as OwnClassifier
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
-    from obygaze_models.models.time_head import TimeHead as TimeHead
 else:
     _EXPORTS = {
         "obygaze_models.models.baselines": (
@@ -90,6 +89,5 @@ else:
         "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
         "obygaze_models.models.own": ("OwnClassifier",),
         "obygaze_models.models.sparse_heads": ("SparseHead",),
-        "obygaze_models.models.time_head": ("TimeHead",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

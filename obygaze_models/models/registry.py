@@ -59,7 +59,6 @@ CLASSES = (
     "Neighbour",
     "OwnClassifier",
     "KeptEstimator",
-    "TimeHead",
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -167,10 +166,8 @@ _HYBRID = {
 }
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
-    "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
+    "pooling": Setting(choice(("max", "mean", "last")), "max"),
     "C": Setting(_POSITIVE, 1.0),
-    "queries": Setting(whole(1), 1),
-    "max_passes": Setting(whole(1), 60),
 }
 _ORDER = {"order": ("EN", "HN", "NS", "S")}
 
@@ -193,7 +190,6 @@ KINDS = {
         "Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"
     ),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
-    "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", reads="frames"),
     "ordinal": ModelKind(
         "Bottleneck",
         {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED},

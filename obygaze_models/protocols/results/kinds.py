@@ -3,7 +3,7 @@
 from typing import Any
 
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.concepts import ConceptVectors, Head, Sensitivity
+from obygaze_models.protocols.results.concepts import ConceptVectors, Head
 from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
 from obygaze_models.protocols.results.localisation import Localisation
@@ -37,7 +37,6 @@ CONCEPT_MODEL = "concept-model"
 CONCEPT_PARTS: dict[str, type[RunRecord]] = {
     "concepts": ConceptVectors,
     "head": Head,
-    "sensitivity": Sensitivity,
 }
 
 

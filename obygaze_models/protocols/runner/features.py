@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,6 @@ from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.models.common import (
     Scaling,
     blocks_of,
-    frames_of,
-    mean_of_frames,
     with_padding,
 )
 from obygaze_models.models.erasure import fit_eraser
@@ -129,25 +126,6 @@ class Features:
             X = eraser.transform(X)
         X = np.asarray(X, dtype=np.float32)
         return scaling, replace(self, X=X, scales_by_fold=False, erasing=None)
-
-    @property
-    def vectors(self) -> NDArray[np.float32]:
-        """One vector for each clip that has one: of frames their mean."""
-        middle = tuple(range(1, self.X.ndim - 1))
-        if not middle:
-            return np.asarray(self.X)
-        means = [mean_of_frames(block, np.float32) for block in blocks_of(self.X)]
-        return np.concatenate(means)
-
-    @cached_property
-    def frames(self) -> NDArray[Any] | None:
-        """The vectors of each frame (of tokens their mean); None where a clip has one vector."""
-        return None if self.X.ndim < 3 else frames_of(self.X)
-
-    @property
-    def by_frame(self) -> NDArray[Any]:
-        """The vectors of each frame, or of each clip where a clip has one vector."""
-        return self.X if self.frames is None else self.frames
 
     def bags(
         self, clips: NDArray[np.intp]

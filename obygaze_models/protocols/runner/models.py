@@ -411,7 +411,7 @@ def _fit_bottleneck(model: Model, data: FoldData, banks: Banks) -> FoldFit:
         chosen = {"residual_share": bottleneck.residual_.share_}
 
     def vectors(clips: IntArray) -> Any:
-        return banks.features.by_frame[banks.features.row_of[clips]]
+        return banks.features.of(clips)
 
     def score(clips: IntArray) -> FloatArray:
         probabilities = bottleneck.predict_proba(vectors(clips))[:, positive]

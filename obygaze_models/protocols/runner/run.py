@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,7 @@ from obygaze_models.protocols.runner.comparisons import (
     contrast_jobs,
     with_families,
 )
-from obygaze_models.protocols.runner.concept_records import (
-    concept_jobs,
-    join_noise,
-    noise_jobs,
-)
+from obygaze_models.protocols.runner.concept_records import concept_jobs
 from obygaze_models.protocols.runner.copies import copies_record
 from obygaze_models.protocols.runner.execute import (
     FitContext,
@@ -389,7 +385,7 @@ def _records(
         *level_records(protocol, everything, table),
         *annotator_records(protocol, everything, table),
         *success_records(protocol, cells, table),
-        *join_noise(made["concepts"], made["noise"]),
+        *chain.from_iterable(made["concepts"]),
     ]
     for store in stores:
         usable = inputs.usable(store.features)
@@ -429,12 +425,10 @@ def _jobs(
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     concepts: list[Callable[[], Any]] = []
-    noise: list[Callable[[], Any]] = []
     # Concept vectors of this analysis are found on the features as they are.
     analysed = [] if protocol.data.erase else stores
     for store in analysed:
         concepts += concept_jobs(store)
-        noise += noise_jobs(store)
     of_cells = [
         partial(
             cell_record,
@@ -456,7 +450,6 @@ def _jobs(
             comparisons.append(partial(compare_cells, first, second, protocol, groups))
     return {
         "concepts": concepts,
-        "noise": noise,
         "cells": [*of_cells],
         "baselines": [*of_baselines],
         "comparisons": [*comparisons],

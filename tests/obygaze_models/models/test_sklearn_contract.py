@@ -17,7 +17,6 @@ from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import SparseHead
-from obygaze_models.models.time_head import TimeHead
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),
@@ -29,9 +28,8 @@ ESTIMATORS: list[Any] = [
     SparseHead(n_strengths=4, inner_folds=2),
     OrdinalHead(),
     ResidualHead(),
-    TimeHead(),
     FrameProbe(),
-    FrameProbe("attention"),
+    FrameProbe("last"),
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
     Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]

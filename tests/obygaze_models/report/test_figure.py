@@ -76,7 +76,7 @@ def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
             "films-ridge-clip-HN-S-EN-S",
             "calibration-clip",
         ),
-        *("concepts-clip", "cosines-clip"),
+        "concepts-clip",
         *("interventions-pcbm-dt-clip-HN-S", "interventions-pcbm-lr-clip-HN-S"),
         "tree-pcbm-dt-clip-HN-S",
     ]
