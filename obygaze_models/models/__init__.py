@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.frames import FrameProbe as FrameProbe
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
-    from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
     from obygaze_models.models.kept import KeptEstimator as KeptEstimator
     from obygaze_models.models.linear import LinearProbe as LinearProbe
@@ -76,7 +75,6 @@ else:
         "obygaze_models.models.heads": (
             "LinearHead",
             "LogisticHead",
-            "OrdinalHead",
             "TreeHead",
         ),
         "obygaze_models.models.kept": ("KeptEstimator",),

@@ -29,7 +29,7 @@ from obygaze_models.models.concepts import (
     cross_fitted_margins,
 )
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
+from obygaze_models.models.heads import Head, LogisticHead
 
 Order = Literal["random", "greedy"]
 
@@ -178,8 +178,7 @@ class Bottleneck(Classifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        ordered = isinstance(self.head, OrdinalHead)
-        tags.classifier_tags.multi_class = tags.classifier_tags.poor_score = ordered
+        tags.classifier_tags.multi_class = False
         return tags
 
 

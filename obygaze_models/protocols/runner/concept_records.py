@@ -34,7 +34,6 @@ from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 
 N_DRAWS = 5
-WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
 
 
@@ -191,8 +190,6 @@ def _head_record(
     """
     model = context.protocol.models[name]
     labels = context.labels[task]
-    if model.kind in WITHOUT_TASK:
-        return None
     settings = for_task(model.kind, candidates(model)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[vectors.clips] >= 0

@@ -30,7 +30,6 @@ HEADS = {
     "pcbm-lr": "LogisticHead",
     "pcbm-sparse": "SparseHead",
     "pcbm-h": "LogisticHead",
-    "ordinal": "OrdinalHead",
 }
 PROBES = {
     "mlp": "MLPProbe",
@@ -38,7 +37,6 @@ PROBES = {
     "ridge": "RidgeProbe",
     "svm": "SVMProbe",
     "frames": "FrameProbe",
-    "bags": "LogisticProbe",
 }
 
 
@@ -100,12 +98,6 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "class_weight": None,
     }
     assert build("pcbm-dt").residual is None
-    assert build_head("ordinal", default_settings("ordinal")).order == (
-        "EN",
-        "HN",
-        "NS",
-        "S",
-    )
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
     assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
 

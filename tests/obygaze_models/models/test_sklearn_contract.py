@@ -13,7 +13,7 @@ from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import SparseHead
@@ -26,12 +26,10 @@ ESTIMATORS: list[Any] = [
     LogisticHead(),
     TreeHead(),
     SparseHead(n_strengths=4, inner_folds=2),
-    OrdinalHead(),
     ResidualHead(),
     FrameProbe(),
     FrameProbe("last"),
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
-    Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]
 BANKS: list[Any] = [
     ConceptBank(),
