@@ -425,21 +425,6 @@ def test_films_without_factors_are_named_with_the_reason(tmp_path):
     assert table.note.endswith("Notes: tt2: every clip is right.")
 
 
-def test_an_annotator_may_be_called_as_a_measure_or_a_column_is(tmp_path):
-    record = {
-        **{key: cell()[key] for key in ("train", "test", "model", "feature", "n_test")},
-        **{"kind": "annotators", "manhattan": 0.125, "wasserstein": 0.25},
-        "blind_manhattan": 0.375,
-        "errors": {"manhattan": 0.5, "model": 0.625, "": 0.75},
-    }
-    table = of(tmp_path, [cell(), record])["annotators"]
-    assert table.headers[-3:] == ("error, manhattan", "error, model", "error, -")
-    (row,) = rows_of(table)
-    assert row[0] == "ridge"
-    values = [number.value for number in row[1:]]
-    assert values == [0.125, 0.25, 0.375, 0.5, 0.625, 0.75]
-
-
 def against_guess(model: str, ci, p_family=None, guess: str = "neighbour"):
     """The difference of a model, trained and tested on EN_S, and a baseline."""
     return {
