@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Preset
+from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr

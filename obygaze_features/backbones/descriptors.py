@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone, Card, Family, Placement
+from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weight_files import WeightFiles
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 

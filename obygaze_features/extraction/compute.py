@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import as_arrays, blank_padding
-from obygaze_features.backbones.torch_backbone import on_device
+from obygaze_features.backbones.backbone import (
+    Backbone,
+    as_arrays,
+    blank_padding,
+    on_device,
+)
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
 from obygaze_features.extraction.decoded import Clip
@@ -223,10 +226,10 @@ class BatchComputer(Computer):
         import torch
 
         masks = [clip.mask for clip in clips]
-        if self.backbone.resize is None or self.backbone.card.code:
-            computed = self.forward(
-                [self._pictures_of_clip(clip) for clip in clips], masks
-            )
+        if self.backbone.card.code:
+            # Code of the user takes one clip at a time.
+            pictures = [self.uploads.pictures([clip]) for clip in clips]
+            computed = self.forward(pictures, masks)
         else:
             computed = self._forward_together(clips, masks)
         arrays = {
@@ -249,12 +252,6 @@ class BatchComputer(Computer):
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
-
-    def _pictures_of_clip(self, clip: Clip) -> Any:
-        """Return the pictures of a clip for code of the user, which takes one clip at a time."""
-        if self.backbone.resize is None:
-            return self._pictures(clip)
-        return self.uploads.pictures([clip])
 
     def _forward_together(
         self,
@@ -335,8 +332,7 @@ def black_clip(backbone: Backbone) -> Clip:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
     pictures = np.zeros((n_frames, height, width, 3), np.uint8)
-    if backbone.resize is not None:
-        pictures = backbone.resize(pictures)
+    pictures = backbone.resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
     return Clip(pictures, places, is_real, places / 25, places / 25, n_frames)

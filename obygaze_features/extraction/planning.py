@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError

@@ -40,26 +40,22 @@ def run(
 OWN_MODEL = """
 import torch
 from obygaze_features.backbones import module_card
-from obygaze_features.backbones.base import Preset
-
-
-def prepare(pictures):
-    small = torch.from_numpy(pictures[:, ::2, ::2].copy())
-    return small.permute(0, 3, 1, 2).float()
+from obygaze_features.backbones.card import Preset
 
 
 def load():
-    return torch.nn.Identity(), prepare
+    return torch.nn.Identity()
 
 
 def run(model, pixels):
-    return {"clip": pixels.mean((3, 4)).flatten(1)}
+    return {"clip": pixels.float().mean((3, 4)).flatten(1)}
 
 
 def model():
     return module_card(
         "own", load, run, arrays={"clip": [12]}, frames=4, height=24, width=32,
-        files=[], licence="CC0-1.0", preset=Preset(sampling="SAMPLING"),
+        values="levels", files=[], licence="CC0-1.0",
+        preset=Preset(resize="squash", sampling="SAMPLING"),
     )
 """
 

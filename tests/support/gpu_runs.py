@@ -11,8 +11,8 @@ from unittest import mock
 
 import numpy as np
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction import loop
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import BatchComputer, Uploads

@@ -30,8 +30,8 @@ from support.gpu_runs import (
 )
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -203,7 +203,7 @@ def test_a_simulated_copy_is_not_there_before_its_event() -> None:
 class Values:
     """A backbone whose only array is its pixels: numbers that a store must round."""
 
-    takes_mask, resize = False, None
+    takes_mask = False
 
     def __init__(self, values: Any, device: str) -> None:
         self.values, self.placement = values, type("Placement", (), {"device": device})

@@ -35,8 +35,8 @@ from support.extracted_stores import (
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import as_arrays, load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone, as_arrays
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting, recipes
