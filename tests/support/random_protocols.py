@@ -407,7 +407,6 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
         "compare": chance(random, 0.7),
         "error_analysis": chance(random, 0.3),
         "concepts": chance(random, 0.15),
-        "levels": chance(random, 0.3),
     }
     if len(tasks) > 1 and chance(random, 0.3):
         report["contrast"] = tasks[:2]
