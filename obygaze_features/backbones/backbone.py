@@ -126,11 +126,14 @@ class Backbone(ABC):
         """
         check_pixels(pixels, self.geometry, self.card.label)
         names = self.arrays.keys() if only is None else self._known_arrays(only)
-        arrays = {n: array for n, array in self.arrays.items() if n in names}
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
-        for name, array in arrays.items():
+        arrays = {}
+        for name, array in self.arrays.items():
+            if name not in names:
+                continue
+            values = outputs[array.source]
             expected = [len(pixels), *array.shape]
-            got = list(outputs[array.source].shape)
+            got = list(values.shape)
             if got != expected:
                 hint = "compare [tokens] of the card with the checkpoint"
                 if self.card.code:
@@ -139,7 +142,8 @@ class Backbone(ABC):
                     f"{name}: expected shape {expected}, the model returned {got}",
                     hint=hint,
                 )
-        return {name: outputs[array.source] for name, array in arrays.items()}
+            arrays[name] = values
+        return arrays
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers, as plain values."""
@@ -297,15 +301,19 @@ class TorchBackbone(Backbone):
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     """Raise an error for pixels of another shape: some models would return wrong values."""
-    shape = tuple(getattr(pixels, "shape", ()))
-    g = geometry
-    height, width = g.frame_shape if g.size else (shape[-1:] or (0,)) * 2
-    expected = (g.frames, 3, height, width)
-    if len(shape) != 5 or shape[1:] != expected or not shape[0]:
+    shape = list(getattr(pixels, "shape", ()))
+    height, width = geometry.frame_shape
+    if not geometry.size and shape:
+        # Any size will do.
+        height = shape[-1]
+        width = shape[-1]
+    expected = [geometry.frames, 3, height, width]
+    n_clips = shape[0] if len(shape) == 5 else 0
+    if n_clips == 0 or shape[1:] != expected:
         sizes = ", ".join(map(str, expected))
         raise FixInput(
-            f"{label} takes pixels [B, {sizes}], got {list(shape)}",
-            hint=f"{g.frames} frames a clip, in 3 channels of {height} x {width}",
+            f"{label} takes pixels [B, {sizes}], got {shape}",
+            hint=f"{geometry.frames} frames a clip, in 3 channels of {height} x {width}",
         )
 
 
@@ -314,7 +322,8 @@ def check_pictures(pictures: Any) -> Any:
     dtype = str(getattr(pictures, "dtype", type(pictures).__name__))
     dtype = dtype.removeprefix("torch.")
     shape = list(getattr(pictures, "shape", ()))
-    if dtype != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
+    are_pictures = len(shape) == 4 and shape[-1] == 3 and 0 not in shape
+    if dtype != "uint8" or not are_pictures:
         raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
     return pictures
 
@@ -365,8 +374,8 @@ def move_module(
     Buffers that no checkpoint stores keep theirs, as in transformers: rotary frequencies are
     float32 in every precision.
     """
-    saved = module.state_dict(keep_vars=True).values()
-    for tensor in {id(tensor): tensor for tensor in saved}.values():
+    for tensor in module.state_dict(keep_vars=True).values():
+        # A tensor with two names is converted once: the second time it has the precision.
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtype)
     return module.to(device=device)

@@ -95,9 +95,8 @@ class ResidualLayer(nn.Module):
 
 
 def _layers(count: int, *sizes: Any) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {"resblocks": nn.ModuleList(ResidualLayer(*sizes) for _ in range(count))}
-    )
+    layers = [ResidualLayer(*sizes) for _ in range(count)]
+    return nn.ModuleDict({"resblocks": nn.ModuleList(layers)})
 
 
 def _through(layers: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -161,19 +160,19 @@ def outputs(
         mixed = _through(module["transformerClip"], mixed, bias) + vectors
     unit = _unit(mixed.float())
     weight = mask.unsqueeze(-1)
+    mean = (unit * weight).sum(dim=1) / weight.sum(dim=1)
     lowest = torch.finfo(tokens.dtype).min
+    real_tokens = tokens.masked_fill(weight.unsqueeze(-1) == 0, lowest)
     return {
         "tokens": tokens,
         "token-max": tokens.amax(dim=(1, 2)),
-        "masked-token-max": tokens.masked_fill(weight.unsqueeze(-1) == 0, lowest).amax(
-            dim=(1, 2)
-        ),
+        "masked-token-max": real_tokens.amax(dim=(1, 2)),
         "frame-cls": cls,
         "frame-cls-ln": after_norm,
         "frame-vector": vectors,
         "frame-temporal": mixed,
         "frame-norm": unit,
-        "video": _unit((unit * weight).sum(dim=1) / weight.sum(dim=1)),
+        "video": _unit(mean),
     }
 
 
@@ -243,10 +242,10 @@ def _card_of_weights(
     conv, positions, proj = (tensors[key] for key in needed)
     patch = int(conv.shape[-1])
     side = math.isqrt(max(len(positions) - 1, 0))
-    n_frames = [
-        len(tensors[key]) for key in _OF_FRAMES if key in tensors and tensors[key].ndim
-    ]
-    frames = n_frames[0] if n_frames else card.geometry.frames
+    frames = card.geometry.frames
+    for key in reversed(_OF_FRAMES):
+        if key in tensors and tensors[key].ndim:
+            frames = len(tensors[key])
     geometry = Geometry(
         frames,
         size=patch * side,
@@ -259,19 +258,16 @@ def _card_of_weights(
         depth=replace(depth, patch=patch),
     )
     check_sizes(card, geometry, files)
-    over_frames = (
-        {"frames_temporal": "frame-temporal"} if _depth(tensors, _OVER_FRAMES) else {}
-    )
-    return replace(card, geometry=geometry, sources={**card.sources, **over_frames})
+    sources = dict(card.sources)
+    if _depth(tensors, _OVER_FRAMES):
+        sources["frames_temporal"] = "frame-temporal"
+    return replace(card, geometry=geometry, sources=sources)
 
 
 def _refuse_other_kinds(tensors: Mapping[str, Tensor], where: str) -> None:
     """Raise an error if a checkpoint has tensors of another architecture."""
     for key, kind in _OTHER_KINDS.items():
-        if any(
-            name == key or (key.endswith(".") and name.startswith(key))
-            for name in tensors
-        ):
+        if any(name.startswith(key) for name in tensors):
             raise FixInput(
                 f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
                 where=where,
@@ -282,15 +278,14 @@ def _refuse_other_kinds(tensors: Mapping[str, Tensor], where: str) -> None:
 def _depth(tensors: Mapping[str, Tensor], transformer: str) -> Depth | None:
     """Return the number and sizes of a transformer's layers, or None if there are none."""
     prefix = f"{transformer}resblocks."
-    numbers = {
-        key[len(prefix) :].split(".")[0] for key in tensors if key.startswith(prefix)
-    }
-    dense = [
-        tensors.get(f"{prefix}{number}.mlp.c_fc.weight") for number in sorted(numbers)
-    ]
-    sizes = [
-        tensor.shape for tensor in dense if tensor is not None and tensor.ndim == 2
-    ]
+    numbers = set()
+    sizes = []
+    for key, tensor in tensors.items():
+        if key.startswith(prefix):
+            number, _, name = key.removeprefix(prefix).partition(".")
+            numbers.add(number)
+            if name == "mlp.c_fc.weight" and tensor.ndim == 2:
+                sizes.append(tensor.shape)
     if not sizes:
         return None
     hidden, width = map(int, sizes[0])

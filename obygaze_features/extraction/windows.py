@@ -71,17 +71,19 @@ def decode_windows(
 
 @dataclass(frozen=True)
 class _Window:
-    """A window of a film: its pictures, those that each view samples, and its time."""
+    """A window of a film.
+
+    Args:
+        ranks: Its pictures.
+        samples: The pictures that each view sees.
+        needed: All pictures that a view sees, sorted.
+        span_s: Its start and its end.
+    """
 
     ranks: Ints
     samples: Mapping[View, SampledRanks]
+    needed: Ints
     span_s: tuple[float, float]
-
-    @property
-    def needed(self) -> Ints:
-        return np.unique(
-            np.concatenate([sampled.index for sampled in self.samples.values()])
-        )
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ class _Sweep:
         self.pool = pool
         self.job = job
         self.clock_s = index.times_s - index.times_s[0]
+        # When each picture begins, and when the last one ends.
+        self.bounds_s = np.append(self.clock_s, self.clock_s[-1] + index.last_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -162,13 +166,12 @@ class _Sweep:
         least = max(1, PART_BYTES // n_bytes)
         most = max(1, MOST_BYTES // n_bytes)
         parts = cut_at_keys(ranks, keys, least, most)
-        jobs = (self._job_of_part(part, kinds) for part in parts)
+        jobs = (
+            self._job(part, [_pictures(kind, len(part)) for kind in kinds])
+            for part in parts
+        )
         for part, result in zip(parts, self.pool.map(jobs), strict=True):
             yield _DecodedPart(part, result)
-
-    def _job_of_part(self, ranks: Ints, kinds: Iterable[View]) -> DecodeJob:
-        """Return the job that decodes all pictures of a part, as each kind of view sees them."""
-        return self._job(ranks, [_pictures(kind, len(ranks)) for kind in kinds])
 
     def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
@@ -177,10 +180,14 @@ class _Sweep:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
-            v: sample(self.index, span, v.count, v.sampling, ranks) for v in views
+            view: sample(self.index, span, view.count, view.sampling, ranks)
+            for view in views
         }
-        ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
-        return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
+        needed = np.unique(
+            np.concatenate([sampled.index for sampled in samples.values()])
+        )
+        span_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        return _Window(ranks, samples, needed, span_s)
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""

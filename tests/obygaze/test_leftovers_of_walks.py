@@ -85,6 +85,12 @@ def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
     assert status == both.json()
     refused = call_obygaze("extract", "status", "flims")
     assert "no store called 'flims'" in refused.stderr
+    shutil.move("manifests/films.toml", "manifests/later.toml")
+    shutil.move("manifests/films.csv", "manifests/later.csv")
+    empty = call_obygaze("extract", "status", "films.one", "later")
+    assert empty.code == 1
+    assert "no store has the clips of the manifest 'later'" in empty.stderr
+    assert "Try: obygaze extract run later -b BACKBONE" in empty.stderr
 
 
 # ---- tasks --------------------------------------------------------------------------------------

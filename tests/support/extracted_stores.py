@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.extraction.extracting import Extraction, extract
+from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.results import Extraction
 from obygaze_features.manifest.model import Manifest
 from support.extraction import film_folder
 from support.written_stores import lasting_bytes

