@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 SIZE_OF_ANY = 224
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
+# The share of the memory of the machine that decoded clips may take until they are computed.
+_SHARE_OF_MEMORY = 8
 # Larger batches are not faster.
 MAX_BATCH = 16
 
@@ -391,40 +393,55 @@ def stack(pixels: Sequence[Any]) -> Any:
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
-    `threads` (None: one a core).
+    `workers` decode, `batch` clips are computed at once (None: as many as fit). `processes` such
+    runs share the cores and the memory of the machine.
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
-    threads: int | None = None
+    processes: int = 1
+
+    @classmethod
+    def shares(
+        cls, devices: Sequence[str], workers: int, batch: int | None
+    ) -> list[Resources]:
+        """Return what the process of each device may use: they share the decoders, too."""
+        n = len(devices)
+        return [cls(device, max(1, workers // n), batch, n) for device in devices]
 
     @property
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
-        return self.threads or usable_cores()
+        return max(1, usable_cores() // self.processes)
 
     def batches_of(self, computers: Sequence[Computer]) -> list[int]:
         """Return how many clips each backbone computes at once; those of a GPU share its memory."""
-        on_gpu = [c for c in computers if isinstance(c, BatchComputer)]
         if self.batch:
             return [self.batch] * len(computers)
-        of_gpu: Iterator[int] = iter(())
+        batches = []
+        on_gpu = {}
+        for number, computer in enumerate(computers):
+            batches.append(self._batch_on_cpu(computer.backbone.activation_bytes))
+            if isinstance(computer, BatchComputer):
+                on_gpu[number] = measured_clip_bytes(computer)
         if on_gpu:
-            clip_bytes = [measured_clip_bytes(computer) for computer in on_gpu]
-            of_gpu = iter(gpu_batches(clip_bytes, free_gpu_memory(self.device)))
-        return [
-            next(of_gpu)
-            if isinstance(computer, BatchComputer)
-            else self._batch_on_cpu(computer.backbone.activation_bytes)
-            for computer in computers
-        ]
+            gpu_bytes = free_gpu_memory(self.device)
+            of_gpu = gpu_batches(list(on_gpu.values()), gpu_bytes)
+            for number, batch in zip(on_gpu, of_gpu, strict=True):
+                batches[number] = batch
+        return batches
 
     def _batch_on_cpu(self, clip_bytes: int) -> int:
         """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
-        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        n_bytes = system.memory_bytes() // 4 // self.processes
+        clips_in_memory = n_bytes // max(clip_bytes, 1)
         return max(1, min(clips_in_memory, self.compute_threads))
+
+    @property
+    def bytes_of_clips_ahead(self) -> int:
+        """The bytes of decoded clips that may wait until they are computed."""
+        return int(system.memory_bytes()) // _SHARE_OF_MEMORY // self.processes
 
     def most_clips_ahead(self, batches: Sequence[int]) -> int:
         """Return how many decoded clips may wait: those of the decoders, and the next batch.

@@ -8,7 +8,6 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from obygaze_features.core import system
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction.clips import PlannedClip, films_of_parts
 from obygaze_features.extraction.decoded import (
@@ -34,13 +33,6 @@ READERS = 2
 NOTHING_KEPT: KeptViews = MappingProxyType({})
 # The pictures of a clip whose size is not known before it is decoded.
 _SIZE_OF_ANY = (1080, 1920)
-# The share of the memory of the machine that decoded clips may take until they are computed.
-_SHARE_OF_MEMORY = 8
-
-
-def most_bytes_ahead() -> int:
-    """Return the bytes of decoded clips that may wait."""
-    return int(system.memory_bytes()) // _SHARE_OF_MEMORY
 
 
 def decode_ahead(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
@@ -123,13 +123,7 @@ def search(
 
 def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
-    features = store.matrix(array, clips=[clip], missing="nan")
-    for reason in features.reasons.values():
-        raise NotFound(
-            f"no features of {clip}: {reason}",
-            where=store.location,
-            hint=f"obygaze store info {store.location} --clips",
-        )
+    features = store.matrix(array, clips=[clip])
     values = features.values.astype(np.float64)
     real = store.real_frames(array, features.rows)
     if real is not None:

@@ -260,8 +260,8 @@ class VideoSource:
 
         Some errors are only seen in the pictures that are built on a damaged one: it may be the
         one before, or one that the decoder can hold back, from a key frame on. A decoder that does
-        not reorder pictures, but returns them late, works on several packets at once: it may be any of
-        those whose pictures have not come out.
+        not reorder pictures, but returns them late, works on several packets at once: it may be
+        any of those whose pictures have not come out.
         """
         keys = self.film.index.keys
         key = int(keys[keys < position].max(initial=0))
