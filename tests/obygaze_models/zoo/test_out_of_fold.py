@@ -218,22 +218,6 @@ def test_clips_that_only_found_concepts_are_training_clips_too(
     assert np.isfinite(asked.margins["Look"]).all()
 
 
-def test_of_levels_in_their_order_only_what_was_tested_is_known(
-    tmp_path: Path, store: Store
-) -> None:
-    model, run = kept(tmp_path, store, "ordinal", "model.tolerance=0.01")
-    found = predict(model, store)
-    tested = scores_in(run, model="ordinal")
-    for clip, basis, decision, p in zip(
-        found.clip_ids, found.basis, found.decisions, found.scores, strict=True
-    ):
-        if basis == "out-of-fold":
-            assert [p[2]] == tested[clip]
-            assert (np.isnan(p[:2]).all(), decision) == (True, "")
-        else:
-            assert decision == ("EN", "HN", "S")[int(p.argmax())]
-
-
 def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     tmp_path: Path, store: Store
 ) -> None:
