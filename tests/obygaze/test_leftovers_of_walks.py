@@ -124,7 +124,6 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
         ({"EN": 0, "S": 2}, "classes: S must be a whole number"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
-        ({"positive": "level == S", "labels": "mean"}, "labels"),
         ({"positive": 5}, "positive"),
         ({"column": "decade", "values": ["1990"]}, "values"),
         ({"values": {"1990": 0, "2000": 1}}, "column and values go together"),
