@@ -417,19 +417,20 @@ class Resources:
 
     def batches_of(self, computers: Sequence[Computer]) -> list[int]:
         """Return how many clips each backbone computes at once; those of a GPU share its memory."""
-        on_gpu = [c for c in computers if isinstance(c, BatchComputer)]
         if self.batch:
             return [self.batch] * len(computers)
-        of_gpu: Iterator[int] = iter(())
+        batches = []
+        on_gpu = {}
+        for number, computer in enumerate(computers):
+            batches.append(self._batch_on_cpu(computer.backbone.activation_bytes))
+            if isinstance(computer, BatchComputer):
+                on_gpu[number] = measured_clip_bytes(computer)
         if on_gpu:
-            clip_bytes = [measured_clip_bytes(computer) for computer in on_gpu]
-            of_gpu = iter(gpu_batches(clip_bytes, free_gpu_memory(self.device)))
-        return [
-            next(of_gpu)
-            if isinstance(computer, BatchComputer)
-            else self._batch_on_cpu(computer.backbone.activation_bytes)
-            for computer in computers
-        ]
+            gpu_bytes = free_gpu_memory(self.device)
+            of_gpu = gpu_batches(list(on_gpu.values()), gpu_bytes)
+            for number, batch in zip(on_gpu, of_gpu, strict=True):
+                batches[number] = batch
+        return batches
 
     def _batch_on_cpu(self, clip_bytes: int) -> int:
         """Return how many clips are computed at once: one a thread, in a quarter of the memory."""

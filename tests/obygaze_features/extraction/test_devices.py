@@ -9,7 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.extracted_stores import bytes_of, films_with_failures, no_work_is_left, run
+from support.extracted_stores import (
+    CountedBar,
+    bytes_of,
+    films_with_failures,
+    no_work_is_left,
+    run,
+)
 from support.extraction import keep_manifest
 
 from obygaze_features.core.console import progress_bars
@@ -91,12 +97,17 @@ def test_two_devices_give_the_bytes_of_one(
         if has_failed:
             failed.add(row)
 
-    done = run(films, tmp_path, device=PAIR, watch=watch, note=notes.append)
+    bar = CountedBar()
+    options = {"watch": watch, "note": notes.append, "progress": bar.of}
+    done = run(films, tmp_path, device=PAIR, **options)
     (state,) = done
     assert (state.ok, state.failed, done.exit_code) == (N_CLIPS - 3, N_FAILED, 3)
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
     assert no_work_is_left(tmp_path / STORE)
     assert seen == set(range(N_CLIPS))
+    # The first process says how many clips there are; both count them, each clip once.
+    assert bar.labels == ["extract"]
+    assert bar.total == bar.done == N_CLIPS
     assert len(failed) == 3
     assert len(done.notes) == len(set(done.notes)) == 2
     assert multiprocessing.active_children() == []

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from support.extracted_stores import (
     EMPTY,
     N_CLIPS,
     WITHOUT,
+    CountedBar,
     bytes_of,
     films_with_failures,
     no_work_is_left,
@@ -38,7 +38,6 @@ from support.videos import write_video
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
-from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting, recipes
@@ -76,34 +75,6 @@ def watch(row, failed):
 done = extract("films", "descriptors", workspace=workspace, watch=watch)
 sys.exit(75 if done.stop else 0)
 """
-
-
-class CountedBar(Progress):
-    """A progress bar that counts."""
-
-    def __init__(self) -> None:
-        self.labels: list[str] = []
-        self.remarks: list[str] = []
-        self.total = 0
-        self.done = 0
-
-    @contextmanager
-    def of(self, label: str, total: int) -> Iterator[CountedBar]:
-        """Return this bar in place of one on a terminal."""
-        self.labels.append(label)
-        yield self
-
-    def expect(self, total: int, unit: str = "clips") -> None:
-        """Note the number of clips."""
-        self.total = total
-
-    def advance(self, amount: int = 1) -> None:
-        """Count clips."""
-        self.done += amount
-
-    def remark(self, text: str) -> None:
-        """Note a remark."""
-        self.remarks.append(text)
 
 
 @pytest.fixture(scope="module")
