@@ -5,7 +5,7 @@ An intervention replaces margins by true values, as if a person corrected the co
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,6 @@ class ResidualHead(Head):
     The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
     of logits that the features add: var(rest) / (var(rest) + var(concepts)).
     """
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
 
     C: float = 0.01
 
@@ -94,12 +92,6 @@ class Bottleneck(Classifier):
     _: KW_ONLY
     residual: ResidualHead | None = None
     cross_fit: int = 5
-
-    @property
-    def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names of the fitted attributes, with the residual where there is one."""
-        residual = () if self.residual is None else ("residual_",)
-        return ("classes_", "bank_", "head_", *residual)
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator of a part."""

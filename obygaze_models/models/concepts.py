@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +54,6 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector and bias are
     divided by the vector's length, which the released code does not do.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (
-        "coef_",
-        "intercept_",
-        "C_",
-        "length_",
-        "concepts_",
-    )
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY

@@ -6,7 +6,7 @@ an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,6 @@ class FrameProbe(Classifier):
     `max` (the paper), `mean` and `last` (frame) pool a clip to one vector. A logistic regression of
     inverse strength C is fitted on the result.
     """
-
-    fitted: ClassVar = ("classes_", "coef_", "intercept_")
 
     pooling: Pooling = "max"
     _: KW_ONLY

@@ -7,7 +7,7 @@ of contributions is the output (a logit, or the probability of a tree).
 import inspect
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,6 @@ class Head(Classifier):
 
 class LinearHead(Head):
     """A logit that is a weighted sum of margins; contributions are from the training mean."""
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "mean_")
 
     coef_: Floats
     intercept_: float
@@ -90,15 +88,6 @@ class TreeHead(Classifier):
     """
 
     two_classes = True
-    fitted: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "left_",
-        "right_",
-        "feature_",
-        "threshold_",
-        "share_",
-        "n_rows_",
-    )
 
     max_depth: int | None = 4
     _: KW_ONLY

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,6 @@ ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
 class LinearProbe(Classifier):
     """The base of the linear probes: one hyperplane for two classes, else one for each class."""
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_")
 
     coef_: Floats
     intercept_: Floats
@@ -71,8 +69,6 @@ class RidgeProbe(LinearProbe):
     With `class_weight` errors count by the weight of their class.
     `left_out_scores_` are the scores of the training rows by the others; they are not saved.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
 
     alphas: Sequence[float] | None = None
     _: KW_ONLY

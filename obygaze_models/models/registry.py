@@ -72,6 +72,12 @@ BASELINES = (
 )
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package", "draws")
+# The methods of a classifier that give scores; one of them is enough.
+SCORES = ("predict_proba", "decision_function")
+WITHOUT_SCORES = (
+    "must be a classifier with scores; it has neither predict_proba() nor"
+    " decision_function()"
+)
 UNTRAINED = ("random", "all_positive", "annotator")
 
 
@@ -244,6 +250,9 @@ def parameters_of(part: Part) -> list[inspect.Parameter]:
             raise part.refuse(
                 "must be the class of a classifier, such as sklearn.svm.SVC"
             )
+    has_scores = any(hasattr(own_class, name) for name in SCORES)
+    if isinstance(own_class, type) and not has_scores:
+        raise part.refuse(WITHOUT_SCORES)
     signature = part.call(
         lambda: inspect.signature(own_class), "has no parameters that can be read"
     )

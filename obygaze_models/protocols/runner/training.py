@@ -283,7 +283,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     }
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
-    return save_model(estimator, info, folder, clips=clips, force=force)
+    X = features.of(rows)
+    return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
 def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def test_a_shared_model_still_has_its_out_of_fold_scores(
 def test_saving_again_without_a_list_leaves_none(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
-    save_model(ridge.estimator, ridge.info, ridge.folder, force=True)
+    save_model(ridge.estimator, ridge.info, ridge.folder, X, force=True)
     assert sorted(p.name for p in ridge.folder.iterdir()) == [
         *("README.md", "croissant.json", "model.json", "model.safetensors")
     ]
@@ -319,7 +319,9 @@ def test_saving_again_without_a_list_leaves_none(
     )
     wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
     with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
-        save_model(ridge.estimator, ridge.info, ridge.folder, clips=wrong, force=True)
+        save_model(
+            ridge.estimator, ridge.info, ridge.folder, X, clips=wrong, force=True
+        )
 
 
 @pytest.mark.parametrize(

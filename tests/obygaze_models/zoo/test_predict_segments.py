@@ -254,7 +254,7 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
         features=FeatureSpec("toy", "clip", "float32", 60, store.fingerprint, "sig"),
         training=TrainingData("films", "0" * 64, "raw", 0, 0, (), ""),
     )
-    save_model(probe, info, workspace / "models" / "kept")
+    save_model(probe, info, workspace / "models" / "kept", X)
     run = workspace / "run.txt"
     done = call_obygaze(
         "-C", workspace, "models", "predict", "kept", "sig", "--mediaeval", run
