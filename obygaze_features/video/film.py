@@ -188,7 +188,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
         raise BadVideo(message, path=source.path, stage="open", reason="order")
     key = np.zeros_like(index.key)
     key[decoded.positions] = decoded.key
-    exact = index.corrected(out, decoded.damage)
+    exact = index.corrected(out, set(decoded.damage.tolist()))
     return replace(exact, key=index.key & key if index.key.any() else key)
 
 

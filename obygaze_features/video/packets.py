@@ -25,7 +25,6 @@ from obygaze_features.video.damage import (
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
-    Damage,
     FrameIndex,
     Ints,
     clock_of,
@@ -51,7 +50,7 @@ class DecodedOrder:
 
     positions: Ints
     key: Bools
-    damage: Damage
+    damage: Ints
 
 
 @dataclass
