@@ -105,10 +105,12 @@ class Savable(BaseEstimator):  # type: ignore[misc]
 class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
-    `two_classes` is for one that separates exactly two classes.
+    `two_classes` is for one that separates exactly two classes; `poor_score` for one that
+    scikit-learn's checks must not expect to separate their classes.
     """
 
     two_classes: ClassVar[bool] = False
+    poor_score: ClassVar[bool] = False
     min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
@@ -173,6 +175,7 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = not self.two_classes
+        tags.classifier_tags.poor_score = self.poor_score
         return tags
 
 

@@ -82,7 +82,7 @@ def test_a_missing_array_is_named(name: str) -> None:
 
 def test_an_array_too_many_is_named() -> None:
     description, arrays = saved()
-    with pytest.raises(Corrupt, match="'bank_/extra'"):
+    with pytest.raises(Corrupt, match="'extra' in the saved ConceptBank"):
         load_state(description, {**arrays, "bank_/extra": np.zeros(3)})
 
 
