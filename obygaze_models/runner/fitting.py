@@ -212,7 +212,8 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
         fitted = replace(fitted, chosen=chosen, found_on=found_on)
     if len(held.validation):
         return replace(fitted, inner=_validation_scores(fitted, held, context))
-    if len(fitted.inner.y):
+    # A scheme chooses what its publication chose, and nothing else.
+    if len(fitted.inner.y) or held.file_folds is not None:
         return fitted
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
@@ -399,7 +400,8 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
         return np.asarray(head.predict_proba(scored)[:, 1])
 
     inner = InnerScores()
-    if not len(held.validation):
+    # Without cross-fitting, margins are those of clips that the vectors were found on.
+    if settings["cross_fit"] > 1 and not len(held.validation):
         inner = _over_inner_splits(held, context, score_inside)
     return Fitted(bottleneck, found_on=margins_of_store.found_on, inner=inner)
 
