@@ -45,10 +45,10 @@ from obygaze_models.runner.tables import (
 )
 from obygaze_models.runner.testing import (
     StoreRun,
-    fit_and_test,
+    model_cells,
     n_tests,
     store_runs,
-    test_baselines,
+    baseline_cells,
     with_chosen_stores,
 )
 
@@ -84,7 +84,7 @@ def run_protocol(
         for store in stores:
             if store.features is not None and store.models:
                 with watch(f"tests on {store.name}", n_tests(store)) as progress:
-                    cells += fit_and_test(store, progress)
+                    cells += model_cells(store, progress)
         if protocol.fit.choose_store:
             cells += with_chosen_stores(cells)
         baselines = _baselines(stores)
@@ -145,7 +145,7 @@ def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
         if store.features is not None:
             present = store.features.present.tobytes()
         if present not in by_clips:
-            by_clips[present] = test_baselines(store)
+            by_clips[present] = baseline_cells(store)
     cells = _joined([*by_clips.values()])
     if len(by_clips) == 1:
         return [replace(cell, store="") for cell in cells]
@@ -206,7 +206,7 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid, report=report)
             fewer = replace(store, protocol=alone, folds=thinned)
-            cells = fit_and_test(fewer, Quiet(), may_fail=True)
+            cells = model_cells(fewer, Quiet(), may_fail=True)
             rows += learning_rows(cells, evaluation, n_films)
     return rows
 

@@ -45,7 +45,7 @@ WITHOUT_POSITIVES = ("f1_binary", "recall")  # have no value in such a film
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class ScoredFold:
     """The test of one fit: the test clips (rows of the clip table), their classes and scores.
 
     Attributes:
@@ -100,7 +100,7 @@ class Cell:
     model: str
     store: str
     is_model: bool
-    tested: Sequence[Tested]
+    tested: Sequence[ScoredFold]
     skipped: Mapping[str, str] = field(default_factory=dict)
     is_averaged: bool = False
     shares_films: bool = False
@@ -195,7 +195,7 @@ class Cell:
             whole = partial(_pooled, _by_seed(tests, folds), metrics)
         return _in_blocks(whole, len(self.clips))
 
-    def _codes_of(self, t: Tested, codes: IntArray) -> IntArray:
+    def _codes_of(self, t: ScoredFold, codes: IntArray) -> IntArray:
         return codes[np.searchsorted(self.clips, t.rows)]
 
     def _expected(
@@ -271,7 +271,7 @@ class Cell:
             values_of_tests.append(_at_weight_one(expected))
         return values_of_tests
 
-    def means(self, metric: str, key: Callable[[Tested], K]) -> dict[K, float]:
+    def means(self, metric: str, key: Callable[[ScoredFold], K]) -> dict[K, float]:
         """Return the mean of a metric over the tests that have the same key, such as a fold."""
         by_key: dict[K, list[float]] = {}
         for t, values in zip(self.tested, self.fold_values, strict=True):
@@ -366,7 +366,7 @@ def _at_weight_one(statistics: Statistics) -> dict[str, float]:
 
 
 def _by_seed(
-    tests: Sequence[Tested], folds: Sequence[GroupedStats]
+    tests: Sequence[ScoredFold], folds: Sequence[GroupedStats]
 ) -> list[tuple[GroupedStats, list[GroupedStats]]]:
     """Return the folds of each seed: joined, and one by one."""
     of_seeds: dict[int, list[GroupedStats]] = {}

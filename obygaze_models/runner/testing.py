@@ -44,7 +44,7 @@ from obygaze_models.runner.fitting import (
 )
 from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips, shares_films
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.scores import Cell, Tested
+from obygaze_models.runner.scores import Cell, ScoredFold
 
 # A perceptron's seed is that of the protocol times this number, and the number of its training set.
 SEEDS_APART = 10_000
@@ -52,7 +52,7 @@ ANNOTATOR = "annotator"
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
-Outcomes = dict[TestKey, Tested | str]  # the test, or why there is none
+Outcomes = dict[TestKey, ScoredFold | str]  # the test, or why there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +232,7 @@ class _Fit:
     tests: list[tuple[TestKey, int, HeldOut]] = field(default_factory=list)
 
 
-def fit_and_test(run: StoreRun, progress: Progress, *, may_fail: bool = False) -> list[Cell]:
+def model_cells(run: StoreRun, progress: Progress, *, may_fail: bool = False) -> list[Cell]:
     """Return the cells of all models on one store.
 
     Args:
@@ -345,7 +345,7 @@ def _test_fit(run: StoreRun, fit: _Fit) -> Outcomes:
 
 def _test(
     run: StoreRun, key: TestKey, held: HeldOut, fitted: Fitted | str
-) -> Tested | str:
+) -> ScoredFold | str:
     """Return the test of a fit, or why there is none."""
     _, pair, _, repeat = key
     if not len(held.test):
@@ -358,7 +358,7 @@ def _test(
     y = run.labels[pair[1]][held.test] == 1
     model = run.models[key[0]]
     seed = run.protocol.fit.seed + repeat if model.kind == PERCEPTRON else 0
-    return Tested(
+    return ScoredFold(
         fold=held.name,
         seed=seed,
         rows=held.test,
@@ -374,7 +374,7 @@ def _test(
     )
 
 
-def test_baselines(run: StoreRun) -> list[Cell]:
+def baseline_cells(run: StoreRun) -> list[Cell]:
     """Return the cells of all baselines, on the clips of the folds; they read no features."""
     protocol = run.protocol
     table = run.table
@@ -414,12 +414,10 @@ def test_baselines(run: StoreRun) -> list[Cell]:
     return _cells(run, names, outcomes, are_models=False)
 
 
-test_baselines.__test__ = False  # type: ignore[attr-defined] # its name is no test of pytest
-
 
 def _test_baseline(
     run: StoreRun, pair: Pair, held: HeldOut, name: str, fit: Callable[[], Any]
-) -> Tested | str:
+) -> ScoredFold | str:
     if not len(held.test):
         return NOT_TESTED
     if name != ANNOTATOR:
@@ -428,7 +426,7 @@ def _test_baseline(
             return problem
     score = fit()
     y = run.labels[pair[1]][held.test] == 1
-    return Tested(
+    return ScoredFold(
         fold=held.name,
         seed=0,
         rows=held.test,
@@ -450,7 +448,7 @@ def _cells(
     """Return the cells with these tests; an error for a model without any."""
     cells = []
     for pair, name in product(run.protocol.pairs, names):
-        tested: list[Tested] = []
+        tested: list[ScoredFold] = []
         skipped: dict[str, str] = {}
         for number, held in enumerate(run.folds[pair]):
             for repeat in range(run.protocol.n_seeds(pair[0])):
@@ -528,7 +526,7 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
         same_model.setdefault((cell.train, cell.test, cell.model), []).append(cell)
     chosen = []
     for on_stores in same_model.values():
-        tests_of_folds: dict[tuple[str, int], dict[str, Tested]] = {}
+        tests_of_folds: dict[tuple[str, int], dict[str, ScoredFold]] = {}
         for cell in on_stores:
             for t in cell.tested:
                 tests_of_folds.setdefault((t.fold, t.seed), {})[cell.store] = t
@@ -537,7 +535,7 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
     return chosen
 
 
-def _chosen_test(tests: Mapping[str, Tested]) -> Tested:
+def _chosen_test(tests: Mapping[str, ScoredFold]) -> ScoredFold:
     """Return the test of the store with the best inner score; of equal ones, the first."""
     inner_ap = {store: t.inner_ap for store, t in tests.items()}
     known = {store: ap for store, ap in inner_ap.items() if ap is not None}
