@@ -1,8 +1,8 @@
 """Tests that change the signs of films: of one difference, and of many differences of one run.
 
 Under the null hypothesis, the two sides of a difference can be exchanged in each film: its sign
-changes. k films have 2^k patterns of signs. Up to 2^20 are all counted, so that p is exact; of more,
-a sample is drawn with a seed. Patterns are looked at in blocks of bounded size.
+changes. k films have 2^k patterns of signs. Up to 2^20 are all counted, so that p is exact; of
+more, a sample is drawn with a seed. Patterns are looked at in blocks of bounded size.
 
 The differences of a run depend on each other, because they are computed on the same films. Changing
 the signs of a film for all of them at once keeps this: in each pattern, the largest of the t values
@@ -47,12 +47,14 @@ def patterns(
     for start in range(0, n_patterns, step):
         numbers = np.arange(start, min(start + step, n_patterns))
         if is_exact:
-            changed = (numbers[:, None] << 1 >> np.arange(n_films)) & 1
+            changed = ((numbers[:, None] << 1 >> np.arange(n_films)) & 1).astype(
+                np.int8
+            )
         else:
             n_bytes = -(-n_films // 8)
             drawn = rng.integers(0, 256, size=(len(numbers), n_bytes), dtype=np.uint8)
-            changed = np.unpackbits(drawn, axis=1)[:, :n_films]
-        yield (1 - 2 * changed.astype(np.int8)).astype(np.int8)
+            changed = np.unpackbits(drawn, axis=1)[:, :n_films].astype(np.int8)
+        yield np.asarray(1 - 2 * changed, dtype=np.int8)
 
 
 def sign_flip_p(differences: ArrayLike, *, seed: int = 0) -> tuple[float, bool]:

@@ -6,7 +6,7 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -111,9 +111,7 @@ def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _qualities(
-    run: StoreRun, settings: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
+def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return how well each concept vector ranks clips of films that it was not found on."""
     from obygaze_models.models.concept_report import concept_quality
 
@@ -155,8 +153,8 @@ def _qualities(
         return {}
     order = _order_in_films(run, clips, films[clips])
     ranked = concept_quality(
-        np.nan_to_num(margins[np.ix_(order, known)]),
-        targets[np.ix_(order, known)],
+        np.nan_to_num(margins[order][:, known]),
+        targets[order][:, known],
         films[clips][order],
         [names[column] for column in known],
         n_replicates=run.protocol.report.replicates,
@@ -192,7 +190,7 @@ def _parts(films: NDArray[np.str_]) -> IntArray:
 
 
 def _order_in_films(
-    run: StoreRun, clips: IntArray, films: Sequence[str] | NDArray[np.str_]
+    run: StoreRun, clips: IntArray, films: NDArray[np.str_]
 ) -> IntArray:
     """Return the order of clips by film, and in a film by scene."""
     scenes = run.table.scenes

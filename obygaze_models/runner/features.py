@@ -18,7 +18,12 @@ from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.common import blocks_of, frames_of, mean_of_frames, with_padding
+from obygaze_models.models.common import (
+    blocks_of,
+    frames_of,
+    mean_of_frames,
+    with_padding,
+)
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.copies import Copies, find_copies, hashes_of
 from obygaze_models.protocols.schema import Data, Feature, Protocol
@@ -107,7 +112,9 @@ def read_features(
     features = []
     for name, store in stores.items():
         wanted = protocol.features.get(name, Feature())
-        features.append(read_store(name, store, table, protocol.data, wanted, of_frames))
+        features.append(
+            read_store(name, store, table, protocol.data, wanted, of_frames)
+        )
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -207,9 +214,7 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
     )
 
 
-def _check_shape(
-    store: Store, array: str, data: Data, of_frames: bool | None
-) -> None:
+def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -> None:
     """Raise an error if an array has frames and models read one vector, or the reverse."""
     n_dimensions = len(store.array(array).shape)
     has_frames = n_dimensions > 1 and not data.segments
@@ -224,7 +229,9 @@ def _check_shape(
     raise FixInput(
         f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
         where=store.location,
-        hint=f"another array: {', '.join(names)}" if names else "a store with such an array",
+        hint=f"another array: {', '.join(names)}"
+        if names
+        else "a store with such an array",
     )
 
 
@@ -237,8 +244,10 @@ def _read(
     """
     ids = table.ids
     if data.segments:
+        rule: Any = data.rule
+        reduce: Any = data.reduce
         matrix: Matrix | Segments = store.segments(
-            table.clips, array, rule=data.rule, reduce=data.reduce
+            table.clips, array, rule=rule, reduce=reduce
         )
         problem = "has a window in this store"
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"
@@ -329,7 +338,9 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     return digest.hexdigest(), row_hashes
 
 
-def _with_common_clips(features: Sequence[Features], table: ClipTable) -> list[Features]:
+def _with_common_clips(
+    features: Sequence[Features], table: ClipTable
+) -> list[Features]:
     """Return the features of all stores, of the clips that all of them have."""
     names = [store.name for store in features]
     if len(names) < 2:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
@@ -184,12 +185,13 @@ class Fitted:
             fit = fit_logistic(_log_odds(self.inner.scores)[:, None], y, method="ml")
         except FixInput:
             return None
-        return 1 / (1 + np.exp(-(fit.beta[0] + fit.beta[1] * _log_odds(scores))))
+        odds = fit.beta[0] + fit.beta[1] * _log_odds(scores)
+        return np.asarray(special.expit(odds), dtype=np.float64)
 
 
 def _log_odds(scores: FloatArray) -> FloatArray:
     inside = np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)
-    return np.asarray(np.log(inside / (1 - inside)))
+    return np.asarray(special.logit(inside), dtype=np.float64)
 
 
 def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
@@ -333,9 +335,7 @@ def _fit(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     return Fitted(estimator, 0.0, {"alpha": estimator.alpha_}, inner=inner)
 
 
-def _fit_svm(
-    settings: Mapping[str, Any], held: HeldOut, context: FitContext
-) -> Fitted:
+def _fit_svm(settings: Mapping[str, Any], held: HeldOut, context: FitContext) -> Fitted:
     """Fit a support vector machine on the products of rows that all fits of a store share."""
     from obygaze_models.models.common import balanced_weights
     from obygaze_models.models.linear_solvers import central_bias
@@ -387,9 +387,7 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
             bottleneck.residual, vectors.gram.X[rows], y, offset, scale=context.scale
         )
         chosen = {"residual_share": bottleneck.residual_.share_}
-        return Fitted(
-            bottleneck, chosen=chosen, found_on=margins_of_store.found_on
-        )
+        return Fitted(bottleneck, chosen=chosen, found_on=margins_of_store.found_on)
 
     def score_inside(train: IntArray, others: IntArray) -> FloatArray:
         """Return scores by a head of other rows, on the margins of all."""
@@ -436,9 +434,7 @@ def fit_perceptrons(
     features = context.features
     labels = context.labels.astype(np.int64)[features.present]
     jobs = [
-        Job(
-            features.row_of[held.train], labels, features.row_of[held.validation], seed
-        )
+        Job(features.row_of[held.train], labels, features.row_of[held.validation], seed)
         for held in folds
     ]
     options = [
@@ -518,7 +514,7 @@ def _loss(fit: MLPProbe) -> float:
 def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
 ) -> Callable[[IntArray], FloatArray]:
-    """Fit a baseline, which reads film and scene, or the true concepts; return its scores of clips."""
+    """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
     from obygaze_models.models.baselines import BASELINES, oracle
 
     y = labels[held.train].astype(np.int64)
@@ -562,14 +558,10 @@ def _own_baseline(
     return score
 
 
-def try_fit(
-    fit: Callable[[], Any], held: HeldOut, context: FitContext
-) -> Any | str:
+def try_fit(fit: Callable[[], Any], held: HeldOut, context: FitContext) -> Any | str:
     """Return what `fit` returns, or why there is no fit on the training rows of this fold."""
     try:
         return problem_of(context.labels, held) or fit()
     except FixTraining as error:
         # `where` names the concept, if it is about one of several.
         return f"{error.where}: {error.message}" if error.where else error.message
-
-

@@ -61,7 +61,9 @@ class HeldOut:
 
     def apart(self) -> "HeldOut":
         """Return the fold in which validation clips choose, and nothing else learns from them."""
-        return replace(self, may_learn=self.may_learn & ~self._units_of(self.validation))
+        return replace(
+            self, may_learn=self.may_learn & ~self._units_of(self.validation)
+        )
 
     def inner(self, train: IntArray, validation: IntArray) -> "HeldOut":
         """Return a fold inside this one, which is tested on some of the rows that train here."""

@@ -23,7 +23,6 @@ from obygaze_models.evaluation.bootstrap import (
     share_variance,
 )
 from obygaze_models.evaluation.metrics import (
-
     RANKING_METRICS,
     ranking_metric,
 )
@@ -98,7 +97,9 @@ def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
     return rows
 
 
-def _row(cell: Cell, evaluation: Evaluation, metric: str, value: float) -> dict[str, Any]:
+def _row(
+    cell: Cell, evaluation: Evaluation, metric: str, value: float
+) -> dict[str, Any]:
     """Return a row over all films, without interval."""
     leaked: set[str] = set()
     for t in cell.tested:
@@ -427,7 +428,10 @@ def add_p_of_all(
 
 def _asks_for(question: Question, row: dict[str, Any]) -> bool:
     """Return whether a question asks for a difference, of either sign; an empty name is any."""
-    if question.train not in ("", row["train"]) or question.test not in ("", row["test"]):
+    if question.train not in ("", row["train"]) or question.test not in (
+        "",
+        row["test"],
+    ):
         return False
     first = (question.first, question.first_store)
     second = (question.second, question.second_store)
@@ -602,5 +606,3 @@ def learning_rows(cells: Sequence[Cell], evaluation: Evaluation, n_films: int) -
             row = _row(cell, evaluation, metric, cell.value[metric])
             rows.append({**row, "train_films": n_films})
     return rows
-
-

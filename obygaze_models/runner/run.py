@@ -45,10 +45,10 @@ from obygaze_models.runner.tables import (
 )
 from obygaze_models.runner.testing import (
     StoreRun,
+    baseline_cells,
     model_cells,
     n_tests,
     store_runs,
-    baseline_cells,
     with_chosen_stores,
 )
 

@@ -318,7 +318,9 @@ class Cell:
         if self.share is not None:
             return None
         n_units = int(codes.max()) + 1
-        folds = [GroupedStats(t.predictions, self._codes_of(t, codes)) for t in self.tested]
+        folds = [
+            GroupedStats(t.predictions, self._codes_of(t, codes)) for t in self.tested
+        ]
         if self.is_averaged:
             return means_within_units(folds, metrics, n_units)
         together = [name for name in metrics if name not in RANKING_METRICS]

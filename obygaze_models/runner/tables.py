@@ -118,11 +118,37 @@ COLUMNS = {
     "success.csv": SUCCESS,
 }
 ALWAYS = ("predictions.csv", "results.csv")
-WHOLE = ("seed", "y", "fits", "clips", "films", "leaked", "train_films", "node")
-WHOLE = (*WHOLE, "left", "right", "positive", "all_clips", "successes")
-TEXTS = ("fold", "clip_id", "movie_id", "film", "metric", "concept", "factor")
-TEXTS = (*CELL, *TEXTS, "method", "errors", "note")
-TEXTS = (*TEXTS, "against_train", "against_store", "against_model")
+WHOLE = {
+    "seed",
+    "y",
+    "fits",
+    "clips",
+    "films",
+    "leaked",
+    "train_films",
+    "node",
+    "left",
+    "right",
+    "positive",
+    "all_clips",
+    "successes",
+}
+TEXTS = {
+    *CELL,
+    "fold",
+    "clip_id",
+    "movie_id",
+    "film",
+    "metric",
+    "against_train",
+    "against_store",
+    "against_model",
+    "concept",
+    "factor",
+    "method",
+    "errors",
+    "note",
+}
 
 Row = Mapping[str, Any]
 
@@ -147,7 +173,7 @@ def _as_text(value: Any) -> Any:
 
 
 def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a table: texts, whole numbers, and numbers; NaN where a number is missing."""
+    """Return the rows of a table; a missing number is NaN, a missing whole number None."""
     reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
     columns = next(reader, [])
     if tuple(columns) != COLUMNS[name]:
@@ -236,11 +262,15 @@ class Run:
             return []
         path = self.folder / name
         if not path.is_file():
-            raise NotFound(f"this run has no {name}", where=str(self.folder), hint=AGAIN)
+            raise NotFound(
+                f"this run has no {name}", where=str(self.folder), hint=AGAIN
+            )
         data = path.read_bytes()
         if sha256_bytes(data) != files[name]:
             raise Corrupt(
-                f"{name} is not the file that this run wrote", where=str(path), hint=AGAIN
+                f"{name} is not the file that this run wrote",
+                where=str(path),
+                hint=AGAIN,
             )
         try:
             return read_table(name, data)

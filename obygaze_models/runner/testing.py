@@ -27,7 +27,12 @@ from obygaze_models.protocols.clips import ClipTable, other_annotators
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.copies import find_copies, hashes_of
 from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.schedule import NOT_TESTED, REASONS_OF_SPLITS, Labels, Pair
+from obygaze_models.protocols.schedule import (
+    NOT_TESTED,
+    REASONS_OF_SPLITS,
+    Labels,
+    Pair,
+)
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors
@@ -200,9 +205,7 @@ def _without_copies(
     return thinned
 
 
-def _further_copies(
-    rows: IntArray, features: Features, table: ClipTable
-) -> IntArray:
+def _further_copies(rows: IntArray, features: Features, table: ClipTable) -> IntArray:
     """Return those of some clips whose features an earlier one of them has."""
     X = features.of(rows)
     ids = [table.ids[row] for row in rows.tolist()]
@@ -232,7 +235,9 @@ class _Fit:
     tests: list[tuple[TestKey, int, HeldOut]] = field(default_factory=list)
 
 
-def model_cells(run: StoreRun, progress: Progress, *, may_fail: bool = False) -> list[Cell]:
+def model_cells(
+    run: StoreRun, progress: Progress, *, may_fail: bool = False
+) -> list[Cell]:
     """Return the cells of all models on one store.
 
     Args:
@@ -414,7 +419,6 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     return _cells(run, names, outcomes, are_models=False)
 
 
-
 def _test_baseline(
     run: StoreRun, pair: Pair, held: HeldOut, name: str, fit: Callable[[], Any]
 ) -> ScoredFold | str:
@@ -507,15 +511,19 @@ def _other_models(protocol: Protocol, name: str, reasons: Sequence[str]) -> str:
         return hint
     estimator = find_kind(kind_of[name]).estimator
     others = [
-        other for other, kind in kind_of.items() if find_kind(kind).estimator != estimator
+        other
+        for other, kind in kind_of.items()
+        if find_kind(kind).estimator != estimator
     ]
     if not others:
         return hint
-    return f"--set 'grid.models={json.dumps(others)}' runs without such models; or {hint}"
+    return (
+        f"--set 'grid.models={json.dumps(others)}' runs without such models; or {hint}"
+    )
 
 
 def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
-    """Return a cell for each model and pair of tasks, with the test of the chosen store in each fold.
+    """Return a cell for each model and pair of tasks, with the chosen store of each fold.
 
     To name the best of several stores after the test is to choose it on test films. So it is chosen
     in each fold, as any setting is: fits without their film have scored training clips of every

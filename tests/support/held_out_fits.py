@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from support.cells import with_folds
-from support.experiments import VISUAL, films, planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.protocols.schedule import Pair
@@ -26,6 +24,8 @@ from obygaze_models.runner.fitting import (
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.testing import StoreRun, store_runs
+from support.cells import with_folds
+from support.experiments import VISUAL, films, planted, quick, store_of
 
 OWN_SPLITS = """
 def some_films(clips, folds, seed):
@@ -86,7 +86,9 @@ def with_annotators(manifest: Manifest) -> Manifest:
                 "given_clip_id": clip.clip_id,
             }
             clips.append(
-                replace(clip, clip_id=f"{clip.clip_id}.{name}", level=level, extra=extra)
+                replace(
+                    clip, clip_id=f"{clip.clip_id}.{name}", level=level, extra=extra
+                )
             )
     columns = (*manifest.columns, "annotator", "given_clip_id")
     return Manifest(manifest.name, manifest.header, tuple(clips), columns)
@@ -190,9 +192,7 @@ def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
     }
 
 
-def learns(
-    way: Way, model: str, held: HeldOut, rows: NDArray[np.bool_]
-) -> list[str]:
+def learns(way: Way, model: str, held: HeldOut, rows: NDArray[np.bool_]) -> list[str]:
     """What of a fit changes when these clips are replaced; the fit is asked for the originals."""
     features = way.run.features
     assert features is not None
@@ -236,4 +236,3 @@ def must_not_be_learned(way: Way, held: HeldOut, *, by_film: bool) -> NDArray[np
     if way.inputs.protocol.splits.kind == "published":
         kept[held.train] = kept[held.validation] = False
     return kept
-

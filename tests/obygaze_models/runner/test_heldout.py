@@ -162,9 +162,7 @@ def test_nothing_is_held_out_of_a_model_to_keep() -> None:
 def test_clips_that_several_folds_test_are_repeated() -> None:
     manifest = clips({})
     once = folds(manifest, "splits.kind=leave_one_group_out")
-    pairs = folds(
-        manifest, "splits.kind=leave_one_group_out", "splits.validation=each"
-    )
+    pairs = folds(manifest, "splits.kind=leave_one_group_out", "splits.validation=each")
     assert not repeats_clips(once) and repeats_clips(pairs)
     assert len(once) == 4 and len(pairs) == 12
     assert not shares_films(once)

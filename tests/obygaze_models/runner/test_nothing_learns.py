@@ -1,7 +1,7 @@
 """Nothing learns from what is held out: for every model, kind of split and way of learning.
 
-Features, classes, levels and concepts of what is held out are replaced by others. The fits, asked for
-the original rows, must answer with the same bits.
+Features, classes, levels and concepts of what is held out are replaced by others. The fits, asked
+for the original rows, must answer with the same bits.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ def folds_to_try(way: Way) -> Sequence[HeldOut]:
     return tested[:1] if len(tested) == 1 else [tested[0], tested[-1]]
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.check) for name in LEARNING if name != "plain"]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.check("takes a minute"))
+    for name in LEARNING
+    if name != "plain"
+]
 
 
 @pytest.mark.parametrize("learning", ["plain", *SLOW])
@@ -342,9 +346,7 @@ def test_each_rule_of_folds_inside_that_is_taken_out_is_seen(
     usable = way.inputs.usable(way.run.features)
     found = []
     for module in (heldout, changed):
-        folds = module.folds_of(
-            way.inputs.protocol, table, way.inputs.labels, usable
-        )
+        folds = module.folds_of(way.inputs.protocol, table, way.inputs.labels, usable)
         held = folds[way.pair][0].joined()
         films = np.unique(held.films[held.train])
         is_first = held.films[held.train] == films[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.data import real_data
-from support.experiments import planted, quick, store_of
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
@@ -20,7 +20,7 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 
 TOLERANCE = 1e-9
-# The baseline of neighbouring scenes gives many clips the same score up to the last bit, and the last
+# The baseline of neighbouring scenes gives many clips the same score up to the last bit, and last
 # bits of a product depend on how many rows are multiplied: only test rows now.
 TOLERANCE_OF_TIES = 0.01
 COUNTS = ("prevalence", "share_positive")  # of all films: were no metrics before
@@ -90,7 +90,7 @@ def values_now(run: Any) -> dict[Key, float]:
     found: dict[Key, float] = {}
     for row in run.results:
         name = row["metric"]
-        if name.endswith("_recalibrated") or name in COUNTS and not row["film"]:
+        if name.endswith("_recalibrated") or (name in COUNTS and not row["film"]):
             continue
         key: Key = (row["train"], row["test"], row["model"], row["store"])
         if row["against_model"] and row["against_train"] == row["train"]:
@@ -170,6 +170,8 @@ HONEST = (
 )
 
 
+@pytest.mark.check("two runs of 1,914 clips take minutes")
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -184,4 +186,31 @@ def test_every_number_is_that_of_the_runner_before(
     protocol = quick(name, *changes, replicates=50)
     before, now = both(tmp_path, manifest, protocol)
     assert len(before) > 5000
+    assert differences(before, now) == []
+
+
+SMALL = (*HONEST, "models.logistic.kind=logistic", "models.logistic.C=[0.1, 1.0]")
+SMALL = (*SMALL, "models.svm.kind=svm", "models.pcbm-h.kind=pcbm-h")
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        (),
+        ("data.scale=standard",),
+        ('data.erase=["Body"]',),
+        ("splits.kind=kfold", "splits.folds=3"),
+        ("splits.kind=group_kfold", "splits.folds=3", "fit.seeds=2"),
+        ("splits.kind=leave_one_group_out", "splits.validation=none"),
+        ("splits.validation=each", 'splits.never=["tt0000001"]'),
+    ],
+)
+def test_every_number_of_few_clips_is_that_of_the_runner_before(
+    tmp_path: Path, splits: tuple[str, ...]
+) -> None:
+    changes = (*SMALL, *splits, "models.mlp.max_epochs=3", "models.mlp.min_epochs=1")
+    vectors = [f"models.{name}.tolerance=1.0" for name in ("pcbm-lr", "pcbm-dt")]
+    protocol = quick("honest", *changes, *vectors, replicates=20)
+    before, now = both(tmp_path, films(6, 30, seed=8, runs_on=0.3), protocol)
+    assert len(before) > 2000
     assert differences(before, now) == []

@@ -250,7 +250,9 @@ def test_the_chosen_store_is_a_store_of_its_own(tmp_path: Path) -> None:
         "fit.choose_store=true",
         stores=(0.0, 1.5),
     )
-    value = {row["store"]: row["value"] for row in rows_of(run, model="ridge", metric="ap")}
+    value = {
+        row["store"]: row["value"] for row in rows_of(run, model="ridge", metric="ap")
+    }
     assert set(value) == {"s0", "s1", "chosen"}
     assert value["s0"] < value["chosen"] <= value["s1"] + 1e-12
     (facts,) = [fit for fit in run.about["fits"] if fit["store"] == "chosen"]
