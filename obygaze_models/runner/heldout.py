@@ -12,14 +12,13 @@ from:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, Pair, schedule, splits_of_task
+from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, BoolArray, Split
 
@@ -36,8 +35,9 @@ class HeldOut:
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
         test: The rows that are tested.
-        may_learn: Whether anything may learn from each clip, in this task or in another.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
+        hidden: The numbers of the films, or of the clips, that nothing may learn from.
+        excluded: Further rows that nothing may learn from.
         films: The film (or other group) of each clip.
         is_by_film: Whether whole films are held out.
         file_folds: The folds of the published file, in whose training folds a scheme finds concept
@@ -48,11 +48,25 @@ class HeldOut:
     train: IntArray
     validation: IntArray
     test: IntArray
-    may_learn: BoolArray
     units: IntArray
+    hidden: IntArray
+    excluded: IntArray
     films: NDArray[np.str_]
     is_by_film: bool
     file_folds: IntArray | None = None
+
+    @property
+    def may_learn(self) -> BoolArray:
+        """Whether anything may learn from each clip, in this task or in another.
+
+        It is computed where it is asked for: kept for each fold of thousands of films, it would
+        take gigabytes.
+        """
+        is_hidden = np.zeros(len(self.units), dtype=np.bool_)
+        is_hidden[self.hidden] = True
+        may_learn = ~is_hidden[self.units]
+        may_learn[self.excluded] = False
+        return may_learn
 
     def joined(self) -> "HeldOut":
         """Return the fold in which the validation clips train, too."""
@@ -61,9 +75,8 @@ class HeldOut:
 
     def apart(self) -> "HeldOut":
         """Return the fold in which validation clips choose, and nothing else learns from them."""
-        return replace(
-            self, may_learn=self.may_learn & ~self._units_of(self.validation)
-        )
+        hidden = np.union1d(self.hidden, self.units[self.validation])
+        return replace(self, hidden=hidden)
 
     def inner(self, train: IntArray, validation: IntArray) -> "HeldOut":
         """Return a fold inside this one, which is tested on some of the rows that train here."""
@@ -74,13 +87,10 @@ class HeldOut:
         """Return the fold in which only these films train."""
         stays = np.isin(self.films, names)
         train = self.train[stays[self.train]]
-        return replace(self, train=train, may_learn=self.may_learn & stays)
+        excluded = np.union1d(self.excluded, np.flatnonzero(~stays))
+        return replace(self, train=train, excluded=excluded)
 
-    def _units_of(self, rows: IntArray) -> BoolArray:
-        """Return whether each clip is in a film (or is a clip) that one of these rows is in."""
-        return np.isin(self.units, self.units[rows])
-
-    @cached_property
+    @property
     def training_films(self) -> NDArray[np.str_] | None:
         """The film of each training row; None if there is only one film."""
         films = self.films[self.train]
@@ -94,7 +104,7 @@ class HeldOut:
     @property
     def rows_to_learn_from(self) -> bytes:
         """All rows that a fit can depend on, as a key."""
-        parts = (self.train, self.validation, np.flatnonzero(self.may_learn))
+        parts = (self.train, self.validation, self.hidden, self.excluded)
         return b"|".join(part.tobytes() for part in parts)
 
 
@@ -109,77 +119,126 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
-    groups = table.column(protocol.splits.group)
-    finished = schedule(protocol, table, labels, usable)
+    clips = _Clips(
+        protocol,
+        table,
+        table.column(protocol.splits.group),
+        _numbers(table.column(protocol.splits.group).tolist()),
+        _numbers([table.clip_of[clip] for clip in table.ids]),
+    )
     folds: dict[Pair, list[HeldOut]] = {}
-    for pair, splits in finished.pairs.items():
-        whole_splits = splits_of_task(protocol, table, labels, usable, pair[0])
-        file_folds = _file_folds(protocol, table, pair[0])
-        folds[pair] = [
-            _held_out(protocol, table, groups, split, whole, file_folds)
-            for split, whole in zip(splits, whole_splits, strict=True)
-        ]
-    return folds
+    for task in dict.fromkeys(train for train, _ in protocol.pairs):
+        whole_splits = splits_of_task(protocol, table, labels, usable, task)
+        trains = usable & (labels[task] >= 0)
+        file_folds = _file_folds(protocol, table, task)
+        for pair in protocol.pairs:
+            if pair[0] != task:
+                continue
+            tests = usable & (labels[pair[1]] >= 0)
+            folds[pair] = [
+                _held_out(clips, pair, whole, trains, tests, file_folds)
+                for whole in whole_splits
+            ]
+    return {pair: folds[pair] for pair in protocol.pairs}
 
 
 def nothing_held_out(
     table: ClipTable, groups: NDArray[np.str_], rows: IntArray
 ) -> HeldOut:
     """Return a fold that trains on some rows and may learn from every clip."""
-    everything = np.ones(len(table), dtype=np.bool_)
-    films = _numbers(groups.tolist())
     return HeldOut(
-        "every clip", rows, NO_ROWS, NO_ROWS, everything, films, groups, True
+        "every clip",
+        train=rows,
+        validation=NO_ROWS,
+        test=NO_ROWS,
+        units=_numbers(groups.tolist()),
+        hidden=NO_ROWS,
+        excluded=NO_ROWS,
+        films=groups,
+        is_by_film=True,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Clips:
+    """The clips of a protocol; the number of the film, and of the clip that is read, of each."""
+
+    protocol: Protocol
+    table: ClipTable
+    films: NDArray[np.str_]
+    film_numbers: IntArray
+    clip_numbers: IntArray
 
 
 def _held_out(
-    protocol: Protocol,
-    table: ClipTable,
-    groups: NDArray[np.str_],
-    split: Split,
+    clips: _Clips,
+    pair: Pair,
     whole: Split,
+    trains: BoolArray,
+    tests: BoolArray,
     file_folds: IntArray | None,
 ) -> HeldOut:
-    """Return what a split holds out; `whole` is it with every clip of its test fold."""
-    is_by_film = _is_by_film(protocol, whole, groups)
+    """Return what a split holds out.
+
+    Args:
+        clips: The clips.
+        pair: The training and the test task.
+        whole: The split, with every clip of its test fold.
+        trains: Whether each clip can train.
+        tests: Whether each clip can be tested.
+        file_folds: As in `HeldOut`.
+    """
+    protocol = clips.protocol
+    is_published = protocol.splits.kind == "published"
+    test = _those_of(whole.test, tests)
+    if is_published:
+        folds = clips.table.fold(protocol.tasks[pair[1]].folds)
+        test = np.flatnonzero(tests & (folds == whole.test_fold))
+    is_by_film = _is_by_film(protocol, whole, clips.films)
+    units = clips.clip_numbers
+    tested = test
     if is_by_film:
-        units = _numbers(groups.tolist())
+        units = clips.film_numbers
         tested = whole.test
-    else:
-        units = _numbers([table.clip_of[clip] for clip in table.ids])
-        tested = split.test
-    may_learn = ~np.isin(units, units[tested])
-    train = split.train
-    validation = split.validation
-    if protocol.splits.kind == "published":
-        # The training sets are those of the paper, whatever another file tests.
-        if file_folds is not None:
-            held = (OUTSIDE, split.test_fold, split.validation_fold)
-            may_learn &= ~np.isin(file_folds, held)
-    else:
-        train = train[may_learn[train]]
-        validation = validation[may_learn[validation]]
-    return HeldOut(
-        split.name,
-        train,
-        validation,
-        split.test,
-        may_learn,
-        units,
-        groups,
-        is_by_film,
-        file_folds,
+    held = HeldOut(
+        whole.name,
+        train=whole.train,
+        validation=whole.validation,
+        test=test,
+        units=units,
+        hidden=np.unique(units[tested]),
+        excluded=NO_ROWS,
+        films=clips.films,
+        is_by_film=is_by_film,
+        file_folds=file_folds,
     )
+    if not is_published:
+        may_train = trains & held.may_learn
+        return replace(
+            held,
+            train=_those_of(whole.train, may_train),
+            validation=_those_of(whole.validation, may_train),
+        )
+    # The training sets are those of the paper, whatever another file tests.
+    if file_folds is None:
+        return held
+    is_outside = np.isin(file_folds, (OUTSIDE, whole.test_fold, whole.validation_fold))
+    return replace(held, excluded=np.flatnonzero(is_outside))
 
 
-def _is_by_film(protocol: Protocol, whole: Split, groups: NDArray[np.str_]) -> bool:
+def _those_of(rows: IntArray, stays: BoolArray) -> IntArray:
+    """Return the rows that stay; if all do, no copy, so that test tasks share them."""
+    kept = stays[rows]
+    return rows if kept.all() else rows[kept]
+
+
+def _is_by_film(protocol: Protocol, whole: Split, films: NDArray[np.str_]) -> bool:
     """Return whether no film has clips on both sides of a split."""
     kind = protocol.splits.kind
     if kind != FIXED:
         return kind not in BY_CLIP
     others = np.concatenate([whole.train, whole.validation])
-    return not np.isin(groups[whole.test], groups[others]).any()
+    return not np.isin(films[whole.test], films[others]).any()
 
 
 def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | None:

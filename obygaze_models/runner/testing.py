@@ -183,7 +183,7 @@ def _without_copies(
     for pair, of_pair in folds.items():
         thinned[pair] = []
         for held in of_pair:
-            learned = held.may_learn.copy()
+            learned = held.may_learn
             learned[held.train] = learned[held.validation] = True
             rows = np.flatnonzero(learned & features.present)
             key = rows.tobytes()
@@ -191,15 +191,13 @@ def _without_copies(
                 further[key] = _further_copies(rows, features, table)
             left_out = further[key]
             is_copy = (groups >= 0) & np.isin(groups, groups[rows])
-            may_learn = held.may_learn.copy()
-            may_learn[left_out] = False
             thinned[pair].append(
                 replace(
                     held,
                     train=np.setdiff1d(held.train, left_out),
                     validation=np.setdiff1d(held.validation, left_out),
                     test=held.test[~is_copy[held.test]],
-                    may_learn=may_learn,
+                    excluded=np.union1d(held.excluded, left_out),
                 )
             )
     return thinned

@@ -232,6 +232,10 @@ def must_not_be_learned(way: Way, held: HeldOut, *, by_film: bool) -> NDArray[np
     ids = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
     tested_ids = {ids[row] for row in held.test.tolist()}
     kept[:] = [name in tested_ids for name in ids]
+    # A scheme finds concept vectors in the training folds of its file only.
+    if held.file_folds is not None:
+        last = max(held.file_folds)
+        kept |= held.file_folds == last
     # What the paper's own training sets let through is counted as leaked.
     if way.inputs.protocol.splits.kind == "published":
         kept[held.train] = kept[held.validation] = False

@@ -243,9 +243,10 @@ def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
     held = folds_to_try(way)[0].joined()
     rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
     one = held.test[np.isin(way.run.table.levels[held.test], ("EN", "S"))][0]
-    may_learn = held.may_learn.copy()
+    may_learn = held.may_learn
     may_learn[one] = True
-    leaking = replace(held, may_learn=may_learn)
+    not_learned = np.flatnonzero(~may_learn)
+    leaking = replace(held, hidden=held.hidden[:0], excluded=not_learned)
     for name in ("pcbm-lr", "pcbm-dt", "pcbm-sparse", "pcbm-h"):
         assert learns(way, name, leaking, rows), name
 
@@ -253,19 +254,19 @@ def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
 # Each rule of `heldout.py`: a line, what it is changed to, and the splits that see the change.
 RULES = [
     (
-        "    may_learn = ~np.isin(units, units[tested])\n",
-        "    may_learn = np.ones(len(units), dtype=np.bool_)\n",
+        "        hidden=np.unique(units[tested]),\n",
+        "        hidden=NO_ROWS,\n",
         "nested",
     ),
     (
-        "        units = _numbers(groups.tolist())\n        tested = whole.test\n",
-        "        units = np.arange(len(groups))\n        tested = split.test\n",
-        "nested",
-    ),
-    (
-        "        units = _numbers(groups.tolist())\n        tested = whole.test\n",
-        "        units = np.arange(len(groups))\n        tested = whole.test\n",
+        "        units = clips.film_numbers\n",
+        "        units = np.arange(len(units))\n",
         "own",
+    ),
+    (
+        "        units = clips.film_numbers\n        tested = whole.test\n",
+        "        units = clips.clip_numbers\n",
+        "nested",
     ),
     (
         "    if kind != FIXED:\n        return kind not in BY_CLIP\n",
@@ -273,19 +274,24 @@ RULES = [
         "fixed, by film",
     ),
     (
-        "        units = _numbers([table.clip_of[clip] for clip in table.ids])\n",
-        "        units = _numbers(table.ids)\n",
+        "        _numbers([table.clip_of[clip] for clip in table.ids]),\n",
+        "        _numbers(table.ids),\n",
         "by clip, two annotators",
     ),
     (
-        "        train = train[may_learn[train]]\n",
-        "",
+        "        may_train = trains & held.may_learn\n",
+        "        may_train = trains\n",
         "by clip, two annotators",
     ),
     (
-        "        tested = split.test\n    may_learn",
-        "        tested = split.test[:0]\n    may_learn",
+        "    tested = test\n",
+        "    tested = test[:0]\n",
         "by clip",
+    ),
+    (
+        "        may_learn[self.excluded] = False\n",
+        "",
+        "published, by the code",
     ),
 ]
 
@@ -299,7 +305,8 @@ def test_each_rule_that_is_taken_out_is_seen(
     changed = types.ModuleType("changed_heldout")
     changed.__dict__["__name__"] = heldout.__name__
     exec(compile(source.replace(line, other), "heldout.py", "exec"), changed.__dict__)
-    way = case(tmp_path, splits)
+    # Clips of the tested fold that are in no class of the test task are held out, too.
+    way = case(tmp_path, splits, "plain", 'grid.test=["EN_S"]')
     table = way.run.table
     usable = way.inputs.usable(way.run.features)
     found = []
@@ -322,12 +329,16 @@ INSIDE = [
         "        return inside\n",
     ),
     (
-        "        return np.isin(self.units, self.units[rows])\n",
-        "        return np.isin(np.arange(len(self.units)), rows)\n",
+        "        hidden = np.union1d(self.hidden, self.units[self.validation])\n",
+        "        hidden = self.hidden\n",
     ),
     (
-        "train=train, may_learn=self.may_learn & stays)",
-        "train=train)",
+        "        return replace(self, train=train, excluded=excluded)\n",
+        "        return replace(self, train=train)\n",
+    ),
+    (
+        "        train = self.train[stays[self.train]]\n",
+        "        train = self.train\n",
     ),
 ]
 
@@ -353,7 +364,7 @@ def test_each_rule_of_folds_inside_that_is_taken_out_is_seen(
         inside = held.inner(held.train[~is_first], held.train[is_first])
         of_first = learns(way, "pcbm-lr", inside, table.films == films[0])
         few = module.with_few_films({way.pair: [held]}, 2, 0)[way.pair][0]
-        drawn = np.unique(few.films[few.train])
+        drawn = np.random.default_rng([0, 0]).permutation(films)[:2]
         of_others = learns(way, "pcbm-lr", few, ~np.isin(table.films, drawn))
         found.append("scores" in of_first or bool(of_others))
     assert found == [False, True]
