@@ -76,6 +76,14 @@ def values_before(run: Any) -> dict[Key, float]:
         low, high = item.ci or (None, None)
         found[*key, "low"], found[*key, "high"] = number(low), number(high)
         found[*key, "p"] = number(item.p)
+    for item in run.of("analysis"):
+        key = (item.train, item.test, item.model, item.feature, item.film)
+        for factor in item.factors:
+            of_factor = (*key, factor.name)
+            found[*of_factor, "log_odds"] = factor.log_odds
+            for name in ("se", "low", "high", "p", "n"):
+                found[*of_factor, name] = number(getattr(factor, name))
+        found[*key, "successes"] = item.n_success
     for row in run.predictions:
         key = (row["train"], row["test"], row["model"], row["feature"])
         key = (*key, row["fold"], row["seed"], row["clip_id"])
@@ -119,6 +127,14 @@ def values_now(run: Any) -> dict[Key, float]:
                 names = ("value",)
         for column in names:
             found[*key, column] = row[column]
+    for row in run.table("success.csv"):
+        key = (row["train"], row["test"], row["model"], row["store"], row["film"])
+        found[*key, "successes"] = row["successes"]
+        if row["factor"] == "intercept" or row["note"].startswith("left out"):
+            continue
+        for name in ("log_odds", "se", "low", "high", "p"):
+            found[*key, row["factor"], name] = row[name]
+        found[*key, row["factor"], "n"] = row["clips"]
     for row in run.predictions:
         key = (row["train"], row["test"], row["model"], row["store"])
         key = (*key, row["fold"], row["seed"], row["clip_id"])
@@ -132,10 +148,14 @@ def both(
     folder: Path, manifest: Manifest, protocol: Protocol
 ) -> tuple[Mapping[Key, float], Mapping[Key, float]]:
     """The numbers of both runners on the same features."""
-    store = store_of(folder / "store", manifest, planted(manifest, strength=0.4))
-    old_inputs = runner_before.gather(protocol, manifest, "made-up", {"x": store})
+    stores = {"x": store_of(folder / "x", manifest, planted(manifest, strength=0.4))}
+    if protocol.fit.choose_store:
+        X = planted(manifest, strength=0.8, seed=5)
+        without = [clip.clip_id for clip in manifest][::9]
+        stores["y"] = store_of(folder / "y", manifest, X, without=without)
+    old_inputs = runner_before.gather(protocol, manifest, "made-up", stores)
     old = runner_before.run_protocol(old_inputs, folder / "before", n_jobs=1)
-    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    inputs = gather(protocol, manifest, "made-up", stores)
     new = run_protocol(inputs, folder / "now", n_jobs=1)
     return values_before(old), values_now(new)
 
@@ -193,6 +213,8 @@ SMALL = (*HONEST, "models.logistic.kind=logistic", "models.logistic.C=[0.1, 1.0]
 SMALL = (*SMALL, "models.svm.kind=svm", "models.pcbm-h.kind=pcbm-h")
 
 
+@pytest.mark.check("two runs with eight models each take half a minute")
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "splits",
     [
@@ -203,6 +225,7 @@ SMALL = (*SMALL, "models.svm.kind=svm", "models.pcbm-h.kind=pcbm-h")
         ("splits.kind=group_kfold", "splits.folds=3", "fit.seeds=2"),
         ("splits.kind=leave_one_group_out", "splits.validation=none"),
         ("splits.validation=each", 'splits.never=["tt0000001"]'),
+        ("fit.choose_store=true", "report.error_analysis=true", "data.scale=unit"),
     ],
 )
 def test_every_number_of_few_clips_is_that_of_the_runner_before(
@@ -211,6 +234,17 @@ def test_every_number_of_few_clips_is_that_of_the_runner_before(
     changes = (*SMALL, *splits, "models.mlp.max_epochs=3", "models.mlp.min_epochs=1")
     vectors = [f"models.{name}.tolerance=1.0" for name in ("pcbm-lr", "pcbm-dt")]
     protocol = quick("honest", *changes, *vectors, replicates=20)
+    before, now = both(tmp_path, films(6, 30, seed=8, runs_on=0.3), protocol)
+    assert len(before) > 2000
+    assert differences(before, now) == []
+
+
+def test_every_number_of_two_models_is_that_of_the_runner_before(
+    tmp_path: Path,
+) -> None:
+    changes = (*HONEST, "models.mlp.max_epochs=2", "models.mlp.min_epochs=1")
+    changes = (*changes, 'grid.models=["ridge", "mlp"]', "report.error_analysis=true")
+    protocol = quick("honest", *changes, replicates=20)
     before, now = both(tmp_path, films(6, 30, seed=8, runs_on=0.3), protocol)
     assert len(before) > 2000
     assert differences(before, now) == []
