@@ -4,7 +4,8 @@ Intervals draw films, and tests change the signs of films (docs/design/0018-cali
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -80,70 +81,69 @@ class Evaluation:
 def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
     """Return the rows of a cell: each metric over all films, and within each film."""
     intervals = _intervals(cell, evaluation)
-    rows: Rows = []
+    of_cell = _facts(cell, evaluation)
     nowhere = Interval(math.nan, math.nan, 0)
+    rows: Rows = []
     for metric, value in cell.value.items():
         interval = intervals.get(metric, nowhere)
-        row = _row(cell, evaluation, metric, value)
-        row |= {"sd": cell.sd(metric), "low": interval.low, "high": interval.high}
+        row = {
+            **of_cell,
+            "metric": metric,
+            "value": value,
+            "sd": cell.sd(metric),
+            "low": interval.low,
+            "high": interval.high,
+        }
         rows.append(row)
-    further = {name + TUNED: value for name, value in cell.tuned().items()}
-    if cell.is_model and len(np.unique(evaluation.films[cell.clips])) > 2:
+    for name, value in cell.tuned().items():
+        rows.append({**of_cell, "metric": name + TUNED, "value": value})
+    if cell.is_model and of_cell["films"] > 2:
         for name, value in cell.recalibrated().items():
-            further[name + RECALIBRATED] = value
-    rows += [_row(cell, evaluation, name, value) for name, value in further.items()]
-    rows += _film_rows(cell, evaluation)
+            rows.append({**of_cell, "metric": name + RECALIBRATED, "value": value})
+    rows += _film_rows(cell, evaluation, of_cell)
     _add_printed_values(rows, cell, evaluation)
     return rows
 
 
-def _row(
-    cell: Cell, evaluation: Evaluation, metric: str, value: float
-) -> dict[str, Any]:
-    """Return a row over all films, without interval."""
-    leaked: set[str] = set()
-    for t in cell.tested:
-        leaked.update(t.leak.clips)
+def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
+    """Return what all rows of a cell over all films have in common."""
     return {
         "task": cell.test,
         "train": cell.train,
         "test": cell.test,
         "store": cell.store,
         "model": cell.model,
-        "metric": metric,
-        "value": value,
         "fits": len(cell.tested),
         "clips": len(cell.clips),
         "films": len(np.unique(evaluation.films[cell.clips])),
-        "leaked": len(leaked),
+        "leaked": len(_leaked_clips(cell)),
     }
 
 
-def _film_rows(cell: Cell, evaluation: Evaluation) -> Rows:
+def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -> Rows:
     """Return the rows of a cell within each film; deviations are over fits that test it alone."""
     names, values = cell.by_film(evaluation.films, cell.metrics)
-    films_of_clips = evaluation.films[cell.clips]
+    n_clips = Counter(evaluation.films[cell.clips].tolist())
+    n_fits: Counter[str] = Counter()
     alone: dict[str, list[dict[str, float]]] = {}
     for t, fold_values in zip(cell.tested, cell.fold_values, strict=True):
-        films = evaluation.films[t.rows]
-        if np.all(films == films[:1]):
-            alone.setdefault(str(films[0]), []).append(fold_values)
-    n_fits = {
-        film: sum(bool(np.any(evaluation.films[t.rows] == film)) for t in cell.tested)
-        for film in names
-    }
+        films = np.unique(evaluation.films[t.rows]).tolist()
+        n_fits.update(films)
+        if len(films) == 1:
+            alone.setdefault(films[0], []).append(fold_values)
     rows: Rows = []
     for number, film in enumerate(names):
         runs = alone.get(film, [])
+        of_film = {
+            **of_cell,
+            "film": film,
+            "fits": n_fits[film],
+            "clips": n_clips[film],
+            "films": 1,
+            "leaked": "",
+        }
         for metric, of_films in values.items():
-            row = _row(cell, evaluation, metric, float(of_films[number]))
-            row |= {
-                "film": film,
-                "fits": n_fits[film],
-                "clips": int(np.sum(films_of_clips == film)),
-                "films": 1,
-                "leaked": "",
-            }
+            row = {**of_film, "metric": metric, "value": float(of_films[number])}
             if len(runs) > 1:
                 row["sd"] = float(np.std([run[metric] for run in runs], ddof=1))
             rows.append(row)
@@ -334,8 +334,10 @@ def _difference(
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
     value = first.value[metric] - second.value[metric]
-    row = _row(first, evaluation, metric, value)
-    row |= {
+    row = {
+        **_facts(first, evaluation),
+        "metric": metric,
+        "value": value,
         "against_train": second.train,
         "against_store": second.store,
         "against_model": second.model,
@@ -517,8 +519,10 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     for metric in metrics:
         ours = _by_seed(first, metric)
         theirs = _by_seed(second, metric)
-        row = _row(first, evaluation, metric, float(ours.mean()) - float(theirs.mean()))
-        row |= {
+        row = {
+            **_facts(first, evaluation),
+            "metric": metric,
+            "value": float(ours.mean()) - float(theirs.mean()),
             "against_train": second.train,
             "against_store": second.store,
             "against_model": second.model,
@@ -590,9 +594,16 @@ def argmax_rows(cells: Sequence[Cell], evaluation: Evaluation) -> Rows:
         name = " | ".join(tasks)
         films = evaluation.films[clips[has_one_class]]
         for metric, value in values.items():
-            row = _row(of_tasks[0], evaluation, metric, value)
-            row |= {"task": name, "train": name, "test": name}
-            row |= {"clips": len(true), "films": len(np.unique(films))}
+            row = {
+                **_facts(of_tasks[0], evaluation),
+                "task": name,
+                "train": name,
+                "test": name,
+                "metric": metric,
+                "value": value,
+                "clips": len(true),
+                "films": len(np.unique(films)),
+            }
             rows.append(row)
     return rows
 
@@ -603,6 +614,11 @@ def learning_rows(cells: Sequence[Cell], evaluation: Evaluation, n_films: int) -
     rows: Rows = []
     for cell in cells:
         if metric in cell.value:
-            row = _row(cell, evaluation, metric, cell.value[metric])
-            rows.append({**row, "train_films": n_films})
+            row = {
+                **_facts(cell, evaluation),
+                "metric": metric,
+                "value": cell.value[metric],
+                "train_films": n_films,
+            }
+            rows.append(row)
     return rows
