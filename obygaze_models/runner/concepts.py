@@ -19,9 +19,8 @@ from obygaze_models.models.common import FixTraining, mean_of_frames
 from obygaze_models.models.registry import BANK, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
-from obygaze_models.runner.fitting import fit_model, problem_of
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
-from obygaze_models.runner.testing import StoreRun
+from obygaze_models.runner.testing import StoreRun, fit_every_clip
 
 MOST_PARTS = 12
 
@@ -67,17 +66,14 @@ def _settings(model: Model, task: str) -> dict[str, Any]:
 
 def _head(run: StoreRun, model: Model, task: str) -> Any:
     """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
-    features = run.vectors.features
-    rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
-    held = nothing_held_out(run.table, _films(run), rows)
-    if problem_of(run.labels[task], held):
-        return None
     # The table is about the features of the store, of which nothing is erased.
-    context = replace(run.context(task), erase=())
+    data = replace(run.protocol.data, erase=())
+    run = replace(run, protocol=replace(run.protocol, data=data))
     try:
-        return fit_model(model, held, context).estimator
+        _, fitted = fit_every_clip(run, model, task)
     except FixTraining:
         return None
+    return fitted.estimator
 
 
 def _films(run: StoreRun) -> NDArray[np.str_]:

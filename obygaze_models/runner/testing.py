@@ -47,7 +47,13 @@ from obygaze_models.runner.fitting import (
     problem_of,
     try_fit,
 )
-from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips, shares_films
+from obygaze_models.runner.heldout import (
+    HeldOut,
+    folds_of,
+    nothing_held_out,
+    repeats_clips,
+    shares_films,
+)
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.scores import Cell, ScoredFold
 
@@ -518,6 +524,26 @@ def _other_models(protocol: Protocol, name: str, reasons: Sequence[str]) -> str:
     return (
         f"--set 'grid.models={json.dumps(others)}' runs without such models; or {hint}"
     )
+
+
+def fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fitted]:
+    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+
+    Perceptrons stop on the validation clips of the first fold, and train on all others.
+    """
+    features = run.vectors.features
+    rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
+    films = run.table.column(run.protocol.splits.group)
+    held = nothing_held_out(run.table, films, rows)
+    if model.kind != PERCEPTRON:
+        return rows, fit_model(model, held, run.context(task))
+    # A protocol may not test the task that it trains on.
+    pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
+    pair = next(pair for pair in pairs if pair[0] == task)
+    validation = np.intersect1d(rows, run.folds[pair][0].validation)
+    held = replace(held, train=np.setdiff1d(rows, validation), validation=validation)
+    seed = run.protocol.fit.seed * SEEDS_APART
+    return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
 
 
 def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:

@@ -15,9 +15,11 @@ from support.experiments import films, planted, quick, store_of
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner import run as runner_before
+from obygaze_models.protocols.runner.execute import fit_every_clip as fit_before
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.testing import fit_every_clip, store_runs
 
 TOLERANCE = 1e-9
 # The baseline of neighbouring scenes gives many clips the same score up to the last bit, and last
@@ -237,6 +239,24 @@ def test_every_number_of_few_clips_is_that_of_the_runner_before(
     before, now = both(tmp_path, films(6, 30, seed=8, runs_on=0.3), protocol)
     assert len(before) > 2000
     assert differences(before, now) == []
+
+
+@pytest.mark.parametrize("name", ["ridge", "mlp", "pcbm-lr", "pcbm-dt"])
+def test_a_model_of_every_clip_is_that_of_the_runner_before(
+    tmp_path: Path, name: str
+) -> None:
+    manifest = films(5, 30, seed=8, runs_on=0.3)
+    X = planted(manifest, strength=0.4)
+    stores = {"x": store_of(tmp_path / "x", manifest, X)}
+    protocol = quick("honest", "models.mlp.max_epochs=4", "models.mlp.min_epochs=1")
+    model = protocol.models[name]
+    old_inputs = runner_before.gather(protocol, manifest, "made-up", stores)
+    old_context = old_inputs.context(old_inputs.features[0])
+    old_rows, old = fit_before(old_context, model, "EN_S")
+    (run,) = store_runs(gather(protocol, manifest, "made-up", stores), 1)
+    rows, fitted = fit_every_clip(run, model, "EN_S")
+    assert np.array_equal(rows, old_rows)
+    np.testing.assert_allclose(fitted.score(X[rows]), old.score(rows), atol=TOLERANCE)
 
 
 def test_every_number_of_two_models_is_that_of_the_runner_before(
